@@ -1,0 +1,190 @@
+//! Spans of bytes, their views, and the table that finds them by id.
+
+use model::{MemoryId, RegionId};
+use std::any::Any;
+use std::fmt;
+use std::ptr::NonNull;
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+
+/// Bytes that a CPU core reads and writes directly.
+///
+/// The span says where they are, not that they may be touched: two requests in flight whose boxes
+/// overlap race, as two threads calling `memcpy` would.
+#[derive(Debug, Clone, Copy)]
+pub struct HostSpan {
+    start: NonNull<u8>,
+    len_bytes: usize,
+}
+
+// SAFETY: a span is an address and a length. Whoever reads or writes through it does so in an
+// unsafe block of its own, and answers for races there; `Region` keeps the memory alive.
+unsafe impl Send for HostSpan {}
+// SAFETY: as for `Send`.
+unsafe impl Sync for HostSpan {}
+
+impl HostSpan {
+    /// The `len_bytes` bytes at `start`.
+    ///
+    /// # Safety
+    /// The bytes are valid for reads, and for writes if the region is ever a destination, for as
+    /// long as the owner handed to [`Region::host`] lives.
+    #[must_use]
+    pub unsafe fn new(start: NonNull<u8>, len_bytes: usize) -> Self {
+        HostSpan { start, len_bytes }
+    }
+
+    /// The first byte.
+    #[must_use]
+    pub fn start(self) -> NonNull<u8> {
+        self.start
+    }
+
+    /// The number of bytes.
+    #[must_use]
+    pub fn len_bytes(self) -> usize {
+        self.len_bytes
+    }
+}
+
+/// A span of bytes of one memory, with its views. It owns what keeps them valid.
+pub struct Region {
+    memory: MemoryId,
+    len_bytes: u64,
+    host: Option<HostSpan>,
+    device: Arc<dyn Any + Send + Sync>,
+}
+
+impl Region {
+    /// A region of host memory, kept valid by `owner`.
+    #[must_use]
+    pub fn host(memory: MemoryId, span: HostSpan, owner: Arc<dyn Any + Send + Sync>) -> Self {
+        Region { memory, len_bytes: span.len_bytes as u64, host: Some(span), device: owner }
+    }
+
+    /// A region that only its own backend reaches, through `device`.
+    #[must_use]
+    pub fn device(memory: MemoryId, len_bytes: u64, device: Arc<dyn Any + Send + Sync>) -> Self {
+        Region { memory, len_bytes, host: None, device }
+    }
+
+    /// The memory that holds it.
+    #[must_use]
+    pub fn memory(&self) -> MemoryId {
+        self.memory
+    }
+
+    /// Its length.
+    #[must_use]
+    pub fn len_bytes(&self) -> u64 {
+        self.len_bytes
+    }
+
+    /// Its bytes, where a CPU core reaches them.
+    #[must_use]
+    pub fn host_span(&self) -> Option<HostSpan> {
+        self.host
+    }
+
+    /// The backend's own view, or the owner of host memory, if it is a `T`.
+    #[must_use]
+    pub fn view<T: Any + Send + Sync>(&self) -> Option<&T> {
+        self.device.downcast_ref()
+    }
+}
+
+impl fmt::Debug for Region {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Region")
+            .field("memory", &self.memory)
+            .field("len_bytes", &self.len_bytes)
+            .field("host", &self.host)
+            .finish_non_exhaustive()
+    }
+}
+
+/// The regions of one runtime, by id. A revoked id finds nothing; its memory lives on until the
+/// last job that holds it has completed.
+#[derive(Debug, Default)]
+pub struct Regions {
+    table: Mutex<Table>,
+}
+
+#[derive(Debug, Default)]
+struct Table {
+    slots: Vec<Slot>,
+    free: Vec<u32>,
+}
+
+#[derive(Debug, Default)]
+struct Slot {
+    generation: u32,
+    region: Option<Arc<Region>>,
+}
+
+impl Regions {
+    /// An empty table.
+    #[must_use]
+    pub fn new() -> Self {
+        Self::default()
+    }
+
+    /// Adds `region` and names it.
+    pub fn insert(&self, region: Region) -> RegionId {
+        let mut table = self.lock();
+        let index = table.free.pop().unwrap_or_else(|| {
+            table.slots.push(Slot::default());
+            u32::try_from(table.slots.len() - 1).expect("fewer than 2^32 regions")
+        });
+        let slot = &mut table.slots[index as usize];
+        slot.region = Some(Arc::new(region));
+        RegionId { index, generation: slot.generation }
+    }
+
+    /// The region called `id`, unless it was revoked.
+    #[must_use]
+    pub fn get(&self, id: RegionId) -> Option<Arc<Region>> {
+        let table = self.lock();
+        let slot = table.slots.get(id.index as usize)?;
+        slot.region.clone().filter(|_| slot.generation == id.generation)
+    }
+
+    /// Forgets `id`: later requests that name it fail. Returns the region, if it was there.
+    pub fn revoke(&self, id: RegionId) -> Option<Arc<Region>> {
+        let mut table = self.lock();
+        let slot = table.slots.get_mut(id.index as usize)?;
+        if slot.generation != id.generation {
+            return None;
+        }
+        let region = slot.region.take()?;
+        slot.generation = slot.generation.wrapping_add(1);
+        table.free.push(id.index);
+        Some(region)
+    }
+
+    fn lock(&self) -> MutexGuard<'_, Table> {
+        // A panic while the lock was held left no slot half-written.
+        self.table.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use model::NodeId;
+
+    #[test]
+    fn a_revoked_id_finds_nothing_and_is_not_reused() {
+        let memory = MemoryId { node: NodeId(0), index: 0 };
+        let regions = Regions::new();
+        let first = regions.insert(Region::device(memory, 8, Arc::new(())));
+        let held = regions.get(first).unwrap();
+        assert!(regions.revoke(first).is_some());
+        assert!(regions.get(first).is_none());
+        assert!(regions.revoke(first).is_none());
+        let second = regions.insert(Region::device(memory, 9, Arc::new(())));
+        assert_eq!((second.index, held.len_bytes()), (first.index, 8));
+        assert_ne!(second, first);
+        assert!(regions.get(first).is_none());
+        assert_eq!(regions.get(second).unwrap().len_bytes(), 9);
+    }
+}

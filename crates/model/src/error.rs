@@ -1,0 +1,104 @@
+//! Errors as values.
+
+use crate::MemoryId;
+use thiserror::Error;
+
+/// A value of this crate that breaks its invariant.
+#[derive(Debug, Clone, PartialEq, Eq, Error)]
+pub enum ModelError {
+    /// The wrong number of dimensions.
+    #[error("{dims} dimensions where 1 to 8, or as many as the index space has, are needed")]
+    Rank {
+        /// The number given.
+        dims: usize,
+    },
+    /// A dimension's name that is not an identifier, or not unique.
+    #[error("`{name}` can't name a dimension: letters, digits and `_`, each name once")]
+    DimName {
+        /// The name.
+        name: String,
+    },
+    /// Indices outside a dimension, or a range that runs backwards.
+    #[error("indices of dimension `{name}` lie outside its bounds or run backwards")]
+    Bounds {
+        /// The dimension.
+        name: String,
+    },
+    /// A size that passes 63 bits.
+    #[error("the size passes 63 bits")]
+    TooLarge,
+    /// A field space that breaks its invariant.
+    #[error("wrong field space: {why}")]
+    Fields {
+        /// What is wrong.
+        why: String,
+    },
+    /// A layout vector that breaks its invariant.
+    #[error("wrong layout: {why}")]
+    Layout {
+        /// What is wrong.
+        why: String,
+    },
+    /// A throughput function that breaks its invariant.
+    #[error("wrong throughput function: {why}")]
+    Throughput {
+        /// What is wrong.
+        why: String,
+    },
+}
+
+/// Why a channel could not do its work.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
+pub enum ChannelErrorKind {
+    /// The storage is full.
+    NoSpace,
+    /// A file ended before the bytes that were asked for.
+    ShortRead,
+    /// The operating system or device refused or failed an operation.
+    Io,
+    /// The device is gone; every later request fails likewise.
+    DeviceLost,
+    /// The other node is gone.
+    PeerLost,
+    /// Memory could not be had.
+    OutOfMemory,
+    /// The request names a region that was revoked or never existed.
+    UnknownRegion,
+    /// The request reaches outside its region.
+    OutOfBounds,
+}
+
+/// A failed request.
+#[derive(Debug, Clone, PartialEq, Eq, Error)]
+#[error("{detail}")]
+pub struct ChannelError {
+    /// What kind of failure it is.
+    pub kind: ChannelErrorKind,
+    /// What happened, naming file, device or peer, for people.
+    pub detail: String,
+}
+
+/// Why a transfer failed.
+#[derive(Debug, Clone, PartialEq, Eq, Error)]
+#[error("hop {hop} failed: {cause}")]
+pub struct TransferError {
+    /// The hop whose request failed, from 0.
+    pub hop: usize,
+    /// The memory that failed, where one end is to blame; else the hop's destination.
+    pub memory: MemoryId,
+    /// What its channel said.
+    pub cause: ChannelError,
+}
+
+/// How a transfer ended. In every case no channel touches its memory any more.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub enum Outcome {
+    /// Every byte of the destination's box is written, and committed if that was asked.
+    Done,
+    /// It was cancelled; the destination's box is unspecified.
+    Cancelled,
+    /// Its deadline passed; the destination's box is unspecified.
+    TimedOut,
+    /// A request, or something it waited for, failed; the destination's box is unspecified.
+    Failed(TransferError),
+}

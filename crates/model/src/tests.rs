@@ -1,0 +1,101 @@
+//! Tests of the invariants that constructors hold.
+
+use crate::*;
+
+fn nhwc() -> IndexSpace {
+    IndexSpace::of(&[("n", 2), ("h", 4), ("w", 6), ("c", 3)]).unwrap()
+}
+
+#[test]
+fn an_index_space_refuses_what_breaks_it() {
+    assert_eq!(IndexSpace::of(&[]), Err(ModelError::Rank { dims: 0 }));
+    assert!(matches!(IndexSpace::of(&[("x", 1), ("x", 1)]), Err(ModelError::DimName { .. })));
+    assert!(matches!(IndexSpace::of(&[("x y", 1)]), Err(ModelError::DimName { .. })));
+    assert_eq!(IndexSpace::of(&[("x", 1 << 40), ("y", 1 << 40)]), Err(ModelError::TooLarge));
+    let backwards = Dim { name: "x".into(), lo: 3, hi: 2 };
+    assert!(matches!(IndexSpace::new(vec![backwards]), Err(ModelError::Bounds { .. })));
+    assert_eq!(nhwc().entries(), 144);
+}
+
+#[test]
+fn a_selection_stays_inside() {
+    let space = IndexSpace::new(vec![Dim { name: "x".into(), lo: -4, hi: 4 }]).unwrap();
+    let span = Span::Range { lo: -4, hi: 0 };
+    assert_eq!(Selection::new(&space, vec![span]).unwrap().extents(), [4]);
+    assert!(Selection::new(&space, vec![Span::Range { lo: -5, hi: 0 }]).is_err());
+    assert!(Selection::new(&space, vec![Span::List([3, -4, 4].into())]).is_err());
+    assert_eq!(Selection::all(&space).extents(), [8]);
+}
+
+#[test]
+fn a_field_space_refuses_overlap() {
+    let field =
+        |name: &str, bytes, offset| Field { name: name.into(), bytes, offset, dtype: "".into() };
+    assert!(FieldSpace::new(vec![field("a", 4, 0), field("b", 4, 2)], 8).is_err());
+    assert!(FieldSpace::new(vec![field("a", 4, 0), field("a", 4, 4)], 8).is_err());
+    assert!(FieldSpace::new(vec![field("a", 4, 6)], 8).is_err());
+    let padded = FieldSpace::new(vec![field("a", 1, 0), field("b", 8, 8)], 16).unwrap();
+    assert!(!padded.is_packed());
+    assert_eq!((padded.payload_bytes(), padded.item_bytes()), (9, 16));
+    assert!(FieldSpace::packed(&[4, 4, 8]).unwrap().is_packed());
+}
+
+#[test]
+fn a_layout_holds_each_dimension_once() {
+    use Component::{Fields, Inner, Outer, Whole};
+    let inner = |dim, level, size| Inner { dim, level, size };
+    assert!(Layout::new(vec![Fields, Whole(0)], 1).is_ok());
+    assert!(Layout::new(vec![inner(0, 1, 4), Fields, inner(0, 2, 8), Outer(0)], 1).is_ok());
+    for wrong in [
+        vec![Whole(0)],
+        vec![Fields, Fields, Whole(0)],
+        vec![Fields],
+        vec![Fields, Whole(0), Outer(0)],
+        vec![Fields, inner(0, 1, 4)],
+        vec![Fields, Outer(0)],
+        vec![Fields, inner(0, 2, 4), Outer(0)],
+        vec![Fields, inner(0, 1, 0), Outer(0)],
+        vec![Fields, Whole(1)],
+    ] {
+        assert!(Layout::new(wrong.clone(), 1).is_err(), "{wrong:?}");
+    }
+}
+
+#[test]
+fn a_layout_prints_as_the_paper_writes_it() {
+    use Component::{Fields, Inner, Outer, Whole};
+    let space = IndexSpace::of(&[("y", 8), ("x", 8)]).unwrap();
+    let inner = |dim, level, size| Inner { dim, level, size };
+    let components = vec![inner(1, 1, 4), Fields, Whole(0), inner(1, 2, 8), Outer(1)];
+    let layout = Layout::new(components, 2).unwrap();
+    assert_eq!(layout.display(&space).to_string(), "<x_in=4, F, y, x_in2=8, x_out>");
+    assert_eq!(layout.blocks(1), [4, 8]);
+    assert_eq!(Layout::row_major(2).display(&space).to_string(), "<F, x, y>");
+}
+
+#[test]
+fn memories_are_found_by_name() {
+    let memory =
+        Memory { name: "sys".into(), kind: MemoryKind::Sys, capacity_bytes: None, th_bytes: None };
+    let class = NodeClass {
+        name: "n".into(),
+        count: 2,
+        memories: vec![memory],
+        channels: vec![],
+        wires: vec![],
+    };
+    let mut topology = Topology {
+        name: "pair".into(),
+        generation: 0,
+        th_bytes: 1 << 20,
+        classes: vec![class],
+        links: vec![],
+    };
+    let id = topology.memory_named("n1.sys").unwrap();
+    assert_eq!(id, MemoryId { node: NodeId(1), index: 0 });
+    assert_eq!(topology.memory_name(id).unwrap(), "n1.sys");
+    assert_eq!(topology.memory_named("n2.sys"), None);
+    assert_eq!(topology.memory_named("sys"), None);
+    topology.classes[0].count = 1;
+    assert!(topology.memory_named("sys").is_some());
+}
