@@ -66,6 +66,8 @@ pub enum ChannelErrorKind {
     UnknownRegion,
     /// The request reaches outside its region.
     OutOfBounds,
+    /// Something that the transfer waited for failed, was cancelled or ran out of time.
+    Dependency,
 }
 
 /// A failed request.
