@@ -8,7 +8,7 @@ pub const PURE: [&str; 5] =
     ["crates/model", "crates/layout", "crates/planner", "crates/engine", "crates/sim"];
 
 /// The crates that talk to people.
-pub const TALKING: [&str; 2] = ["crates/cli", "crates/house"];
+pub const TALKING: [&str; 3] = ["crates/bench", "crates/cli", "crates/house"];
 
 const OUTSIDE: [&str; 10] = [
     "std::time::Instant",
