@@ -53,7 +53,7 @@ fn has(line: &str, word: &str) -> bool {
     line.match_indices(word).any(|(at, _)| {
         let before = line[..at].chars().next_back();
         let after = line[at + word.len()..].chars().next();
-        !(open && letter(before)) && !(close && letter(after))
+        !(open && letter(before) || close && letter(after))
     })
 }
 

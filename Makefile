@@ -1,0 +1,56 @@
+# `make demo` and `make test` set up what they need; `make help` lists the rest.
+SHELL := /bin/bash
+.SHELLFLAGS := -euo pipefail -c
+.DELETE_ON_ERROR:
+.DEFAULT_GOAL := help
+
+VENV := .venv
+STAMPS := $(VENV)/.stamps
+RUST_SOURCES := $(shell find crates -name '*.rs' -o -name Cargo.toml) Cargo.toml Cargo.lock
+PYTHON_SOURCES := $(shell find python/isometry -name '*.py*' -not -path '*/__pycache__/*')
+
+# What a fuzz run takes.
+SEEDS ?= 1000
+FIRST_SEED ?= 0
+
+.PHONY: help test demo lint fuzz-sim package clean
+
+help: ## Say what there is to make
+	@sed -n 's/^\([a-z-]*\):.*## /  \1\t/p' Makefile | expand -t 14
+
+test: ## Everything: Rust, Python, documentation examples, lints, house rules
+	@scripts/test.sh
+
+demo: package $(STAMPS)/demo ## Convert 512 MiB of real pixels on disk, verified
+	@$(VENV)/bin/python scripts/demo.py
+
+lint: ## Formatting, clippy, documentation
+	@scripts/lint.sh
+
+fuzz-sim: ## Run SEEDS simulations from FIRST_SEED on
+	@cargo run --release -q -p isometry-cli -- sim fuzz --seeds $(SEEDS) --first-seed $(FIRST_SEED)
+
+package: $(STAMPS)/package ## Install `iso` and the Python package into .venv
+
+clean: ## Remove what was built
+	cargo clean
+	rm -rf $(VENV) bench/out
+
+$(VENV)/bin/python:
+	@scripts/venv.sh $(VENV)
+
+$(STAMPS)/tools: python/requirements.txt | $(VENV)/bin/python
+	@mkdir -p $(STAMPS)
+	$(VENV)/bin/python -m pip install -q --disable-pip-version-check -r python/requirements.txt
+	@touch $@
+
+$(STAMPS)/demo: python/requirements-demo.txt $(STAMPS)/tools
+	$(VENV)/bin/python -m pip install -q --disable-pip-version-check -r python/requirements-demo.txt
+	@touch $@
+
+$(STAMPS)/package: $(STAMPS)/tools pyproject.toml $(RUST_SOURCES) $(PYTHON_SOURCES)
+	cargo build -q --release -p isometry-cli
+	install -m 755 target/release/iso $(VENV)/bin/iso
+	PATH="$(CURDIR)/$(VENV)/bin:$$PATH" $(VENV)/bin/python -m pip install -q \
+	    --disable-pip-version-check --no-build-isolation --no-deps .
+	@touch $@

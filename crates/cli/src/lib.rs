@@ -1,1 +1,0 @@
-//! Placeholder until this crate's first commit.

@@ -1,0 +1,28 @@
+//! `iso`: Isometry on the command line.
+//!
+//! Standard output holds what was asked for, one JSON object under `--json`; everything else goes
+//! to standard error. Exit codes: 0 done, 1 failed, 2 wrong usage, 130 interrupted.
+#![forbid(unsafe_code)]
+
+mod args;
+mod failure;
+mod plot;
+mod topo;
+
+use args::{Args, Command};
+use clap::Parser;
+use failure::Failure;
+use std::process::ExitCode;
+
+fn main() -> ExitCode {
+    match run(&Args::parse().command) {
+        Ok(()) => ExitCode::SUCCESS,
+        Err(failure) => failure.report(),
+    }
+}
+
+fn run(command: &Command) -> Result<(), Failure> {
+    match command {
+        Command::Topo(args) => topo::run(args),
+    }
+}

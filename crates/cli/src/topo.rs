@@ -1,0 +1,98 @@
+//! `iso topo`.
+
+use crate::args::Topo;
+use crate::failure::Failure;
+use crate::plot;
+use model::{Channel, Curves, Memory, MemoryKind, NodeClass, Topology};
+use std::fmt::Write as _;
+use std::fs;
+use std::io::Write as _;
+use std::path::Path;
+
+/// Prints the topology, and plots it where that is asked for.
+pub(crate) fn run(args: &Topo) -> Result<(), Failure> {
+    let topology = read(&args.cluster)?;
+    if let Some(path) = &args.plot {
+        plot::write(path, &topology)?;
+    }
+    let text = match args.json {
+        true => format!("{:#}\n", cluster::to_json(&topology)),
+        false => table(&topology),
+    };
+    Ok(std::io::stdout().write_all(text.as_bytes())?)
+}
+
+/// The topology of a cluster file.
+pub(crate) fn read(path: &Path) -> Result<Topology, Failure> {
+    let named = |error: &dyn std::fmt::Display| format!("{}: {error}", path.display());
+    let text = fs::read_to_string(path).map_err(|e| Failure::failed(named(&e)))?;
+    cluster::parse(&text).map_err(|e| Failure::failed(named(&e)))
+}
+
+/// What people read: one line for each memory and channel of each class of nodes.
+fn table(topology: &Topology) -> String {
+    let mut text = format!("{}\n", topology.name);
+    for class in &topology.classes {
+        let _ = writeln!(text, "\nnode {} ({})", class.name, class.count);
+        class.memories.iter().for_each(|m| text.push_str(&memory_line(m)));
+        class.channels.iter().for_each(|c| text.push_str(&channel_line(class, c)));
+    }
+    for link in &topology.links {
+        let _ = writeln!(text, "\nlink {} {}", link.kind.name(), rates(&link.curves));
+    }
+    text
+}
+
+fn memory_line(memory: &Memory) -> String {
+    let capacity = memory.capacity_bytes.map(size).unwrap_or_default();
+    let line = format!("  {:<10} {:<42} {capacity:>11}", memory.name, kind_of(memory.kind));
+    format!("{}\n", line.trim_end())
+}
+
+fn channel_line(class: &NodeClass, channel: &Channel) -> String {
+    let pair = format!("{} → {}", names(class, &channel.from), names(class, &channel.to));
+    format!("  {:<10} {pair:<42} {}\n", channel.kind.name(), rates(&channel.curves))
+}
+
+/// The memories at one end of a channel.
+pub(crate) fn names(class: &NodeClass, ids: &[u16]) -> String {
+    let names = ids.iter().map(|&i| &*class.memories[usize::from(i)].name);
+    names.collect::<Vec<_>>().join(", ")
+}
+
+fn kind_of(kind: MemoryKind) -> String {
+    let words = match kind {
+        MemoryKind::Sys => "host memory",
+        MemoryKind::Zcm => "host memory, registered with a device",
+        MemoryKind::Reg => "host memory, registered with a NIC",
+        MemoryKind::Fbm => "device memory",
+        MemoryKind::Dsk => "file system",
+    };
+    format!("{} {words}", kind.name())
+}
+
+/// The peak, and what small requests get of it.
+fn rates(curves: &Curves) -> String {
+    let at = |bytes| rate(curves.run.at(bytes));
+    format!("{:>11} ({} at 4 KiB, {} at 64 KiB)", rate(curves.run.peak()), at(1 << 12), at(1 << 16))
+}
+
+/// Bytes per second for people.
+pub(crate) fn rate(bytes_per_second: f64) -> String {
+    match bytes_per_second {
+        r if r >= 1e9 => format!("{:.2} GB/s", r / 1e9),
+        r if r >= 1e6 => format!("{:.1} MB/s", r / 1e6),
+        r => format!("{:.1} kB/s", r / 1e3),
+    }
+}
+
+/// Bytes for people.
+pub(crate) fn size(bytes: u64) -> String {
+    const UNITS: [(u32, &str); 4] = [(40, "TiB"), (30, "GiB"), (20, "MiB"), (10, "KiB")];
+    for (shift, unit) in UNITS {
+        if bytes >> shift > 0 {
+            return format!("{:.1} {unit}", bytes as f64 / (1u64 << shift) as f64);
+        }
+    }
+    format!("{bytes} B")
+}

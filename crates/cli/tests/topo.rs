@@ -1,0 +1,55 @@
+//! `iso topo` as a process.
+
+mod process;
+
+use process::{cluster, iso};
+
+#[test]
+fn the_json_of_a_cluster_is_a_cluster_file() {
+    let file = cluster("two-nodes.toml");
+    let first = iso(&["topo", "--cluster", &file, "--json"]);
+    first.succeeds();
+    let value: serde_json::Value = serde_json::from_str(&first.stdout).unwrap();
+    let memory = &value["memories"][0];
+    assert_eq!((memory["name"].as_str(), memory["kind"].as_str()), (Some("n0.fbm"), Some("FBM")));
+    let dir = tempfile::tempdir().unwrap();
+    let copy = dir.path().join("copy.json");
+    std::fs::write(&copy, &first.stdout).unwrap();
+    let second = iso(&["topo", "--cluster", copy.to_str().unwrap(), "--json"]);
+    assert_eq!(second.stdout, first.stdout);
+}
+
+#[test]
+fn people_read_a_table() {
+    let shown = iso(&["topo", "--cluster", &cluster("two-nodes.toml")]);
+    shown.succeeds();
+    let line = shown.stdout.lines().find(|l| l.contains("GPUWrite")).unwrap();
+    assert!(line.contains("zcm, reg, sys → fbm") && line.contains("5.90 GB/s"), "{line}");
+    assert!(shown.stdout.contains("sys        SYS host memory") && shown.stderr.is_empty());
+}
+
+#[test]
+fn a_plot_names_every_channel() {
+    let dir = tempfile::tempdir().unwrap();
+    let svg = dir.path().join("out.svg");
+    let args = ["topo", "--cluster", &cluster("two-nodes.toml"), "--plot", svg.to_str().unwrap()];
+    iso(&args).succeeds();
+    let text = std::fs::read_to_string(svg).unwrap();
+    for label in ["GPURead fbm → zcm", "Memcpy", "link: RemoteMemcpy", "64.0 KiB"] {
+        assert!(text.contains(label), "{label}");
+    }
+    assert!(text.matches("<polyline").count() >= 5);
+}
+
+#[test]
+fn a_missing_or_wrong_file_fails() {
+    let gone = iso(&["topo", "--cluster", "no-such-file.toml"]);
+    assert_eq!((gone.code, gone.stdout.as_str()), (1, ""));
+    assert!(gone.stderr.contains("no-such-file.toml"), "{}", gone.stderr);
+    let dir = tempfile::tempdir().unwrap();
+    let wrong = dir.path().join("wrong.toml");
+    std::fs::write(&wrong, "name = \"x\"\nth_bytes = -4\n").unwrap();
+    assert_eq!(iso(&["topo", "--cluster", wrong.to_str().unwrap()]).code, 1);
+    let nowhere = ["topo", "--cluster", &cluster("two-nodes.toml"), "--plot", "/no/such/dir/a.svg"];
+    assert_eq!(iso(&nowhere).code, 1);
+}
