@@ -1,0 +1,87 @@
+//! What a list of copies looks like to the hardware, and which bytes it touches.
+
+use model::{CopyDim, FieldCopy, NdCopy, ShapeClass};
+use std::ops::Range;
+use std::sync::Arc;
+
+/// Elements of this size and above are runs, in whatever order they come.
+const RUN_BYTES: u64 = 64;
+
+/// The class of the copies that move the most bytes; `Run` for no copy at all. A copy is a
+///
+/// - `Gather` if it has an index table;
+/// - `Run` if its elements have 64 bytes or more, or if it has no loop;
+/// - `Transpose` if the loop with the smallest stride differs between the sides;
+/// - `Interleave` otherwise.
+#[must_use]
+pub fn shape_class(copies: &[NdCopy]) -> ShapeClass {
+    let mut bytes = [0u64; 4];
+    for copy in copies {
+        bytes[class_of(copy) as usize] += copy.payload_bytes();
+    }
+    let classes =
+        [ShapeClass::Run, ShapeClass::Interleave, ShapeClass::Transpose, ShapeClass::Gather];
+    classes.into_iter().rev().max_by_key(|&c| bytes[c as usize]).unwrap_or(ShapeClass::Run)
+}
+
+fn class_of(copy: &NdCopy) -> ShapeClass {
+    let has_table = |d: &CopyDim| d.src_index.is_some() || d.dst_index.is_some();
+    let strides = &copy.fields[0].strides;
+    let fastest = |stride: &dyn Fn(usize) -> i64| {
+        (0..strides.len()).rev().min_by_key(|&k| stride(k).unsigned_abs())
+    };
+    if copy.dims.iter().any(has_table) {
+        ShapeClass::Gather
+    } else if copy.dims.is_empty() || copy.fields.iter().all(|f| f.bytes >= RUN_BYTES) {
+        ShapeClass::Run
+    } else if fastest(&|k| strides[k].src) != fastest(&|k| strides[k].dst) {
+        ShapeClass::Transpose
+    } else {
+        ShapeClass::Interleave
+    }
+}
+
+/// The smallest ranges that hold every byte which `copy` reads, and writes, relative to the bases
+/// of source and destination. For every channel's check of bounds: bytes past 63 bits are held at
+/// the ends.
+#[must_use]
+pub fn touched(copy: &NdCopy) -> (Range<i64>, Range<i64>) {
+    let src = copy.fields.iter().map(|f| {
+        field_touches(f, f.src_offset, |k| (f.strides[k].src, bounds(&copy.dims[k], true)))
+    });
+    let dst = copy.fields.iter().map(|f| {
+        field_touches(f, f.dst_offset, |k| (f.strides[k].dst, bounds(&copy.dims[k], false)))
+    });
+    (hull(src), hull(dst))
+}
+
+fn hull(ranges: impl Iterator<Item = Range<i64>>) -> Range<i64> {
+    ranges.reduce(|a, b| a.start.min(b.start)..a.end.max(b.end)).unwrap_or(0..0)
+}
+
+/// The least and greatest position along a dimension, on the source's side or the other.
+fn bounds(dim: &CopyDim, of_src: bool) -> (u64, u64) {
+    let index: &Option<Arc<[u64]>> = if of_src { &dim.src_index } else { &dim.dst_index };
+    match index {
+        Some(table) => {
+            (table.iter().copied().min().unwrap_or(0), table.iter().copied().max().unwrap_or(0))
+        }
+        None => (0, dim.extent.saturating_sub(1)),
+    }
+}
+
+fn field_touches(
+    field: &FieldCopy,
+    offset: i64,
+    loop_of: impl Fn(usize) -> (i64, (u64, u64)),
+) -> Range<i64> {
+    let (mut lo, mut hi) = (i128::from(offset), i128::from(offset) + i128::from(field.bytes));
+    for k in 0..field.strides.len() {
+        let (stride, (first, last)) = loop_of(k);
+        let ends = [first, last].map(|p| i128::from(stride) * i128::from(p));
+        lo += ends[0].min(ends[1]);
+        hi += ends[0].max(ends[1]);
+    }
+    let held = |v: i128| v.clamp(i128::from(i64::MIN), i128::from(i64::MAX)) as i64;
+    held(lo)..held(hi)
+}

@@ -1,0 +1,253 @@
+//! A box of an instance.
+
+use crate::LayoutError;
+use crate::digits::{Digit, free_ranges, products};
+use crate::overlap::{Progression, overlaps_itself};
+use crate::placement::{Axis, Placement, Step};
+use model::{Layout, Selection, Span};
+use std::ops::Range;
+use std::sync::Arc;
+
+/// The indices of one dimension that a part holds, counted from the dimension's lower bound.
+#[derive(Debug, Clone, PartialEq, Eq, Hash)]
+pub(crate) enum Indices {
+    /// As many as the part's extent, from here.
+    From(u64),
+    /// These.
+    List(Arc<[u64]>),
+}
+
+/// A box of an instance with some of its fields: where each entry lies, for box-relative indices
+/// from 0 and fields in the order of the copy. Offsets are relative to the instance's base.
+#[derive(Debug, Clone, PartialEq, Eq, Hash)]
+pub struct Part {
+    extents: Vec<u64>,
+    axes: Vec<(Axis, Indices)>,
+    offsets: Vec<i64>,
+    field_bytes: Vec<u64>,
+    phase: Vec<u64>,
+    layout: Layout,
+}
+
+impl Part {
+    pub(crate) fn new(
+        placement: &Placement,
+        selection: &Selection,
+        fields: &[usize],
+    ) -> Result<Self, LayoutError> {
+        let rank = placement.extents().len();
+        if selection.spans().len() != rank {
+            return Err(LayoutError::Rank { expected: rank, got: selection.spans().len() });
+        }
+        check_fields(fields, placement.field_bytes().len())?;
+        let mut axes = Vec::with_capacity(rank);
+        for (dim, span) in selection.spans().iter().enumerate() {
+            let indices = indices_of(span, placement.lo(dim), placement.extents()[dim])
+                .ok_or(LayoutError::Bounds { dim })?;
+            axes.push((placement.axis(dim).clone(), indices));
+        }
+        let phase = (0..rank).map(|d| phase_of(&axes[d].1, &placement.layout().blocks(d)));
+        Ok(Part {
+            extents: selection.extents(),
+            phase: phase.collect(),
+            axes,
+            offsets: fields.iter().map(|&f| placement.offset(f)).collect(),
+            field_bytes: fields.iter().map(|&f| placement.field_bytes()[f]).collect(),
+            layout: placement.layout().clone(),
+        })
+    }
+
+    /// The extents of the box.
+    #[must_use]
+    pub fn extents(&self) -> &[u64] {
+        &self.extents
+    }
+
+    /// The sizes of the fields, in the copy's order.
+    #[must_use]
+    pub fn field_bytes(&self) -> &[u64] {
+        &self.field_bytes
+    }
+
+    /// The bytes of all fields at all indices.
+    #[must_use]
+    pub fn payload_bytes(&self) -> u64 {
+        self.extents.iter().chain([&self.field_bytes.iter().sum()]).product()
+    }
+
+    /// For each dimension, where the box starts in the outermost block of the layout; 0 where the
+    /// dimension isn't blocked or an index list is taken.
+    #[must_use]
+    pub fn phase(&self) -> &[u64] {
+        &self.phase
+    }
+
+    /// The layout vector of the instance, or the nearest one.
+    #[must_use]
+    pub fn layout(&self) -> &Layout {
+        &self.layout
+    }
+
+    /// The smallest range that holds every byte of the part, relative to the instance's base;
+    /// empty where the part is.
+    #[must_use]
+    pub fn span(&self) -> Range<i64> {
+        if self.extents.contains(&0) {
+            return 0..0;
+        }
+        let spans = (0..self.offsets.len()).map(|f| self.field_span(f));
+        spans.reduce(|a, b| a.start.min(b.start)..a.end.max(b.end)).unwrap_or(0..0)
+    }
+
+    /// Refuses what can't be written to.
+    ///
+    /// # Errors
+    /// [`LayoutError::StrideZero`] where a dimension of several entries has stride 0;
+    /// [`LayoutError::Overlap`] where an index list repeats an index, or where two entries share a
+    /// byte (or a gap between the selected fields of another entry). Strides whose search passes a
+    /// bound of 4096 steps are refused likewise.
+    pub fn check_destination(&self) -> Result<(), LayoutError> {
+        if self.extents.contains(&0) {
+            return Ok(());
+        }
+        for (dim, (axis, indices)) in self.axes.iter().enumerate() {
+            if self.extents[dim] > 1 && axis.steps.contains(&Step::default()) {
+                return Err(LayoutError::StrideZero { dim });
+            }
+            if let Indices::List(list) = indices {
+                check_unique(list)?;
+            }
+        }
+        match self.progression() {
+            Some(progression) if overlaps_itself(&progression) => Err(LayoutError::Overlap),
+            _ => Ok(()),
+        }
+    }
+
+    /// The strides of a part whose dimensions aren't blocked, and its entry's bytes; `None` for a
+    /// blocked one, which never overlaps itself.
+    pub(crate) fn progression(&self) -> Option<Progression> {
+        let mut loops = Vec::with_capacity(self.axes.len());
+        for (dim, (axis, indices)) in self.axes.iter().enumerate() {
+            let [step] = axis.steps[..] else { return None };
+            let count = match indices {
+                Indices::From(_) => self.extents[dim],
+                Indices::List(list) => list.iter().max()? - list.iter().min()? + 1,
+            };
+            if step.scaled != 0 {
+                return None;
+            }
+            loops.push((count, step.fixed));
+        }
+        let ends = self.offsets.iter().zip(&self.field_bytes).map(|(&o, &b)| o + b as i64);
+        let bytes = ends.max()? - self.offsets.iter().min()?;
+        Some(Progression { loops, bytes: bytes.unsigned_abs() })
+    }
+
+    pub(crate) fn digits(&self, dim: usize) -> &[Digit] {
+        &self.axes[dim].0.digits
+    }
+
+    pub(crate) fn axis(&self, dim: usize) -> &Axis {
+        &self.axes[dim].0
+    }
+
+    pub(crate) fn indices(&self, dim: usize) -> &Indices {
+        &self.axes[dim].1
+    }
+
+    pub(crate) fn offset(&self, field: usize) -> i64 {
+        self.offsets[field]
+    }
+
+    fn field_span(&self, field: usize) -> Range<i64> {
+        let size = self.field_bytes[field] as i64;
+        let mut span = self.offsets[field]..self.offsets[field] + size;
+        for dim in 0..self.axes.len() {
+            let (lo, hi) = self.axis_bounds(dim, size);
+            span.start += lo;
+            span.end += hi;
+        }
+        span
+    }
+
+    /// The least and greatest that dimension `dim` adds to the address of a field of `size`.
+    fn axis_bounds(&self, dim: usize, size: i64) -> (i64, i64) {
+        let (axis, indices) = &self.axes[dim];
+        let at = |step: Step| step.fixed + step.scaled * size;
+        let values: Vec<i64> = match indices {
+            Indices::List(list) => list.iter().map(|&i| at(axis.at(i))).collect(),
+            Indices::From(start) if axis.digits.len() == 1 => {
+                let last = start + self.extents[dim] - 1;
+                vec![at(axis.at(*start)), at(axis.at(last))]
+            }
+            Indices::From(start) => {
+                let range = *start..start + self.extents[dim];
+                let boxes = products(&axis.digits, &free_ranges(&axis.digits, &range), &range);
+                boxes.iter().flat_map(|b| corners(axis, b).map(at)).collect()
+            }
+        };
+        (values.iter().copied().min().unwrap_or(0), values.iter().copied().max().unwrap_or(0))
+    }
+}
+
+/// What the lowest and the highest corner of a product of digit ranges add to the address.
+fn corners(axis: &Axis, ranges: &[Range<u64>]) -> [Step; 2] {
+    let mut corners = [Step::default(); 2];
+    for (step, range) in axis.steps.iter().zip(ranges) {
+        for (corner, value) in corners.iter_mut().zip([range.start, range.end - 1]) {
+            corner.fixed += value as i64 * step.fixed;
+            corner.scaled += value as i64 * step.scaled;
+        }
+    }
+    corners
+}
+
+fn check_fields(fields: &[usize], count: usize) -> Result<(), LayoutError> {
+    if fields.is_empty() {
+        return Err(LayoutError::Field { field: 0 });
+    }
+    for (i, &field) in fields.iter().enumerate() {
+        if field >= count || fields[..i].contains(&field) {
+            return Err(LayoutError::Field { field });
+        }
+    }
+    Ok(())
+}
+
+/// The span's indices from the lower bound; a list that counts up by one is a range.
+fn indices_of(span: &Span, lo: i64, extent: u64) -> Option<Indices> {
+    let relative = |i: i64| u64::try_from(i.checked_sub(lo)?).ok();
+    match span {
+        Span::Range { lo: first, hi } => {
+            let start = relative(*first)?;
+            (first <= hi && relative(*hi)? <= extent).then_some(Indices::From(start))
+        }
+        Span::List(list) => {
+            let list: Arc<[u64]> = list.iter().map(|&i| relative(i)).collect::<Option<_>>()?;
+            let counts_up = list.windows(2).all(|pair| pair[0] + 1 == pair[1]);
+            match list.first() {
+                _ if list.iter().any(|&i| i >= extent) => None,
+                Some(&start) if counts_up => Some(Indices::From(start)),
+                None => Some(Indices::From(0)),
+                _ => Some(Indices::List(list)),
+            }
+        }
+    }
+}
+
+fn phase_of(indices: &Indices, blocks: &[u64]) -> u64 {
+    match indices {
+        Indices::From(start) => {
+            start % blocks.iter().fold(1u64, |product, &b| product.saturating_mul(b))
+        }
+        Indices::List(_) => 0,
+    }
+}
+
+fn check_unique(list: &[u64]) -> Result<(), LayoutError> {
+    let mut sorted = list.to_vec();
+    sorted.sort_unstable();
+    let repeats = sorted.windows(2).any(|pair| pair[0] == pair[1]);
+    if repeats { Err(LayoutError::Overlap) } else { Ok(()) }
+}

@@ -1,0 +1,181 @@
+//! `copies` against a naive copy, entry by entry, for random pairs of sides.
+
+mod common;
+
+use common::*;
+use isometry_layout::{Side, Stream, copies, oracle, touched};
+use model::{Layout, NdCopy};
+use proptest::prelude::*;
+use std::ops::Range;
+
+/// Where each byte of the payload lies: entries in the order of the stream of `range_of`.
+type Bytes = Vec<i64>;
+
+/// One side, with all that is needed to find a byte naively.
+#[derive(Debug, Clone)]
+enum Naive {
+    Instance(Instance),
+    Stream { layout: Layout, phase: Vec<u64>, base: u64 },
+}
+
+#[derive(Debug, Clone)]
+struct Case {
+    extents: Vec<u64>,
+    field_bytes: Vec<u64>,
+    src: Naive,
+    dst: Naive,
+    order: Layout,
+    phase: Vec<u64>,
+    range: (prop::sample::Index, prop::sample::Index),
+}
+
+impl Case {
+    fn stream(&self, layout: &Layout, phase: &[u64]) -> Stream {
+        Stream::new(layout, &self.extents, phase, &self.field_bytes).unwrap()
+    }
+
+    fn range(&self, bytes: u64) -> Range<u64> {
+        let (a, b) =
+            (self.range.0.index(bytes as usize + 1), self.range.1.index(bytes as usize + 1));
+        a.min(b) as u64..a.max(b) as u64
+    }
+
+    /// The address of every byte on one side, in the order of `range_of`.
+    fn bytes_of(&self, side: &Naive) -> Bytes {
+        let entries = stream_order(&self.order, &self.extents, &self.phase, self.field_bytes.len());
+        let mut out = Vec::new();
+        let places = match side {
+            Naive::Stream { layout, phase, .. } => self.stream_places(layout, phase),
+            Naive::Instance(_) => Default::default(),
+        };
+        for (index, field) in entries {
+            let start = match side {
+                Naive::Instance(instance) => instance.address(&index, field),
+                Naive::Stream { base, .. } => places[&(index, field)] - *base as i64,
+            };
+            out.extend((0..self.field_bytes[field] as i64).map(|b| start + b));
+        }
+        out
+    }
+
+    fn stream_places(
+        &self,
+        layout: &Layout,
+        phase: &[u64],
+    ) -> std::collections::HashMap<(Vec<u64>, usize), i64> {
+        let mut at = 0;
+        let mut places = std::collections::HashMap::new();
+        for (index, field) in stream_order(layout, &self.extents, phase, self.field_bytes.len()) {
+            places.insert((index, field), at);
+            at += self.field_bytes[field] as i64;
+        }
+        places
+    }
+}
+
+fn sides(extents: Vec<u64>, bytes: Vec<u64>, is_source: bool) -> BoxedStrategy<Naive> {
+    let rank = extents.len();
+    let gaps = prop::collection::vec(0u64..3, bytes.len() + 1);
+    let order = Just((0..bytes.len()).collect::<Vec<_>>()).prop_shuffle();
+    let instance = (gaps, order).prop_flat_map(move |(gaps, order)| {
+        // Declare the fields in a random order; the copy's order undoes it.
+        let declared: Vec<u64> = order.iter().map(|&f| bytes[f]).collect();
+        let fields = spread(&declared, &gaps, 1);
+        let back: Vec<usize> =
+            (0..order.len()).map(|f| order.iter().position(|&o| o == f).unwrap()).collect();
+        instances(extents.clone(), fields, is_source).prop_map(move |mut instance| {
+            instance.order = back.clone();
+            Naive::Instance(instance)
+        })
+    });
+    let stream = (layouts(rank), prop::collection::vec(0u64..30, rank), 0u64..50)
+        .prop_map(|(layout, phase, base)| Naive::Stream { layout, phase, base });
+    prop_oneof![3 => instance, 2 => stream].boxed()
+}
+
+fn cases() -> impl Strategy<Value = Case> {
+    (extents(8), prop::collection::vec(1u64..9, 1..4)).prop_flat_map(|(extents, field_bytes)| {
+        let rank = extents.len();
+        (
+            sides(extents.clone(), field_bytes.clone(), true),
+            sides(extents.clone(), field_bytes.clone(), false),
+            layouts(rank),
+            prop::collection::vec(0u64..30, rank),
+            any::<(prop::sample::Index, prop::sample::Index)>(),
+            any::<bool>(),
+        )
+            .prop_map(move |(src, dst, order, phase, range, _)| Case {
+                extents: extents.clone(),
+                field_bytes: field_bytes.clone(),
+                src,
+                dst,
+                order,
+                phase,
+                range,
+            })
+    })
+}
+
+/// Runs `list` by the oracle and compares with the naive copy; bytes outside stay as they were.
+fn check(list: &[NdCopy], src: &[i64], dst: &[i64]) -> Result<(), TestCaseError> {
+    let bounds = |b: &[i64]| {
+        let lo = b.iter().copied().min().unwrap_or(0);
+        (lo, b.iter().copied().max().unwrap_or(-1) + 1)
+    };
+    let ((src_lo, src_hi), (dst_lo, dst_hi)) = (bounds(src), bounds(dst));
+    for copy in list {
+        let (from, to) = touched(copy);
+        prop_assert!(src_lo <= from.start && from.end <= src_hi);
+        prop_assert!(dst_lo <= to.start && to.end <= dst_hi);
+    }
+    // Relative to the bases the bytes may start anywhere: shift the copies into the buffers.
+    let source: Vec<u8> =
+        (0..(src_hi - src_lo) as usize).map(|i| (i * 7 + i / 251) as u8).collect();
+    let mut expected = vec![0xEE; (dst_hi - dst_lo) as usize];
+    let mut got = expected.clone();
+    for (&from, &to) in src.iter().zip(dst) {
+        expected[(to - dst_lo) as usize] = source[(from - src_lo) as usize];
+    }
+    for copy in list {
+        let mut copy = copy.clone();
+        for field in &mut copy.fields {
+            field.src_offset -= src_lo;
+            field.dst_offset -= dst_lo;
+        }
+        oracle::copy(&copy, &source, 0, &mut got, 0);
+    }
+    prop_assert_eq!(expected, got);
+    let payload: u64 = list.iter().map(NdCopy::payload_bytes).sum();
+    prop_assert_eq!(payload, src.len() as u64);
+    Ok(())
+}
+
+fn check_case(case: &Case, whole: bool) -> Result<(), TestCaseError> {
+    let range_of = case.stream(&case.order, &case.phase);
+    let range = if whole { 0..range_of.bytes() } else { case.range(range_of.bytes()) };
+    let part_of = |side: &Naive| match side {
+        Naive::Instance(instance) => Ok(instance.part()),
+        Naive::Stream { layout, phase, base } => Err((case.stream(layout, phase), *base)),
+    };
+    let (src, dst) = (part_of(&case.src), part_of(&case.dst));
+    fn side(of: &Result<isometry_layout::Part, (Stream, u64)>) -> Side<'_> {
+        match of {
+            Ok(part) => Side::Instance(part),
+            Err((stream, base)) => Side::Stream { stream, base: *base },
+        }
+    }
+    let list = copies(side(&src), side(&dst), &range_of, range.clone());
+    let bytes = range.start as usize..range.end as usize;
+    let (src, dst) = (case.bytes_of(&case.src), case.bytes_of(&case.dst));
+    check(&list, &src[bytes.clone()], &dst[bytes])
+}
+
+proptest! {
+    #![proptest_config(ProptestConfig::with_cases(1000))]
+
+    #[test]
+    fn copies_are_those_of_the_naive_copy(case in cases()) {
+        check_case(&case, true)?;
+        check_case(&case, false)?;
+    }
+}
