@@ -1,0 +1,137 @@
+//! Paths of memories, and a path with its layouts solved.
+
+use crate::graph::{Edge, Graph};
+use crate::shape::{Factors, Shape, WHOLE};
+use crate::word::Word;
+use model::ShapeClass;
+
+/// The most hops of a path.
+pub(crate) const MAX_HOPS: usize = 12;
+
+/// A sequence of edges, each starting where the one before ends.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub(crate) struct Path {
+    len: u8,
+    edges: [u16; MAX_HOPS],
+}
+
+impl Path {
+    pub(crate) const EMPTY: Path = Path { len: 0, edges: [0; MAX_HOPS] };
+
+    pub(crate) fn edges(&self) -> &[u16] {
+        &self.edges[..usize::from(self.len)]
+    }
+
+    /// The number of hops.
+    pub(crate) fn hops(&self) -> usize {
+        usize::from(self.len)
+    }
+
+    pub(crate) fn push(&mut self, edge: u16) {
+        self.edges[usize::from(self.len)] = edge;
+        self.len += 1;
+    }
+
+    pub(crate) fn pop(&mut self) {
+        self.len -= 1;
+    }
+
+    /// The edges themselves.
+    pub(crate) fn steps<'a>(&'a self, graph: &'a Graph<'_>) -> impl Iterator<Item = Edge> + 'a {
+        self.edges().iter().map(|&e| graph.edge(e))
+    }
+
+    /// The path with `edge` put in before hop `at`.
+    pub(crate) fn with(&self, at: usize, edge: u16) -> Path {
+        let mut path = Path::EMPTY;
+        self.edges()[..at].iter().for_each(|&e| path.push(e));
+        path.push(edge);
+        self.edges()[at..].iter().for_each(|&e| path.push(e));
+        path
+    }
+}
+
+/// The layouts of a path: intermediates up to the pivot hop have `before`, later ones `after`.
+///
+/// Hop 0 may change the order beyond a prefix, the pivot hop within a window, the last hop beyond
+/// a prefix; the others copy in order. The pivot is 0 where hop 0 does it all, and the last hop
+/// where that one does.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Solution {
+    pub(crate) factors: Factors,
+    pub(crate) pivot: usize,
+    pub(crate) before: Word,
+    pub(crate) after: Word,
+}
+
+/// What one hop does to the order.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Step {
+    pub(crate) prefix_bytes: u64,
+    pub(crate) shuffle_bytes: u64,
+    pub(crate) class: ShapeClass,
+}
+
+impl Solution {
+    /// All intermediates up to `pivot` in the source's order, and the rest in the destination's.
+    pub(crate) fn ends(shape: &Shape, pivot: usize) -> Solution {
+        Solution { factors: WHOLE, pivot, before: shape.src, after: shape.dst }
+    }
+
+    /// The word of layout `at` of a path with `hops` hops, between the ends' words.
+    fn word<'a>(&'a self, at: usize, hops: usize, ends: &'a [Word; 2]) -> &'a Word {
+        match at {
+            0 => &ends[0],
+            _ if at == hops => &ends[1],
+            _ if at <= self.pivot => &self.before,
+            _ => &self.after,
+        }
+    }
+
+    /// What each hop does.
+    pub(crate) fn steps(&self, shape: &Shape, hops: usize) -> [Step; MAX_HOPS] {
+        let ends =
+            [shape.compact(&shape.src, &self.factors), shape.compact(&shape.dst, &self.factors)];
+        let mut steps = [shape.copy_step(&self.factors); MAX_HOPS];
+        for at in [0, self.pivot, hops - 1] {
+            let (from, to) = (self.word(at, hops, &ends), self.word(at + 1, hops, &ends));
+            steps[at] = shape.step(from, to, &self.factors);
+        }
+        steps
+    }
+}
+
+impl Shape {
+    /// A hop between equal layouts.
+    fn copy_step(&self, factors: &Factors) -> Step {
+        let prefix_bytes = self.prefix_bytes(self.compact(&self.src, factors).set(), factors);
+        Step { prefix_bytes, shuffle_bytes: 1, class: ShapeClass::Run }
+    }
+
+    /// The hop from one order to another.
+    pub(crate) fn step(&self, from: &Word, to: &Word, factors: &Factors) -> Step {
+        if from == to {
+            return self.copy_step(factors);
+        }
+        let prefix = from.common_prefix(to);
+        let prefix_bytes = self.prefix_bytes(prefix, factors);
+        let at = prefix.count_ones() as usize;
+        let fastest = |word: &Word| word.atoms()[at..].iter().copied().find(|&atom| atom != 0);
+        Step {
+            prefix_bytes,
+            shuffle_bytes: self.shuffle_bytes(from.below_suffix(to), factors),
+            class: class_of(prefix_bytes, fastest(from) == fastest(to)),
+        }
+    }
+}
+
+/// As `layout::shape_class` says of the copies: runs of 64 bytes or more are copied as such;
+/// shorter ones are interleaved where only the fields part, and transposed elsewhere.
+fn class_of(prefix_bytes: u64, same_loop: bool) -> ShapeClass {
+    const RUN_BYTES: u64 = 64;
+    match same_loop {
+        _ if prefix_bytes >= RUN_BYTES => ShapeClass::Run,
+        true => ShapeClass::Interleave,
+        false => ShapeClass::Transpose,
+    }
+}

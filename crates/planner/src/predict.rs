@@ -1,0 +1,286 @@
+//! What a path with its layouts costs, and the requests and buffers that go with it.
+//!
+//! The paper's model is the least `tp(PREFIX)` over the hops. The default model counts what that
+//! leaves out:
+//!
+//! - a channel or wire that several hops cross carries the payload once for each;
+//! - a hop's rate is that of its shape class, and falls where latency is not hidden by the
+//!   requests in flight;
+//! - the time is the payload over the rate of the slowest resource, plus each other hop's first or
+//!   last unit of work (a request, or a granule where a hop between windows converts), plus the
+//!   latencies.
+
+use crate::graph::{Graph, Lane};
+use crate::path::{MAX_HOPS, Path, Solution, Step};
+use crate::rates::{curve, inverse, rate};
+use crate::shape::Shape;
+use model::{Bound, CostModel, Limit, MemoryKind, ShapeClass};
+
+/// Requests in flight where a channel's own number was not measured.
+const IN_FLIGHT: u32 = 2;
+/// No request is smaller for the sake of pipelining, nor larger for the sake of the curve.
+const REQUEST_BYTES: std::ops::RangeInclusive<u64> = 16 << 10..=4 << 20;
+/// A request reaches this part of its channel's rate.
+const GOOD_RATE: f64 = 0.97;
+/// A buffer of the paper's model that no granule needs larger.
+const PAPER_BUFFER_BYTES: u64 = 1 << 20;
+
+/// One hop's part of a prediction.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct HopCost {
+    pub(crate) step: Step,
+    pub(crate) rate: f64,
+    pub(crate) request_bytes: u64,
+}
+
+/// What a solved path costs.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Prediction {
+    pub(crate) throughput: f64,
+    pub(crate) seconds: f64,
+    pub(crate) hops: [HopCost; MAX_HOPS],
+    pub(crate) bound: Bound,
+}
+
+/// A path, its layouts and what surrounds them.
+#[derive(Clone, Copy)]
+pub(crate) struct Case<'a> {
+    pub(crate) graph: &'a Graph<'a>,
+    pub(crate) shape: &'a Shape,
+    pub(crate) model: CostModel,
+    pub(crate) path: &'a Path,
+    pub(crate) solution: &'a Solution,
+}
+
+impl<'a> Case<'a> {
+    pub(crate) fn lane(&self, hop: usize) -> &'a Lane<'a> {
+        self.graph.lane(self.path.edges()[hop])
+    }
+
+    fn hops(&self) -> usize {
+        self.path.hops()
+    }
+
+    /// `TH` of the memory that hop `hop` writes; no limit at the destination.
+    fn th_after(&self, hop: usize) -> u64 {
+        if hop + 1 == self.hops() {
+            return u64::MAX;
+        }
+        self.graph.th_bytes(self.graph.edge(self.path.edges()[hop]).to)
+    }
+
+    /// `TH` of the memory that hop `hop` reads; no limit at the source.
+    fn th_before(&self, hop: usize) -> u64 {
+        if hop == 0 { u64::MAX } else { self.th_after(hop - 1) }
+    }
+
+    /// The model's prediction.
+    pub(crate) fn predict(&self) -> Prediction {
+        let steps = self.solution.steps(self.shape, self.hops());
+        match self.model {
+            CostModel::Paper => self.paper(&steps),
+            CostModel::Default => self.timed(&steps),
+        }
+    }
+
+    fn paper(&self, steps: &[Step; MAX_HOPS]) -> Prediction {
+        let mut hops = self.costs(steps, u64::MAX);
+        for (i, hop) in hops[..self.hops()].iter_mut().enumerate() {
+            hop.rate = rate(self.model, self.lane(i).curves, &hop.step);
+        }
+        let rates = hops[..self.hops()].iter().map(|h| h.rate);
+        let throughput = rates.fold(f64::INFINITY, f64::min);
+        let bound = self.bound(&hops, throughput);
+        let seconds = self.shape.payload as f64 / throughput;
+        Prediction { throughput, seconds, hops, bound }
+    }
+
+    /// The default model, with requests small enough that the hops overlap.
+    fn timed(&self, steps: &[Step; MAX_HOPS]) -> Prediction {
+        let largest = self.timed_with(self.costs(steps, u64::MAX));
+        let longest = largest.hops[..self.hops()].iter().map(|h| h.request_bytes).max();
+        if self.hops() == 1 || longest.is_none_or(|q| self.shape.payload / q > 64) {
+            return largest;
+        }
+        let smaller =
+            [4, 16, 64].map(|n| self.timed_with(self.costs(steps, self.shape.payload / n)));
+        smaller.into_iter().fold(largest, |a, b| if b.seconds < a.seconds { b } else { a })
+    }
+
+    fn timed_with(&self, hops: [HopCost; MAX_HOPS]) -> Prediction {
+        let (slowest, mut inverse_rate, mut why) = self.slowest_lane(&hops);
+        for hop in 0..self.hops() {
+            let crossed = self.wire_seconds_a_byte(hop);
+            if crossed > inverse_rate * (1.0 + 1e-9) {
+                (inverse_rate, why) = (crossed, Limit::Wire);
+            }
+        }
+        let overhead = self.overhead_seconds(&hops, slowest);
+        let streaming = self.shape.payload as f64 * inverse_rate;
+        let throughput = 1.0 / inverse_rate;
+        let bound = match why {
+            _ if overhead > streaming => Bound { hop: slowest, why: Limit::Latency },
+            Limit::Wire => Bound { hop: slowest, why },
+            _ => self.bound_at(slowest, &hops),
+        };
+        Prediction { throughput, seconds: overhead + streaming, hops, bound }
+    }
+
+    /// The hop whose lane is busiest, its seconds for a byte, and whether hops share it.
+    fn slowest_lane(&self, hops: &[HopCost; MAX_HOPS]) -> (usize, f64, Limit) {
+        let mut slowest = (0, 0.0, Limit::Channel);
+        for hop in 0..self.hops() {
+            let id = self.lane(hop).id;
+            let same = (0..self.hops()).filter(|&k| self.lane(k).id == id);
+            let (uses, busy) = same.fold((0, 0.0), |(n, sum), k| (n + 1, sum + 1.0 / hops[k].rate));
+            let own = 1.0 / hops[hop].rate;
+            let why = if uses > 1 { Limit::Wire } else { Limit::Channel };
+            let more = busy > slowest.1 * (1.0 + 1e-9);
+            if more || (busy >= slowest.1 && own > 1.0 / hops[slowest.0].rate) {
+                slowest = (hop, busy.max(slowest.1), why);
+            }
+        }
+        slowest
+    }
+
+    /// The seconds that a byte keeps the wire of `hop` busy, in its direction.
+    fn wire_seconds_a_byte(&self, hop: usize) -> f64 {
+        let Some((node, wire, rate)) = self.lane(hop).wire else { return 0.0 };
+        let way = |k: usize| {
+            let to = self.graph.edge(self.path.edges()[k]).to;
+            let kind = self.graph.vertices[usize::from(to)].kind;
+            matches!(kind, MemoryKind::Fbm | MemoryKind::Dsk)
+        };
+        let same = |k: &usize| {
+            let other = self.lane(*k).wire.map(|(n, w, _)| (n, w));
+            other == Some((node, wire)) && way(*k) == way(hop)
+        };
+        (0..self.hops()).filter(same).count() as f64 / rate
+    }
+
+    /// Latencies, and the units that the hops before the slowest must do first and those after it
+    /// have left at the end.
+    fn overhead_seconds(&self, hops: &[HopCost; MAX_HOPS], slowest: usize) -> f64 {
+        let latency: u64 = (0..self.hops()).map(|i| self.lane(i).latency_ns).sum();
+        let pivot = self.solution.pivot;
+        let between = pivot > 0 && pivot + 1 < self.hops();
+        let mut seconds = latency as f64 * 1e-9;
+        for (i, hop) in hops[..self.hops()].iter().enumerate().filter(|&(i, _)| i != slowest) {
+            let granule = between && (if i < slowest { i + 1 == pivot } else { i == pivot });
+            let unit = if granule { hops[pivot].step.shuffle_bytes } else { hop.request_bytes };
+            seconds += unit.min(self.shape.payload) as f64 / hop.rate;
+        }
+        seconds
+    }
+
+    /// Requests of at most `most` bytes, and the rates that they reach.
+    fn costs(&self, steps: &[Step; MAX_HOPS], most: u64) -> [HopCost; MAX_HOPS] {
+        let mut hops = [HopCost { step: steps[0], rate: 1.0, request_bytes: 1 }; MAX_HOPS];
+        for (i, hop) in hops[..self.hops()].iter_mut().enumerate() {
+            hop.step = Step { class: self.class(i, steps[i].class), ..steps[i] };
+            let lane = self.lane(i);
+            hop.request_bytes = self.request_bytes(i, &hop.step, most);
+            let run = hop.step.prefix_bytes.min(hop.request_bytes).min(self.listed_run(i));
+            let curve = curve(self.model, lane.curves, hop.step.class);
+            let busy = hop.request_bytes as f64 / curve.at(run);
+            let latency = lane.latency_ns as f64 * 1e-9;
+            let in_flight = f64::from(lane.in_flight.unwrap_or(IN_FLIGHT));
+            hop.rate = hop.request_bytes as f64 / busy.max((busy + latency) / in_flight);
+        }
+        hops
+    }
+
+    /// A hop at an end with an index list gathers, in the default model.
+    fn class(&self, hop: usize, class: ShapeClass) -> ShapeClass {
+        let gathers = self.model == CostModel::Default && self.listed_run(hop) < u64::MAX;
+        if gathers { ShapeClass::Gather } else { class }
+    }
+
+    /// Runs don't reach across a dimension that an index list selects.
+    fn listed_run(&self, hop: usize) -> u64 {
+        let first = if hop == 0 { self.shape.listed_run[0] } else { u64::MAX };
+        let last = if hop + 1 == self.hops() { self.shape.listed_run[1] } else { u64::MAX };
+        first.min(last)
+    }
+
+    /// How much one request should carry: the least power of two that brings the curve near its
+    /// height and hides the latency, at most a quarter of either ring; whole runs where it can be.
+    fn request_bytes(&self, hop: usize, step: &Step, most: u64) -> u64 {
+        let lane = self.lane(hop);
+        let curve = curve(self.model, lane.curves, step.class);
+        let reached = curve.at(step.prefix_bytes);
+        let knee = inverse(curve, reached * GOOD_RATE).unwrap_or(1);
+        let hidden = (reached * lane.latency_ns as f64 * 1e-9 * 8.0) as u64;
+        let wanted = knee.max(hidden).max(64 << 10).next_power_of_two();
+        let ring = self.th_before(hop).min(self.th_after(hop)) / 4;
+        let (least, largest) = REQUEST_BYTES.into_inner();
+        let held = wanted.min(largest).min(most.max(least)).min(ring.max(1));
+        let held = held.min(self.shape.payload).max(1);
+        let run = step.prefix_bytes;
+        if run < held { held - held % run } else { held }
+    }
+
+    /// The hop that bounds a plan of rate `throughput`: among those at it, one at its channel's
+    /// peak before one that its requests limit, then the first.
+    fn bound(&self, hops: &[HopCost; MAX_HOPS], throughput: f64) -> Bound {
+        let slow = |i: &usize| hops[*i].rate <= throughput * (1.0 + 1e-12);
+        let at_peak = |i: &usize| hops[*i].rate >= self.lane(*i).peak;
+        let least = (0..self.hops()).filter(slow);
+        let hop = least.clone().find(at_peak).or(least.clone().next()).unwrap_or(0);
+        self.bound_at(hop, hops)
+    }
+
+    /// Why `hop` is not faster.
+    fn bound_at(&self, hop: usize, hops: &[HopCost; MAX_HOPS]) -> Bound {
+        let peak = self.lane(hop).peak;
+        let close = if self.model == CostModel::Paper { 1.0 } else { GOOD_RATE };
+        let why = match () {
+            () if hops[hop].rate >= peak * close => Limit::Channel,
+            () if self.space_stops(hop, hops) => Limit::Space,
+            () => Limit::Request,
+        };
+        Bound { hop, why }
+    }
+
+    /// Whether the run of `hop` ends at a factor that `TH` keeps from growing.
+    fn space_stops(&self, hop: usize, hops: &[HopCost; MAX_HOPS]) -> bool {
+        let pivot = self.solution.pivot;
+        let at_end = hop == 0 || hop + 1 == self.hops();
+        let between = pivot > 0 && pivot + 1 < self.hops();
+        let split = self.solution.factors.iter().any(|&c| c > 1);
+        let room = self.th_before(pivot).min(self.th_after(pivot)) / self.granules();
+        let copies = hops[hop].step.shuffle_bytes == 1;
+        at_end && between && split && !copies && 2 * hops[pivot].step.shuffle_bytes > room
+    }
+
+    /// How many granules a ring between converting windows holds.
+    pub(crate) fn granules(&self) -> u64 {
+        granules(self.model)
+    }
+
+    /// The size of the ring after hop `hop`.
+    pub(crate) fn buffer_bytes(&self, hop: usize, hops: &[HopCost; MAX_HOPS]) -> u64 {
+        let pivot = self.solution.pivot;
+        let between = pivot > 0 && pivot + 1 < self.hops();
+        let beside = between && (pivot == hop || pivot == hop + 1);
+        let granule = if beside { hops[pivot].step.shuffle_bytes } else { 1 };
+        let th = self.th_after(hop);
+        if self.model == CostModel::Paper {
+            return granule.max(PAPER_BUFFER_BYTES.min(th).min(self.shape.payload));
+        }
+        let slot = granule.max(hops[hop].request_bytes).max(hops[hop + 1].request_bytes);
+        let of_lane = |i| u64::from(self.lane(i).in_flight.unwrap_or(IN_FLIGHT));
+        let slots = if granule > 1 { 2 } else { of_lane(hop) + of_lane(hop + 1) };
+        let wanted = slots.min(self.shape.payload.div_ceil(slot));
+        slot * wanted.min((th / slot).max(1))
+    }
+}
+
+/// How many granules a ring between converting windows holds: one in the paper; else two, one
+/// filled while the other empties.
+pub(crate) fn granules(model: CostModel) -> u64 {
+    match model {
+        CostModel::Paper => 1,
+        CostModel::Default => 2,
+    }
+}

@@ -1,0 +1,76 @@
+//! Throughput functions as the search asks them.
+
+use crate::graph::{Graph, Lane};
+use crate::path::Step;
+use crate::shape::Shape;
+use model::{CostModel, Curves, ShapeClass, Throughput};
+
+/// What each lane does for one transfer, worked out once.
+#[derive(Debug)]
+pub(crate) struct Rates {
+    pub(crate) model: CostModel,
+    /// For each lane: the rate of a copy in order, and of the conversion from one end's layout
+    /// to the other's.
+    lanes: Vec<(f64, f64)>,
+}
+
+impl Rates {
+    pub(crate) fn of(graph: &Graph<'_>, shape: &Shape, model: CostModel) -> Rates {
+        let factors = crate::shape::WHOLE;
+        let copy = shape.step(&shape.src, &shape.src, &factors);
+        let convert = shape.step(&shape.src, &shape.dst, &factors);
+        let of_lane =
+            |lane: &Lane<'_>| (rate(model, lane.curves, &copy), rate(model, lane.curves, &convert));
+        Rates { model, lanes: graph.lanes.iter().map(of_lane).collect() }
+    }
+
+    /// The rate of a copy in order: no hop on this lane is faster.
+    pub(crate) fn copy(&self, lane: u8) -> f64 {
+        self.lanes[usize::from(lane)].0
+    }
+
+    /// The rate of a hop from the source's layout to the destination's.
+    pub(crate) fn convert(&self, lane: u8) -> f64 {
+        self.lanes[usize::from(lane)].1
+    }
+}
+
+/// `tp(m_i, m_i+1, PREFIX)`; in the default model that of the hop's shape class.
+pub(crate) fn rate(model: CostModel, curves: &Curves, step: &Step) -> f64 {
+    curve(model, curves, step.class).at(step.prefix_bytes)
+}
+
+/// The function for `class`: the paper has one for each edge.
+pub(crate) fn curve(model: CostModel, curves: &Curves, class: ShapeClass) -> &Throughput {
+    match model {
+        CostModel::Paper => &curves.run,
+        CostModel::Default => curves.of(class),
+    }
+}
+
+/// The least request that reaches `rate`, as [`Throughput::inverse`] but without its bisection:
+/// a closed form between two points, put right by the function itself.
+pub(crate) fn inverse(curve: &Throughput, rate: f64) -> Option<u64> {
+    let points = curve.points();
+    let above = points.partition_point(|p| p.1 < rate);
+    let to = points.get(above)?;
+    if curve.is_constant() {
+        return Some(1);
+    }
+    let guess = match above.checked_sub(1).map(|below| points[below]) {
+        _ if to.1 == rate => to.0 as f64,
+        None => rate / points[0].1 * points[0].0 as f64,
+        Some(from) => {
+            let part = (rate / from.1).ln() / (to.1 / from.1).ln();
+            from.0 as f64 * (part * (to.0 as f64 / from.0 as f64).ln()).exp()
+        }
+    };
+    let mut request = (guess.ceil() as u64).clamp(1, to.0);
+    while request > 1 && curve.at(request - 1) >= rate {
+        request -= 1;
+    }
+    while request < to.0 && curve.at(request) < rate {
+        request += 1;
+    }
+    Some(request)
+}

@@ -1,0 +1,364 @@
+//! The two end layouts as words over one alphabet (paper, section 4.2).
+//!
+//! A *unit* is `F`, a block that an end's own layout has, or what remains of a dimension outside
+//! those blocks. Where both ends block a dimension, the blocks are refined by nesting, so that
+//! both ends are permutations of the same units. The planner may split what remains of each
+//! dimension once more, by a factor that it chooses; the split never moves at the two ends.
+//!
+//! Where blocks don't nest (4 against 6, or boxes that start at different places in their blocks)
+//! the ends have no common alphabet. Then the words keep units of their own for that dimension,
+//! and intermediates use the order of one end or of the other.
+
+use crate::word::{SPLIT, Word};
+use crate::{PlanError, Query, query::End};
+use model::{Component, Layout, MAX_DIMS};
+
+/// The dimension of `F`.
+const NO_DIM: u8 = u8::MAX;
+
+/// The planner's split of each dimension: the size of the inner half, 1 where it is not split.
+pub(crate) type Factors = [u64; MAX_DIMS];
+
+/// No dimension split.
+pub(crate) const WHOLE: Factors = [1; MAX_DIMS];
+
+#[derive(Clone, Copy, Debug)]
+struct Unit {
+    dim: u8,
+    /// Level of the block, from 1; 0 for what remains of the dimension, and for `F`.
+    level: u8,
+    /// How many blocks of its end's layout lie below what remains.
+    blocks: u8,
+    size: u64,
+}
+
+/// The shape of a transfer: its units, the two ends as words of them, and sizes.
+#[derive(Clone, Debug)]
+pub(crate) struct Shape {
+    units: [Unit; SPLIT as usize],
+    count: u8,
+    /// The ends, without units of size 1, which order nothing.
+    pub(crate) src: Word,
+    pub(crate) dst: Word,
+    /// The ends with all their units.
+    full: [Word; 2],
+    /// Whether both words have the same units, so that other orders of them are layouts too.
+    pub(crate) mixable: bool,
+    field_sum: u64,
+    field_min: u64,
+    field_max: u64,
+    /// The payload; at least one entry's.
+    pub(crate) payload: u64,
+    /// The longest run at either end that reaches across no dimension with an index list.
+    pub(crate) listed_run: [u64; 2],
+    /// Where the box starts in the blocks of the plan's layouts.
+    pub(crate) phase: [u64; MAX_DIMS],
+    pub(crate) rank: usize,
+}
+
+impl Shape {
+    pub(crate) fn of(query: &Query<'_>) -> Result<Shape, PlanError> {
+        let sum = query.field_bytes.iter().fold(0u64, |a, &b| a.saturating_add(b));
+        let extents = query.extents.iter().map(|&x| x.max(1));
+        let mut shape = Shape {
+            units: [Unit { dim: NO_DIM, level: 0, blocks: 0, size: sum }; SPLIT as usize],
+            count: 1,
+            src: Word::EMPTY,
+            dst: Word::EMPTY,
+            full: [Word::EMPTY; 2],
+            mixable: true,
+            field_sum: sum,
+            field_min: query.field_bytes.iter().copied().min().unwrap_or(1),
+            field_max: query.field_bytes.iter().copied().max().unwrap_or(1),
+            payload: extents.fold(sum, |a, x| a.saturating_mul(x)),
+            listed_run: [u64::MAX; 2],
+            phase: [0; MAX_DIMS],
+            rank: query.extents.len(),
+        };
+        if is_plain(query.src.layout) && is_plain(query.dst.layout) {
+            shape.add_whole_dims(query);
+        } else {
+            shape.add_blocked_dims(query)?;
+        }
+        shape.src = shape.compact(&shape.full[0], &WHOLE);
+        shape.dst = shape.compact(&shape.full[1], &WHOLE);
+        shape.listed_run[0] = shape.run_before(&shape.src, query.src.listed);
+        shape.listed_run[1] = shape.run_before(&shape.dst, query.dst.listed);
+        Ok(shape)
+    }
+
+    /// The bytes of `word` before the first of the dimensions `listed`.
+    fn run_before(&self, word: &Word, listed: u8) -> u64 {
+        let dim = |atom: u8| self.units[usize::from(atom)].dim;
+        let is_listed = |atom: &u8| dim(*atom) < 8 && listed & (1 << dim(*atom)) != 0;
+        let Some(at) = word.atoms().iter().position(is_listed) else { return u64::MAX };
+        let before = word.atoms()[..at].iter().fold(0, |set, &atom| set | 1 << atom);
+        self.prefix_bytes(before, &WHOLE)
+    }
+
+    /// Units for layouts without blocks: one for each dimension.
+    fn add_whole_dims(&mut self, query: &Query<'_>) {
+        for (dim, &extent) in query.extents.iter().enumerate() {
+            self.units[1 + dim] =
+                Unit { dim: small(dim), level: 0, blocks: 0, size: extent.max(1) };
+        }
+        self.count = small(1 + self.rank);
+        for (word, layout) in self.full.iter_mut().zip([query.src.layout, query.dst.layout]) {
+            for component in layout.components() {
+                word.push(component.dim().map_or(0, |dim| small(1 + dim)));
+            }
+        }
+    }
+
+    fn add_blocked_dims(&mut self, query: &Query<'_>) -> Result<(), PlanError> {
+        let mut ends = [Vec::new(), Vec::new()];
+        for dim in 0..self.rank {
+            let cuts = [Cuts::of(&query.src, dim), Cuts::of(&query.dst, dim)];
+            if let Some(both) = Cuts::nest(&cuts[0], &cuts[1]) {
+                self.phase[dim] = both.phase;
+                let units = self.add_dim(dim, both, query.extents[dim])?;
+                ends[0].push(units.clone());
+                ends[1].push(units);
+            } else {
+                self.mixable = false;
+                for (end, cuts) in ends.iter_mut().zip(cuts) {
+                    end.push(self.add_dim(dim, cuts, query.extents[dim])?);
+                }
+            }
+        }
+        self.full[0] = word_of(query.src.layout, &ends[0]);
+        self.full[1] = word_of(query.dst.layout, &ends[1]);
+        Ok(())
+    }
+
+    fn add_dim(&mut self, dim: usize, cuts: Cuts, extent: u64) -> Result<DimUnits, PlanError> {
+        let first = self.count;
+        let blocks = cuts.at.len();
+        if usize::from(first) + blocks + 1 > usize::from(SPLIT) {
+            return Err(PlanError::Query { why: "the layouts have too many blocks" });
+        }
+        let mut below = 1;
+        for (i, &cut) in cuts.at.iter().enumerate() {
+            self.add(Unit { dim: small(dim), level: small(1 + i), blocks: 0, size: cut / below });
+            below = cut;
+        }
+        let size = extent.max(1).saturating_add(cuts.phase).div_ceil(below);
+        self.add(Unit { dim: small(dim), level: 0, blocks: small(blocks), size });
+        Ok(DimUnits { first, cuts: cuts.at })
+    }
+
+    fn add(&mut self, unit: Unit) {
+        self.units[usize::from(self.count)] = unit;
+        self.count += 1;
+    }
+
+    /// The size of `atom` in entries, or in bytes for `F`.
+    pub(crate) fn size(&self, atom: u8, factors: &Factors) -> u64 {
+        if atom >= SPLIT {
+            return factors[usize::from(atom - SPLIT)];
+        }
+        let unit = &self.units[usize::from(atom)];
+        match self.split_dim(atom) {
+            Some(dim) if factors[dim] > 1 => unit.size.div_ceil(factors[dim]),
+            _ => unit.size,
+        }
+    }
+
+    /// The dimension whose remains the unit `atom` is, which the planner may split.
+    pub(crate) fn split_dim(&self, atom: u8) -> Option<usize> {
+        let unit = self.units.get(usize::from(atom))?;
+        (unit.dim != NO_DIM && unit.level == 0).then_some(usize::from(unit.dim))
+    }
+
+    /// `word` with the splits of `factors` written out, without what has size 1.
+    pub(crate) fn compact(&self, word: &Word, factors: &Factors) -> Word {
+        let mut made = Word::EMPTY;
+        for &atom in word.atoms() {
+            if let Some(dim) = self.split_dim(atom)
+                && factors[dim] > 1
+            {
+                made.push(SPLIT + small(dim));
+            }
+            if self.size(atom, factors) > 1 || atom == 0 {
+                made.push(atom);
+            }
+        }
+        made
+    }
+
+    /// The product of the sizes of a set of atoms, but for `F`.
+    fn entries(&self, set: u64, factors: &Factors) -> u64 {
+        let (mut left, mut product) = (set & !1, 1u64);
+        while left != 0 {
+            let atom = left.trailing_zeros() as u8;
+            product = product.saturating_mul(self.size(atom, factors));
+            left &= left - 1;
+        }
+        product
+    }
+
+    /// A prefix in bytes; one that ends before `F` counts the smallest field.
+    pub(crate) fn prefix_bytes(&self, set: u64, factors: &Factors) -> u64 {
+        let field = if set & 1 == 1 { self.field_sum } else { self.field_min };
+        self.entries(set, factors).saturating_mul(field)
+    }
+
+    /// A complement of a suffix in bytes; one without `F` counts the largest field.
+    pub(crate) fn shuffle_bytes(&self, set: u64, factors: &Factors) -> u64 {
+        let field = if set & 1 == 1 { self.field_sum } else { self.field_max };
+        self.entries(set, factors).saturating_mul(field)
+    }
+
+    /// The size of a field, for prefixes before `F` and from it on.
+    pub(crate) fn field_bytes(&self, with_fields: bool) -> u64 {
+        if with_fields { self.field_sum } else { self.field_min }
+    }
+
+    /// The layout of an end, with the splits of `factors`: its addresses stay what they are.
+    pub(crate) fn end_layout(&self, query: &Query<'_>, end: usize, factors: &Factors) -> Layout {
+        if !self.mixable {
+            return [query.src.layout, query.dst.layout][end].clone();
+        }
+        let mut components = Vec::with_capacity(self.full[end].atoms().len() + MAX_DIMS);
+        for &atom in self.full[end].atoms() {
+            self.write(atom, factors, true, &mut components);
+        }
+        made(components, self.rank, [query.src.layout, query.dst.layout][end])
+    }
+
+    /// The layout of an intermediate with the compact word `word`.
+    pub(crate) fn layout(&self, query: &Query<'_>, word: &Word, factors: &Factors) -> Layout {
+        for end in 0..2 {
+            if *word == self.compact(&self.full[end], factors) {
+                return self.end_layout(query, end, factors);
+            }
+        }
+        let mut word = *word;
+        word.push_missing(&self.full[0]);
+        let mut components = Vec::with_capacity(word.atoms().len());
+        for &atom in word.atoms() {
+            self.write(atom, factors, false, &mut components);
+        }
+        made(components, self.rank, query.src.layout)
+    }
+
+    /// `atom` as a component; a split unit as both halves where `both`.
+    fn write(&self, atom: u8, factors: &Factors, both: bool, into: &mut Vec<Component>) {
+        if atom >= SPLIT {
+            let dim = usize::from(atom - SPLIT);
+            into.push(self.split_component(dim, factors));
+            return;
+        }
+        let unit = self.units[usize::from(atom)];
+        if unit.dim == NO_DIM {
+            into.push(Component::Fields);
+        } else if unit.level > 0 {
+            into.push(Component::Inner { dim: unit.dim, level: unit.level, size: unit.size });
+        } else if factors[usize::from(unit.dim)] > 1 {
+            if both {
+                into.push(self.split_component(usize::from(unit.dim), factors));
+            }
+            into.push(Component::Outer(unit.dim));
+        } else if unit.blocks > 0 {
+            into.push(Component::Outer(unit.dim));
+        } else {
+            into.push(Component::Whole(unit.dim));
+        }
+    }
+
+    fn split_component(&self, dim: usize, factors: &Factors) -> Component {
+        let units = &self.units[..usize::from(self.count)];
+        let rest = units.iter().find(|u| usize::from(u.dim) == dim && u.level == 0);
+        let level = rest.map_or(1, |u| u.blocks + 1);
+        Component::Inner { dim: small(dim), level, size: factors[dim] }
+    }
+}
+
+/// The layout of `components`, which are a permutation of a layout's and so always one.
+fn made(components: Vec<Component>, rank: usize, fallback: &Layout) -> Layout {
+    let layout = Layout::new(components, rank);
+    debug_assert!(layout.is_ok(), "{layout:?}");
+    layout.unwrap_or_else(|_| fallback.clone())
+}
+
+/// Where the blocks of one dimension end, in indices: each a multiple of the one before.
+struct Cuts {
+    at: Vec<u64>,
+    phase: u64,
+}
+
+impl Cuts {
+    fn of(end: &End<'_>, dim: usize) -> Cuts {
+        let mut cut = 1u64;
+        let at = end.layout.blocks(dim).into_iter().map(|block| {
+            cut = cut.saturating_mul(block);
+            cut
+        });
+        let at: Vec<u64> = at.collect();
+        let phase = if at.is_empty() { 0 } else { end.phase.get(dim).copied().unwrap_or(0) };
+        Cuts { at, phase }
+    }
+
+    /// The blocks of both, where they nest and start together.
+    fn nest(a: &Cuts, b: &Cuts) -> Option<Cuts> {
+        let mut at: Vec<u64> = a.at.iter().chain(&b.at).copied().collect();
+        at.sort_unstable();
+        at.dedup();
+        let (Some(&last_a), Some(&last_b)) = (a.at.last(), b.at.last()) else {
+            return Some(Cuts { at, phase: a.phase.max(b.phase) });
+        };
+        let nested = at.windows(2).all(|pair| pair[1] % pair[0] == 0);
+        let together = a.phase.abs_diff(b.phase).is_multiple_of(last_a.min(last_b));
+        let phase = if last_a >= last_b { a.phase } else { b.phase };
+        (nested && together).then_some(Cuts { at, phase })
+    }
+}
+
+/// The units of one dimension: blocks from the innermost, then what remains.
+#[derive(Clone)]
+struct DimUnits {
+    first: u8,
+    cuts: Vec<u64>,
+}
+
+impl DimUnits {
+    /// The units that lie in the span of indices from `from` to below `to`.
+    fn within(&self, from: u64, to: u64) -> impl Iterator<Item = u8> {
+        let starts = std::iter::once(1).chain(self.cuts.iter().copied());
+        let inside = starts.zip(self.first..).filter(move |(s, _)| (from..to).contains(s));
+        inside.map(|(_, unit)| unit)
+    }
+}
+
+/// `layout` in units: a block that the other end cuts further becomes several, which stay
+/// together.
+fn word_of(layout: &Layout, dims: &[DimUnits]) -> Word {
+    let mut word = Word::EMPTY;
+    for &component in layout.components() {
+        let below = |dim: u8, levels: usize| {
+            let blocks = layout.blocks(usize::from(dim));
+            blocks.iter().take(levels).fold(1u64, |a, &b| a.saturating_mul(b))
+        };
+        let (dim, from, to) = match component {
+            Component::Fields => {
+                word.push(0);
+                continue;
+            }
+            Component::Whole(dim) => (dim, 1, u64::MAX),
+            Component::Outer(dim) => (dim, below(dim, usize::MAX), u64::MAX),
+            Component::Inner { dim, level, .. } => {
+                (dim, below(dim, usize::from(level) - 1), below(dim, usize::from(level)))
+            }
+        };
+        dims[usize::from(dim)].within(from, to).for_each(|unit| word.push(unit));
+    }
+    word
+}
+
+fn is_plain(layout: &Layout) -> bool {
+    layout.components().iter().all(|c| matches!(c, Component::Fields | Component::Whole(_)))
+}
+
+fn small(n: usize) -> u8 {
+    u8::try_from(n).unwrap_or(u8::MAX)
+}

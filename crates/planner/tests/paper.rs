@@ -1,0 +1,178 @@
+//! The examples of the paper, on the cluster files that are shipped.
+
+use isometry_planner::{Choice, Options, PlanError, Query, plan};
+use model::{Algorithm, Component, CostModel, IndexSpace, Layout, Limit, Plan, Topology};
+
+const TWO_NODES: &str = include_str!("../../../clusters/two-nodes.toml");
+const SAPLING: &str = include_str!("../../../clusters/sapling.toml");
+/// 8 integers for each of 4 Mi entries.
+const INTEGERS: [u64; 8] = [4; 8];
+
+/// The layout of a text without blocks.
+fn layout(space: &IndexSpace, text: &str) -> Layout {
+    let component = |name: &str| match name {
+        "F" => Component::Fields,
+        _ => Component::Whole(u8::try_from(space.position(name).unwrap()).unwrap()),
+    };
+    let names = text.trim_matches(['<', '>']).split(", ");
+    Layout::new(names.map(component).collect(), space.rank()).unwrap()
+}
+
+fn options(algorithm: Algorithm, model: CostModel) -> Options {
+    Options { choice: Choice::Only(algorithm), model, ..Options::default() }
+}
+
+struct Case<'a> {
+    topology: &'a Topology,
+    space: IndexSpace,
+    fields: &'a [u64],
+    layouts: [&'a str; 2],
+}
+
+impl Case<'_> {
+    fn plan(&self, src: &str, dst: &str, options: &Options) -> Result<Plan, PlanError> {
+        let memory = |name| self.topology.memory_named(name).unwrap();
+        let [from, to] = self.layouts.map(|l| layout(&self.space, l));
+        let extents = self.space.extents();
+        let query = Query::whole((memory(src), &from), (memory(dst), &to), &extents, self.fields);
+        plan(self.topology, &query, options)
+    }
+
+    fn memories(&self, plan: &Plan) -> Vec<String> {
+        plan.memories.iter().map(|&m| self.topology.memory_name(m).unwrap()).collect()
+    }
+
+    fn layouts(&self, plan: &Plan) -> Vec<String> {
+        plan.layouts.iter().map(|l| l.display(&self.space).to_string()).collect()
+    }
+}
+
+fn transpose(topology: &Topology) -> Case<'_> {
+    let space = IndexSpace::of(&[("x", 65536), ("y", 65536)]).unwrap();
+    Case { topology, space, fields: &[4, 4, 8], layouts: ["<F, x, y>", "<F, y, x>"] }
+}
+
+fn integers<'a>(topology: &'a Topology, layouts: [&'a str; 2]) -> Case<'a> {
+    let space = IndexSpace::of(&[("x", 4 << 20)]).unwrap();
+    Case { topology, space, fields: &INTEGERS, layouts }
+}
+
+#[test]
+fn the_example_of_section_4_3_comes_out_as_in_table_3() {
+    let topology = cluster::parse(TWO_NODES).unwrap();
+    let case = transpose(&topology);
+    let plan = case.plan("n0.fbm", "n1.fbm", &options(Algorithm::Full, CostModel::Paper)).unwrap();
+    assert_eq!((plan.algorithm, plan.model), (Algorithm::Full, CostModel::Paper));
+    assert_eq!(plan.throughput, 3.0e9);
+    assert_eq!(case.memories(&plan), ["n0.fbm", "n0.zcm", "n0.reg", "n1.reg", "n1.fbm"]);
+    assert_eq!(
+        case.layouts(&plan),
+        [
+            "<F, x_in=2048, x_out, y_in=1024, y_out>",
+            "<F, x_in=2048, y_in=1024, x_out, y_out>",
+            "<F, y_in=1024, x_in=2048, x_out, y_out>",
+            "<F, y_in=1024, x_in=2048, x_out, y_out>",
+            "<F, y_in=1024, y_out, x_in=2048, x_out>",
+        ]
+    );
+    let hops: Vec<_> = plan
+        .hops
+        .iter()
+        .map(|h| (h.kind.name(), h.prefix_bytes, h.shuffle_bytes, h.throughput))
+        .collect();
+    assert_eq!(
+        hops,
+        [
+            ("GPURead", 32768, 1_073_741_824, 3.0e9),
+            ("Memcpy", 16, 33_554_432, 7.74e9),
+            ("RemoteMemcpy", 68_719_476_736, 1, 3.0e9),
+            ("GPUWrite", 16384, 68_719_476_736, 3.0e9),
+        ]
+    );
+    let buffers: Vec<_> = plan.buffers.iter().map(|b| b.bytes).collect();
+    assert_eq!(buffers, [33_554_432, 33_554_432, 1_048_576]);
+    assert_eq!((plan.bound_by.hop, plan.bound_by.why), (2, Limit::Channel));
+    assert!(!plan.search.exhausted);
+}
+
+#[test]
+fn the_simple_algorithm_puts_a_memcpy_after_the_first_host_memory() {
+    let topology = cluster::parse(TWO_NODES).unwrap();
+    let case = transpose(&topology);
+    for model in [CostModel::Paper, CostModel::Default] {
+        let plan = case.plan("n0.fbm", "n1.fbm", &options(Algorithm::Simple, model)).unwrap();
+        let expected = ["n0.fbm", "n0.reg", "n0.reg", "n1.reg", "n1.fbm"];
+        assert_eq!(case.memories(&plan), expected);
+        let in_order = [0, 2, 3].map(|i| plan.hops[i].shuffle_bytes == 1);
+        assert_eq!(in_order, [model == CostModel::Paper, true, model == CostModel::Paper]);
+    }
+}
+
+#[test]
+fn the_baselines_convert_at_one_end() {
+    let topology = cluster::parse(TWO_NODES).unwrap();
+    let case = transpose(&topology);
+    let kinds = |algorithm| {
+        let plan = case.plan("n0.fbm", "n1.fbm", &options(algorithm, CostModel::Paper)).unwrap();
+        plan.hops.iter().map(|h| h.shuffle_bytes == 1).collect::<Vec<_>>()
+    };
+    assert_eq!(kinds(Algorithm::Spsl), [true, true, false]);
+    assert_eq!(kinds(Algorithm::Spdl), [false, true, true]);
+}
+
+#[test]
+fn system_memories_of_two_nodes_are_joined_through_registered_memory() {
+    let topology = cluster::parse(SAPLING).unwrap();
+    let case = integers(&topology, ["<F, x>", "<F, x>"]);
+    for model in [CostModel::Paper, CostModel::Default] {
+        let full = case.plan("n0.sys", "n1.sys", &options(Algorithm::Full, model)).unwrap();
+        let simple = case.plan("n0.sys", "n1.sys", &options(Algorithm::Simple, model)).unwrap();
+        assert_eq!(case.memories(&full), ["n0.sys", "n0.reg", "n1.sys"]);
+        assert_eq!(case.memories(&simple), ["n0.sys", "n1.sys"]);
+        let gain = full.throughput / simple.throughput;
+        assert!((1.16..1.19).contains(&gain), "{gain}");
+    }
+}
+
+#[test]
+fn a_conversion_on_the_way_to_disk_goes_through_a_buffer_in_memory() {
+    let topology = cluster::parse(SAPLING).unwrap();
+    let case = integers(&topology, ["<F, x>", "<x, F>"]);
+    for algorithm in [Algorithm::Full, Algorithm::Simple] {
+        for model in [CostModel::Paper, CostModel::Default] {
+            let plan = case.plan("n0.sys", "n0.dsk", &options(algorithm, model)).unwrap();
+            let to_disk = plan.hops.last().unwrap();
+            assert_eq!(plan.hops[0].kind.name(), "Memcpy");
+            assert!(to_disk.prefix_bytes >= 1 << 20 && to_disk.throughput > 0.95 * 270e6);
+        }
+    }
+    for algorithm in [Algorithm::Spsl, Algorithm::Spdl] {
+        let plan = case.plan("n0.sys", "n0.dsk", &options(algorithm, CostModel::Paper)).unwrap();
+        assert!(plan.throughput < 0.01 * 270e6);
+    }
+}
+
+#[test]
+fn a_file_is_converted_to_another_on_the_same_disk() {
+    let topology = cluster::parse(SAPLING).unwrap();
+    let space = IndexSpace::of(&[("n", 64), ("h", 224), ("w", 224), ("c", 3)]).unwrap();
+    let layouts = ["<F, c, w, h, n>", "<F, w, h, c, n>"];
+    let case = Case { topology: &topology, space, fields: &[4], layouts };
+    for algorithm in [Algorithm::Full, Algorithm::Simple] {
+        let plan = case.plan("n0.dsk", "n0.dsk", &options(algorithm, CostModel::Default)).unwrap();
+        let kinds: Vec<_> = plan.hops.iter().map(|h| h.kind.name()).collect();
+        assert_eq!(kinds, ["DiskRead", "Memcpy", "DiskWrite"], "{:?}", case.layouts(&plan));
+        assert!(plan.buffers.iter().all(|b| b.bytes <= topology.th_bytes));
+    }
+}
+
+#[test]
+fn what_can_not_be_planned_is_an_error() {
+    let mut topology = cluster::parse(TWO_NODES).unwrap();
+    let full = options(Algorithm::Full, CostModel::Default);
+    let far = integers(&topology, ["<F, x>", "<x, F>"]).plan("n0.sys", "n1.dsk", &full);
+    assert!(matches!(far, Err(PlanError::NoPath { .. })), "{far:?}");
+    topology.links.clear();
+    let apart = integers(&topology, ["<F, x>", "<x, F>"]).plan("n0.sys", "n1.sys", &full);
+    assert!(matches!(apart, Err(PlanError::NoPath { .. })), "{apart:?}");
+}
