@@ -1,1 +1,36 @@
-//! Placeholder until this crate's first commit.
+//! Runs plans: the transfer descriptors, DMA workers and intermediate buffers of section 3 of the
+//! paper, as a machine without I/O, threads or a clock.
+//!
+//! [`Program::compile`] turns a plan and the two parts that it joins into something that runs any
+//! number of times; [`Engine::submit`] takes a [`Transfer`] that runs one. The driver hands the
+//! engine's requests to channels and their completions back to it; see [`Engine`] for the hazard,
+//! the guarantee and the order of calls.
+
+#![forbid(unsafe_code)]
+
+mod arena;
+mod chain;
+mod chunk;
+mod config;
+mod cutting;
+mod engine;
+mod error;
+mod flight;
+mod lifecycle;
+mod policy;
+mod program;
+mod report;
+mod ring;
+mod serving;
+mod span;
+mod staging;
+mod transfer;
+mod worker;
+
+pub use config::{ChannelConfig, EngineConfig, PoolConfig};
+pub use engine::Engine;
+pub use error::{CompileError, SubmitError};
+pub use policy::{ByPriority, FairShare, Fifo, Policy, Rank, Standing};
+pub use program::Program;
+pub use report::{HopReport, Report};
+pub use transfer::{Commit, Dependency, State, Transfer, TransferEvent};

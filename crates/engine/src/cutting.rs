@@ -1,0 +1,221 @@
+//! Where the payload stream is cut: into slots, and into requests.
+
+use crate::CompileError;
+use crate::program::Hop;
+use crate::ring::{ALIGN_BYTES, Ring};
+use layout::{Part, Stream};
+use model::{Buffer, ChannelKind, Component, Layout, Plan};
+
+/// How a stream is cut.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Rule {
+    /// Every so many bytes, whatever stands there.
+    Every {
+        /// At least 1.
+        bytes: u64,
+    },
+    /// At the largest component boundary before so many bytes.
+    Component {
+        /// At least 1.
+        bytes: u64,
+    },
+    /// After as many whole iterations of the components from `below` on as so many bytes hold;
+    /// after one at least.
+    Granules {
+        /// The first component that stands still.
+        below: usize,
+        /// At least 1.
+        bytes: u64,
+    },
+}
+
+impl Rule {
+    /// The end of the piece that starts at `from`: past `from`, at most `limit`.
+    pub(crate) fn end(self, stream: &Stream, from: u64, limit: u64) -> u64 {
+        let end = match self {
+            Rule::Every { bytes } => from.saturating_add(bytes),
+            Rule::Component { bytes } => stream.cut(from, bytes).min(from.saturating_add(bytes)),
+            Rule::Granules { below, bytes } => {
+                let first = stream.granule_at(below, from).end;
+                match from.checked_add(bytes).filter(|&end| end < stream.bytes()) {
+                    Some(end) => stream.granule_at(below, end).start.max(first),
+                    None => stream.bytes(),
+                }
+            }
+        };
+        end.clamp(from + 1, limit)
+    }
+}
+
+/// The stream of each ring; the order of a direct hop.
+pub(crate) fn streams(plan: &Plan, src: &Part) -> Result<Vec<Stream>, CompileError> {
+    let count = plan.layouts.len();
+    let range = if count > 2 { 1..count - 1 } else { direct_order(plan)..direct_order(plan) + 1 };
+    let stream = |at: usize| {
+        Stream::new(&plan.layouts[at], src.extents(), &plan.phase, src.field_bytes())
+            .map_err(|source| CompileError::Layout { at, source })
+    };
+    range.map(stream).collect()
+}
+
+/// The side in whose order a direct hop is cut: a file's, so that its offsets ascend; else the
+/// destination's.
+fn direct_order(plan: &Plan) -> usize {
+    usize::from(plan.hops[0].kind != ChannelKind::DiskRead)
+}
+
+/// The one hop of a direct transfer.
+pub(crate) fn direct_hop(plan: &Plan, src: &Part, dst: &Part) -> Hop {
+    let bytes = plan.hops[0].request_bytes.max(1);
+    let is_run = plan.layouts[0] == plan.layouts[1] && is_dense(src) && is_dense(dst);
+    let rule = if is_run { Rule::Every { bytes } } else { Rule::Component { bytes } };
+    Hop::new(plan, 0, rule, None)
+}
+
+/// The hops of a longer transfer.
+pub(crate) fn hops(plan: &Plan, parts: (&Part, &Part), rings: &[Ring]) -> Vec<Hop> {
+    let hop = |at: usize| {
+        let below = granule_below(plan, at, at + 1);
+        let slots = rings.get(at).into_iter().chain(at.checked_sub(1).map(|i| &rings[i]));
+        let pitch_bytes = slots.map(|ring| ring.pitch_bytes).min().unwrap_or(1);
+        let bytes = even_share(pitch_bytes, plan.hops[at].request_bytes);
+        let rule = match below {
+            Some(below) if granule_bytes(plan, at + 1, below, parts.0) <= bytes => {
+                Rule::Granules { below, bytes }
+            }
+            None if moves_runs(plan, at, parts) => Rule::Every { bytes },
+            _ => Rule::Component { bytes },
+        };
+        Hop::new(plan, at, rule, below)
+    };
+    (0..plan.hops.len()).map(hop).collect()
+}
+
+/// The rings of a plan's buffers.
+pub(crate) fn rings(
+    plan: &Plan,
+    parts: (&Part, &Part),
+    streams: Vec<Stream>,
+) -> Result<Vec<Ring>, CompileError> {
+    let ring = |(at, stream)| ring(plan, parts, at, stream);
+    streams.into_iter().enumerate().map(ring).collect()
+}
+
+/// The ring of buffer `at`, between the hops `at` and `at + 1`.
+fn ring(
+    plan: &Plan,
+    parts: (&Part, &Part),
+    at: usize,
+    stream: Stream,
+) -> Result<Ring, CompileError> {
+    let Buffer { memory, bytes: buffer_bytes } = plan.buffers[at];
+    let total = stream.bytes();
+    let below = granule_below(plan, at, at + 1).max(granule_below(plan, at + 1, at + 1));
+    let granule = below.map_or(1, |below| granule_bytes(plan, at + 1, below, parts.0));
+    let needed_bytes = granule.min(total).max(1);
+    if buffer_bytes < needed_bytes && total > 0 {
+        return Err(CompileError::Buffer { buffer: at, bytes: buffer_bytes, needed_bytes });
+    }
+    // Half a ring for each slot, so that one fills while the other empties.
+    let wanted = plan.hops[at].request_bytes.max(plan.hops[at + 1].request_bytes);
+    let bytes = wanted.min(buffer_bytes / 2).min(total).max(needed_bytes);
+    let (pitch_bytes, slots) = pitch(bytes, buffer_bytes.max(1));
+    let is_disk = is_disk_run(plan, at, parts) || is_disk_run(plan, at + 1, parts);
+    let rule = match below {
+        Some(below) => Rule::Granules { below, bytes: pitch_bytes },
+        None if is_disk => Rule::Every { bytes: pitch_bytes },
+        None => Rule::Component { bytes: pitch_bytes },
+    };
+    Ok(Ring { memory, stream, rule, pitch_bytes, slots })
+}
+
+/// The distance and number of slots of `bytes` in a buffer: aligned where that costs no slot.
+fn pitch(bytes: u64, buffer_bytes: u64) -> (u64, u64) {
+    let slots = (buffer_bytes / bytes).max(1);
+    let aligned = bytes.checked_next_multiple_of(ALIGN_BYTES).unwrap_or(bytes);
+    let fits = aligned.checked_mul(slots).is_some_and(|all| all <= buffer_bytes);
+    (if fits { aligned } else { bytes }, slots)
+}
+
+/// About `want`, so that a slot of `slot_bytes` is cut evenly.
+fn even_share(slot_bytes: u64, want: u64) -> u64 {
+    let want = want.clamp(1, slot_bytes.max(1));
+    slot_bytes.max(1).div_ceil(slot_bytes.max(1).div_ceil(want))
+}
+
+/// How many components hop `at`'s two windows share at their slow end, where it converts between
+/// two windows.
+fn shared_components(plan: &Plan, at: usize) -> Option<usize> {
+    let is_between = at > 0 && at + 1 < plan.hops.len();
+    let (from, to) = (&plan.layouts[at], &plan.layouts[at + 1]);
+    (is_between && from != to).then(|| common_suffix(from, to))
+}
+
+/// The first component of layout `at` that stands still over the granules of hop `hop`.
+fn granule_below(plan: &Plan, hop: usize, at: usize) -> Option<usize> {
+    Some(plan.layouts[at].components().len() - shared_components(plan, hop)?)
+}
+
+/// How many of the slowest components two layouts share, cut into the same blocks.
+fn common_suffix(a: &Layout, b: &Layout) -> usize {
+    let same = |(x, y): &(&Component, &Component)| {
+        x == y && x.dim().is_none_or(|dim| a.blocks(dim) == b.blocks(dim))
+    };
+    a.components().iter().rev().zip(b.components().iter().rev()).take_while(same).count()
+}
+
+/// The most bytes over which the components of layout `at` from `below` on stand still.
+fn granule_bytes(plan: &Plan, at: usize, below: usize, part: &Part) -> u64 {
+    let fast = &plan.layouts[at].components()[..below];
+    let fields = part.field_bytes();
+    let entry = if fast.contains(&Component::Fields) {
+        fields.iter().sum()
+    } else {
+        fields.iter().copied().max().unwrap_or(1)
+    };
+    let indices = |(dim, &extent): (usize, &u64)| {
+        indices_of(fast, dim, &plan.layouts[at].blocks(dim), extent)
+    };
+    part.extents().iter().enumerate().map(indices).fold(entry, u64::saturating_mul)
+}
+
+/// The most of `extent` neighbouring indices of dimension `dim` over which the components not in
+/// `fast` stand still.
+///
+/// With blocks of `P` indices below the innermost fast component, these lie at least `P` apart;
+/// and of any `P` of the outer component's blocks, each holds the product of the fast ones.
+fn indices_of(fast: &[Component], dim: usize, blocks: &[u64], extent: u64) -> u64 {
+    let product = |levels: &[u64]| levels.iter().copied().fold(1u64, u64::saturating_mul);
+    let (mut innermost, mut count) = (None, 1u64);
+    for component in fast.iter().filter(|c| c.dim() == Some(dim)) {
+        let (level, size) = match *component {
+            Component::Inner { level, size, .. } => (usize::from(level) - 1, size),
+            _ => (blocks.len(), extent.div_ceil(product(blocks))),
+        };
+        innermost = Some(innermost.map_or(level, |least: usize| least.min(level)));
+        count = count.saturating_mul(size);
+    }
+    innermost.map_or(1, |level| count.min(extent.div_ceil(product(&blocks[..level]))))
+}
+
+/// Whether hop `at` moves whole runs, so that it may be cut anywhere.
+fn moves_runs(plan: &Plan, at: usize, (src, dst): (&Part, &Part)) -> bool {
+    let part = match at {
+        0 => Some(src),
+        _ if at + 1 == plan.hops.len() => Some(dst),
+        _ => None,
+    };
+    plan.layouts[at] == plan.layouts[at + 1] && part.is_none_or(is_dense)
+}
+
+/// Whether hop `at` reads or writes a file in its own order, so that aligned cuts pay.
+fn is_disk_run(plan: &Plan, at: usize, parts: (&Part, &Part)) -> bool {
+    let kind = plan.hops[at].kind;
+    matches!(kind, ChannelKind::DiskRead | ChannelKind::DiskWrite) && moves_runs(plan, at, parts)
+}
+
+/// Whether a part has no byte between its first and its last that isn't payload.
+fn is_dense(part: &Part) -> bool {
+    let span = part.span();
+    span.start.abs_diff(span.end) == part.payload_bytes()
+}

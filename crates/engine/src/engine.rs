@@ -1,0 +1,214 @@
+//! The engine's public face. What happens to a transfer is in `lifecycle`, what happens to its
+//! requests in `serving`.
+
+use crate::SubmitError;
+use crate::config::EngineConfig;
+use crate::flight::Flights;
+use crate::lifecycle::Step;
+use crate::report::Report;
+use crate::staging::Staging;
+use crate::transfer::{Dependency, State, Table, Transfer, TransferEvent};
+use crate::worker::Worker;
+use model::{
+    ChannelError, ChannelId, Completion, FenceId, MemoryId, Outcome, Priority, Request, Time,
+    TransferId,
+};
+use std::collections::{BTreeSet, HashMap, VecDeque};
+
+/// Runs transfers as chains of transfer descriptors over channels that somebody else drives
+/// (paper, section 3).
+///
+/// **Hazard.** Memory is read before it is written, written while it is still read, or given back
+/// while a channel still touches it. **Guarantee.** A request is given out only when its whole
+/// input is written and its whole output is free, both by requests that have completed; an event
+/// is given out only when nothing of its transfer is in flight. **Structure.** A table of
+/// transfers, each a chain of descriptors and windows; a worker for each channel, with the
+/// descriptors that are ready; the staging pools; and a list of what follows from what happened.
+///
+/// The engine does no I/O, reads no clock and blocks on nothing. Its methods are of four kinds,
+/// called in any order by one thread at a time:
+/// - commands: [`Engine::submit`], [`Engine::cancel`], [`Engine::forget`];
+/// - [`Engine::handle_completion`] for each request that a channel has ended,
+///   [`Engine::handle_fence`] for each fence, [`Engine::handle_timeout`] when
+///   [`Engine::poll_timeout`] says so;
+/// - `poll_*`: after any of the above, [`Engine::poll_request`] until it says `None`, handing
+///   each request to its channel in that order, then [`Engine::poll_event`] until `None`;
+/// - getters, at any time.
+///
+/// Time never runs backwards. What is submitted must stay valid until its event: the source's and
+/// the destination's region, and that nobody writes the one or touches the other.
+///
+/// Bounds: [`EngineConfig::max_transfers`]; requests out, by each channel's `max_in_flight`;
+/// events, by the transfers.
+#[derive(Debug)]
+pub struct Engine {
+    pub(crate) now: Time,
+    pub(crate) arrivals: u64,
+    pub(crate) table: Table,
+    pub(crate) workers: Vec<Worker>,
+    pub(crate) turn: usize,
+    pub(crate) flights: Flights,
+    pub(crate) staging: Staging,
+    pub(crate) deadlines: BTreeSet<(Time, TransferId)>,
+    pub(crate) fences: HashMap<FenceId, Vec<TransferId>>,
+    pub(crate) steps: VecDeque<Step>,
+    pub(crate) events: VecDeque<TransferEvent>,
+}
+
+impl Engine {
+    /// An engine over these channels and pools.
+    #[must_use]
+    pub fn new(config: EngineConfig) -> Self {
+        let worker = |channel| Worker::new(channel, config.ageing);
+        Engine {
+            now: Time::default(),
+            arrivals: 0,
+            table: Table::new(config.max_transfers),
+            workers: config.channels.iter().map(worker).collect(),
+            turn: 0,
+            flights: Flights::default(),
+            staging: Staging::new(config.pools),
+            deadlines: BTreeSet::new(),
+            fences: HashMap::new(),
+            steps: VecDeque::new(),
+            events: VecDeque::new(),
+        }
+    }
+
+    /// Takes a transfer. It starts when all of `after` is done and its buffers are granted; one
+    /// without payload ends at once, unless it commits.
+    ///
+    /// # Errors
+    /// See [`SubmitError`]; a transfer that is refused has no effect.
+    pub fn submit(&mut self, now: Time, transfer: Transfer) -> Result<TransferId, SubmitError> {
+        self.now = now;
+        let id = self.accept(transfer)?;
+        self.settle();
+        Ok(id)
+    }
+
+    /// Ends a transfer as [`Outcome::Cancelled`] once nothing of it is in flight. Returns whether
+    /// that will be its outcome: not where it has ended, is ending otherwise, or is already
+    /// committing.
+    pub fn cancel(&mut self, now: Time, id: TransferId) -> bool {
+        self.now = now;
+        let stops = self.stop(id, Outcome::Cancelled);
+        self.settle();
+        stops
+    }
+
+    /// Drops what is known of a transfer, at its end if it still runs; its event comes all the
+    /// same. Its id finds nothing from then on. Every transfer is forgotten by somebody, or the
+    /// table fills up.
+    pub fn forget(&mut self, id: TransferId) {
+        self.drop_record(id);
+    }
+
+    /// A request has ended. An id that is not out is ignored.
+    pub fn handle_completion(&mut self, now: Time, completion: Completion) {
+        self.now = now;
+        self.complete(completion);
+        self.settle();
+    }
+
+    /// A fence has been reached, or will never be. Transfers submitted later don't know of it.
+    pub fn handle_fence(&mut self, now: Time, fence: FenceId, result: Result<(), ChannelError>) {
+        self.now = now;
+        self.reach(fence, &result);
+        self.settle();
+    }
+
+    /// Gives up the transfers whose deadlines have passed.
+    pub fn handle_timeout(&mut self, now: Time) {
+        self.now = now;
+        while let Some(&(deadline, id)) = self.deadlines.first().filter(|d| d.0 <= now) {
+            self.deadlines.remove(&(deadline, id));
+            self.stop(id, Outcome::TimedOut);
+        }
+        self.settle();
+    }
+
+    /// The next request of any channel.
+    pub fn poll_request(&mut self) -> Option<Request> {
+        for _ in 0..self.workers.len() {
+            if let Some(request) = self.next_request(self.turn) {
+                return Some(request);
+            }
+            self.turn = (self.turn + 1) % self.workers.len();
+        }
+        None
+    }
+
+    /// The next request of one channel, for drivers that serve channels apart.
+    pub fn poll_request_of(&mut self, channel: ChannelId) -> Option<Request> {
+        let worker = self.worker_of(channel)?;
+        self.next_request(worker)
+    }
+
+    /// The next transfer that has ended.
+    pub fn poll_event(&mut self) -> Option<TransferEvent> {
+        self.events.pop_front()
+    }
+
+    /// When to call [`Engine::handle_timeout`].
+    #[must_use]
+    pub fn poll_timeout(&self) -> Option<Time> {
+        self.deadlines.first().map(|(deadline, _)| *deadline)
+    }
+
+    /// The payload written to the destination, and the payload in all.
+    #[must_use]
+    pub fn progress(&self, id: TransferId) -> Option<(u64, u64)> {
+        let record = self.table.get(id)?;
+        Some((record.done_bytes, record.transfer.program.payload_bytes()))
+    }
+
+    /// Where the transfer's time went.
+    #[must_use]
+    pub fn report(&self, id: TransferId) -> Option<Report> {
+        self.table.get(id).map(|record| record.report(self.now))
+    }
+
+    /// How far the transfer has come.
+    #[must_use]
+    pub fn state(&self, id: TransferId) -> Option<State> {
+        self.table.get(id).map(|record| record.state())
+    }
+
+    /// Requests of a channel that are out.
+    #[must_use]
+    pub fn in_flight(&self, channel: ChannelId) -> u32 {
+        self.worker_of(channel).map_or(0, |worker| self.workers[worker].in_flight())
+    }
+
+    /// The priority of what a channel serves next; `None` while nobody is ready for it.
+    #[must_use]
+    pub fn next_priority(&self, channel: ChannelId) -> Option<Priority> {
+        self.workers[self.worker_of(channel)?].next_priority()
+    }
+
+    /// Bytes of a memory's staging that are given out, and its size.
+    #[must_use]
+    pub fn staging(&self, memory: MemoryId) -> Option<(u64, u64)> {
+        self.staging.usage(memory)
+    }
+
+    /// Whether nothing runs, waits or has an event to tell.
+    #[must_use]
+    pub fn is_idle(&self) -> bool {
+        self.events.is_empty() && self.table.live() == 0
+    }
+
+    pub(crate) fn worker_of(&self, channel: ChannelId) -> Option<usize> {
+        self.workers.iter().position(|worker| worker.id() == channel)
+    }
+
+    /// What is known of a dependency: done, failed, or yet to come.
+    pub(crate) fn outcome_of(&self, dependency: Dependency) -> Option<Outcome> {
+        let Dependency::Transfer(id) = dependency else { return None };
+        match &self.table.get(id)?.phase {
+            crate::transfer::Phase::Ended(outcome) => Some(outcome.clone()),
+            _ => None,
+        }
+    }
+}

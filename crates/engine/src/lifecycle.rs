@@ -1,0 +1,343 @@
+//! What happens to a transfer: taken, released by what it waits for, granted its buffers, run,
+//! finished or stopped, ended.
+//!
+//! What follows from an event is queued as a [`Step`] and taken in a loop, so that a chain of
+//! any number of dependents takes no stack.
+
+use crate::SubmitError;
+use crate::engine::Engine;
+use crate::report::Doing;
+use crate::transfer::{Dependency, Phase, Record, Transfer, TransferEvent};
+use crate::worker::XdRef;
+use model::{
+    ChannelError, ChannelErrorKind, FenceId, MemoryId, Outcome, Place, TransferError, TransferId,
+};
+use std::ops::Range;
+
+/// Something that follows from what happened.
+#[derive(Debug)]
+pub(crate) enum Step {
+    /// Something that the transfer waited for is done, or failed so.
+    Resolve(TransferId, Result<(), ChannelError>),
+    /// Staging came back, or somebody new waits for it.
+    Admit,
+}
+
+impl Engine {
+    /// Takes the steps that are due, and those that follow from them.
+    pub(crate) fn settle(&mut self) {
+        while let Some(step) = self.steps.pop_front() {
+            match step {
+                Step::Resolve(id, result) => self.resolve(id, result),
+                Step::Admit => self.admit(),
+            }
+        }
+    }
+
+    /// Checks a transfer and enters it in the table.
+    pub(crate) fn accept(&mut self, transfer: Transfer) -> Result<TransferId, SubmitError> {
+        self.check(&transfer)?;
+        let (now, arrival, deadline) = (self.now, self.arrivals, transfer.deadline);
+        let workers = &self.workers;
+        let worker_of = |channel| workers.iter().position(|w| w.id() == channel).unwrap_or(0);
+        let id = self.table.insert(|run| Record::new(transfer, arrival, now, run, worker_of));
+        self.arrivals += 1;
+        if let Some(deadline) = deadline {
+            self.deadlines.insert((deadline, id));
+        }
+        self.depend(id);
+        Ok(id)
+    }
+
+    /// Ends a transfer as `outcome` once nothing of it is in flight. Not where it has ended, is
+    /// ending otherwise, or its commit is out: what that says is the truth.
+    pub(crate) fn stop(&mut self, id: TransferId, outcome: Outcome) -> bool {
+        let Some(record) = self.table.get_mut(id) else { return false };
+        match record.phase {
+            Phase::Waiting => self.unhook(id),
+            Phase::Queued => {
+                let turn = record.turn();
+                self.staging.withdraw(turn);
+                // Those behind it may have been held up by it.
+                self.steps.push_back(Step::Admit);
+            }
+            Phase::Running => self.unqueue(id),
+            Phase::Committing if record.in_flight == 0 => self.unqueue(id),
+            _ => return false,
+        }
+        self.drain(id, outcome);
+        true
+    }
+
+    /// From here on nothing more of the transfer is given out.
+    pub(crate) fn drain(&mut self, id: TransferId, outcome: Outcome) {
+        let Some(record) = self.table.get_mut(id) else { return };
+        record.phase = Phase::Draining(outcome);
+        if record.in_flight == 0 {
+            self.drained(id);
+        }
+    }
+
+    /// Nothing of a stopped transfer is in flight any more.
+    pub(crate) fn drained(&mut self, id: TransferId) {
+        self.release_staging(id);
+        let Some(record) = self.table.get_mut(id) else { return };
+        let Phase::Draining(outcome) = &record.phase else { return };
+        let outcome = outcome.clone();
+        if record.transfer.commit.is_some() {
+            record.phase = Phase::Aborting(outcome);
+            self.queue_finish(id);
+        } else {
+            self.end(id, outcome);
+        }
+    }
+
+    /// All bytes have arrived.
+    pub(crate) fn copied(&mut self, id: TransferId) {
+        self.release_staging(id);
+        let Some(record) = self.table.get_mut(id) else { return };
+        if record.transfer.commit.is_some() {
+            record.phase = Phase::Committing;
+            self.queue_finish(id);
+        } else {
+            self.end(id, Outcome::Done);
+        }
+    }
+
+    /// The end: tells the user, and those that wait for it.
+    pub(crate) fn end(&mut self, id: TransferId, outcome: Outcome) {
+        let Some(record) = self.table.get_mut(id) else { return };
+        debug_assert_eq!(record.in_flight, 0, "nothing is in flight at the end");
+        debug_assert!(record.grants.is_empty(), "staging was given back");
+        record.phase = Phase::Ended(outcome.clone());
+        record.stages.ended = Some(self.now);
+        for lane in &mut record.run.lanes {
+            lane.meter.turn(self.now, Doing::Nothing);
+        }
+        let (deadline, is_forgotten) = (record.transfer.deadline, record.is_forgotten);
+        for dependent in std::mem::take(&mut record.dependents) {
+            self.steps.push_back(Step::Resolve(dependent, resolution(&outcome)));
+        }
+        if let Some(deadline) = deadline {
+            self.deadlines.remove(&(deadline, id));
+        }
+        self.table.retire();
+        self.events.push_back(TransferEvent { transfer: id, outcome });
+        if is_forgotten {
+            self.table.remove(id);
+        }
+    }
+
+    /// Drops a record, now or at its end.
+    pub(crate) fn drop_record(&mut self, id: TransferId) {
+        match self.table.get_mut(id) {
+            Some(record) if !matches!(record.phase, Phase::Ended(_)) => record.is_forgotten = true,
+            _ => self.table.remove(id),
+        }
+    }
+
+    /// A fence has been reached, or never will be.
+    pub(crate) fn reach(&mut self, fence: FenceId, result: &Result<(), ChannelError>) {
+        for id in self.fences.remove(&fence).unwrap_or_default() {
+            let result =
+                result.clone().map_err(|e| because(&e.detail, "a fence that it waited for"));
+            self.steps.push_back(Step::Resolve(id, result));
+        }
+    }
+
+    fn check(&self, transfer: &Transfer) -> Result<(), SubmitError> {
+        if self.table.is_full() {
+            return Err(SubmitError::Full);
+        }
+        let program = &transfer.program;
+        if let Some(channel) = program.channels().find(|&c| self.worker_of(c).is_none()) {
+            return Err(SubmitError::UnknownChannel(channel));
+        }
+        for (place, span) in
+            [(transfer.src, program.src_span()), (transfer.dst, program.dst_span())]
+        {
+            if !reaches_inside(place, span) {
+                return Err(SubmitError::OutOfRegion);
+            }
+        }
+        for dependency in &transfer.after {
+            if let Dependency::Transfer(id) = *dependency
+                && self.table.get(id).is_none()
+            {
+                return Err(SubmitError::UnknownDependency(id));
+            }
+        }
+        self.check_staging(transfer)
+    }
+
+    fn check_staging(&self, transfer: &Transfer) -> Result<(), SubmitError> {
+        let pool_of = |memory| self.staging.pool_of(memory);
+        if let Some((memory, _)) = transfer.program.buffers().find(|b| pool_of(b.0).is_none()) {
+            return Err(SubmitError::UnknownPool(memory));
+        }
+        if transfer.program.payload_bytes() == 0 {
+            return Ok(());
+        }
+        let needs = transfer.needs(pool_of);
+        self.staging.fits(&needs).map_err(|pool| SubmitError::NeverFits(self.staging.memory(pool)))
+    }
+
+    /// Hooks the transfer to what it waits for; releases it if that is nothing.
+    fn depend(&mut self, id: TransferId) {
+        let dependencies = self.table.get(id).map_or(0, |record| record.transfer.after.len());
+        if dependencies == 0 {
+            return self.release(id);
+        }
+        for i in 0..dependencies {
+            let Some(record) = self.table.get_mut(id) else { return };
+            record.unmet += 1;
+            let dependency = record.transfer.after[i];
+            match (self.outcome_of(dependency), dependency) {
+                (Some(outcome), _) => {
+                    self.steps.push_back(Step::Resolve(id, resolution(&outcome)));
+                }
+                (None, Dependency::Fence(fence)) => self.fences.entry(fence).or_default().push(id),
+                (None, Dependency::Transfer(other)) => {
+                    self.table.get_mut(other).into_iter().for_each(|r| r.dependents.push(id));
+                }
+            }
+        }
+    }
+
+    /// Takes the transfer off what it waits for.
+    fn unhook(&mut self, id: TransferId) {
+        let dependencies = self.table.get(id).map_or(0, |record| record.transfer.after.len());
+        for i in 0..dependencies {
+            let Some(record) = self.table.get(id) else { return };
+            match record.transfer.after[i] {
+                Dependency::Transfer(other) => {
+                    let others = self.table.get_mut(other).into_iter();
+                    others.for_each(|r| r.dependents.retain(|&d| d != id));
+                }
+                Dependency::Fence(fence) => {
+                    let waiting = self.fences.entry(fence).or_default();
+                    waiting.retain(|&w| w != id);
+                    if waiting.is_empty() {
+                        self.fences.remove(&fence);
+                    }
+                }
+            }
+        }
+    }
+
+    fn resolve(&mut self, id: TransferId, result: Result<(), ChannelError>) {
+        let Some(record) = self.table.get_mut(id) else { return };
+        if record.phase != Phase::Waiting {
+            return;
+        }
+        match result {
+            Ok(()) => {
+                record.unmet -= 1;
+                if record.unmet == 0 {
+                    self.release(id);
+                }
+            }
+            Err(cause) => {
+                let memory = record.transfer.program.hops()[0].ends[0];
+                self.stop(id, Outcome::Failed(TransferError { hop: 0, memory, cause }));
+            }
+        }
+    }
+
+    /// Everything in `after` is done: on to staging, or to the start.
+    fn release(&mut self, id: TransferId) {
+        let now = self.now;
+        let Some(record) = self.table.get_mut(id) else { return };
+        record.stages.released = Some(now);
+        if record.transfer.program.payload_bytes() == 0 {
+            self.copied(id);
+        } else if record.transfer.program.rings().is_empty() {
+            self.start(id);
+        } else {
+            record.phase = Phase::Queued;
+            let turn = record.turn();
+            let needs = record.transfer.needs(|memory: MemoryId| self.staging.pool_of(memory));
+            self.staging.wait(turn, id, needs);
+            self.steps.push_back(Step::Admit);
+        }
+    }
+
+    fn admit(&mut self) {
+        while let Some((id, grants)) = self.staging.admit() {
+            if let Some(record) = self.table.get_mut(id) {
+                record.grants = grants;
+                self.start(id);
+            }
+        }
+    }
+
+    fn start(&mut self, id: TransferId) {
+        let now = self.now;
+        let Some(record) = self.table.get_mut(id) else { return };
+        record.phase = Phase::Running;
+        record.stages.started = Some(now);
+        let hops = record.transfer.program.hops().len();
+        record.run.chain.start(&record.transfer.program);
+        for hop in 0..hops {
+            self.refresh(id, hop);
+        }
+    }
+
+    fn release_staging(&mut self, id: TransferId) {
+        let Some(record) = self.table.get_mut(id) else { return };
+        let grants = std::mem::take(&mut record.grants);
+        if !grants.is_empty() {
+            self.staging.release(record.transfer.priority, &grants);
+            self.steps.push_back(Step::Admit);
+        }
+    }
+
+    /// Takes the transfer's descriptors out of their workers' queues.
+    fn unqueue(&mut self, id: TransferId) {
+        let Some(record) = self.table.get_mut(id) else { return };
+        for lane in record.run.lanes.iter_mut().filter(|lane| lane.queued) {
+            self.workers[lane.worker].remove(id);
+            lane.queued = false;
+        }
+    }
+
+    /// Queues the commit or abort at the last hop's worker.
+    fn queue_finish(&mut self, id: TransferId) {
+        let now = self.now;
+        let Some(record) = self.table.get_mut(id) else { return };
+        let hop = record.run.lanes.len() - 1;
+        let standing = record.standing(hop);
+        let xd = XdRef { transfer: id, hop: hop_number(hop) };
+        record.run.lanes[hop].queued = true;
+        self.workers[record.run.lanes[hop].worker].push(xd, &standing, 0, now);
+    }
+}
+
+/// A hop's position as requests carry it; a program has few hops.
+pub(crate) fn hop_number(hop: usize) -> u16 {
+    u16::try_from(hop).unwrap_or(u16::MAX)
+}
+
+/// What the end of a transfer means for those that wait for it.
+fn resolution(outcome: &Outcome) -> Result<(), ChannelError> {
+    let what = "a transfer that it waited for";
+    match outcome {
+        Outcome::Done => Ok(()),
+        Outcome::Cancelled => Err(because("cancelled", what)),
+        Outcome::TimedOut => Err(because("out of time", what)),
+        // The first cause goes down a chain as it is, or its words would grow with the chain.
+        Outcome::Failed(e) if e.cause.kind == ChannelErrorKind::Dependency => Err(e.cause.clone()),
+        Outcome::Failed(e) => Err(because(&e.to_string(), what)),
+    }
+}
+
+fn because(why: &str, what: &str) -> ChannelError {
+    let detail = format!("{what} did not succeed: {why}");
+    ChannelError { kind: ChannelErrorKind::Dependency, detail }
+}
+
+/// Whether `span`, relative to `place`, starts at 0 or above and ends below 2^63.
+fn reaches_inside(place: Place, span: Range<i64>) -> bool {
+    let at = |offset: i64| i64::try_from(place.offset).ok()?.checked_add(offset);
+    at(span.start).is_some_and(|start| start >= 0) && at(span.end).is_some()
+}

@@ -1,0 +1,284 @@
+//! A plan made ready to run: how each hop is cut into requests, and the shape of each ring.
+//!
+//! A hop that touches an end is cut in the order of the window at its other side; a hop between
+//! two windows of one layout moves plain runs; one between two layouts works granule by granule,
+//! since the iterations of the components that both share at their slow end are the same ranges
+//! of both streams. A direct hop is cut in the order of the side that suits its channel.
+
+use crate::CompileError;
+use crate::chain::Cut;
+use crate::chunk::{Chunk, Sides, chunk_of};
+use crate::cutting::{self, Rule};
+use crate::ring::{Ring, Slot};
+use layout::{Part, Side, Stream};
+use model::{ChannelId, ChannelKind, MemoryId, Plan};
+use std::ops::Range;
+
+/// The most hops of a program.
+const MAX_HOPS: usize = 64;
+/// The most requests of a hop whose copies are made at compile time.
+const MAX_HEADS: usize = 8;
+
+/// One direct transfer of a program.
+#[derive(Debug)]
+pub(crate) struct Hop {
+    pub(crate) channel: ChannelId,
+    pub(crate) kind: ChannelKind,
+    /// The memories that it reads and writes.
+    pub(crate) ends: [MemoryId; 2],
+    /// The ring that it reads; none where that is the source.
+    pub(crate) input: Option<usize>,
+    /// The ring that it writes; none where that is the destination.
+    pub(crate) output: Option<usize>,
+    pub(crate) rule: Rule,
+    /// Where the granules end at which both its windows agree, if it converts between two.
+    pub(crate) granule: Option<usize>,
+    heads: Vec<Chunk>,
+}
+
+/// How to run a plan on one pair of parts: immutable, and the same for every pair of instances
+/// that are alike, since all offsets count from the instances' bases.
+#[derive(Debug)]
+pub struct Program {
+    src: Part,
+    dst: Part,
+    hops: Vec<Hop>,
+    rings: Vec<Ring>,
+    /// The order of a direct hop; a longer program's orders are its rings'.
+    direct: Option<Stream>,
+    payload_bytes: u64,
+    spans: [Range<i64>; 2],
+}
+
+impl Program {
+    /// The program of `plan` from `src` to `dst`.
+    ///
+    /// The buffers' sizes are the plan's; each must hold the granules of the hops beside it, and
+    /// should hold two where one converts, or the hops beside it take turns.
+    ///
+    /// # Errors
+    /// [`CompileError::Plan`] where the plan's lists don't belong together, [`CompileError::Parts`]
+    /// where the parts differ, [`CompileError::Layout`] where a layout doesn't suit the box,
+    /// [`CompileError::Destination`] where `dst` can't be written to, [`CompileError::Buffer`]
+    /// where a buffer doesn't hold one granule.
+    pub fn compile(plan: &Plan, src: Part, dst: Part) -> Result<Self, CompileError> {
+        check_plan(plan)?;
+        check_parts(&src, &dst)?;
+        let streams = cutting::streams(plan, &src)?;
+        let payload_bytes = streams[0].bytes();
+        let (hops, rings, direct) = if plan.hops.len() == 1 {
+            let hop = cutting::direct_hop(plan, &src, &dst);
+            (vec![hop], Vec::new(), streams.into_iter().next())
+        } else {
+            let rings = cutting::rings(plan, (&src, &dst), streams)?;
+            (cutting::hops(plan, (&src, &dst), &rings), rings, None)
+        };
+        let spans = [src.span(), dst.span()];
+        let mut program = Program { src, dst, hops, rings, direct, payload_bytes, spans };
+        for hop in 0..program.hops.len() {
+            program.hops[hop].heads = program.heads(hop);
+        }
+        Ok(program)
+    }
+
+    /// The bytes that the program moves.
+    #[must_use]
+    pub fn payload_bytes(&self) -> u64 {
+        self.payload_bytes
+    }
+
+    /// What it reads, relative to the source's base.
+    #[must_use]
+    pub fn src(&self) -> &Part {
+        &self.src
+    }
+
+    /// What it writes, relative to the destination's base.
+    #[must_use]
+    pub fn dst(&self) -> &Part {
+        &self.dst
+    }
+
+    /// The smallest range that holds all that it reads, relative to the source's base.
+    #[must_use]
+    pub fn src_span(&self) -> Range<i64> {
+        self.spans[0].clone()
+    }
+
+    /// The smallest range that holds all that it writes, relative to the destination's base.
+    #[must_use]
+    pub fn dst_span(&self) -> Range<i64> {
+        self.spans[1].clone()
+    }
+
+    /// The channel of each hop.
+    pub fn channels(&self) -> impl ExactSizeIterator<Item = ChannelId> + '_ {
+        self.hops.iter().map(|hop| hop.channel)
+    }
+
+    /// The memory and size of each intermediate buffer.
+    pub fn buffers(&self) -> impl ExactSizeIterator<Item = (MemoryId, u64)> + '_ {
+        self.rings.iter().map(|ring| (ring.memory, ring.bytes()))
+    }
+
+    /// The payload ranges of the requests of hop `hop`, in the order in which they are made; for
+    /// reports and tests.
+    ///
+    /// # Panics
+    /// If there is no such hop.
+    pub fn requests(&self, hop: usize) -> impl Iterator<Item = Range<u64>> + '_ {
+        self.walk(hop).map(|(range, _)| range)
+    }
+
+    pub(crate) fn hops(&self) -> &[Hop] {
+        &self.hops
+    }
+
+    pub(crate) fn rings(&self) -> &[Ring] {
+        &self.rings
+    }
+
+    /// The request of `hop` that starts at `from`, given the slots that hold `from`.
+    pub(crate) fn cut(&self, hop: usize, from: u64, slots: (Slot, Slot)) -> Cut {
+        let step = &self.hops[hop];
+        let mut limit = self.payload_bytes;
+        for (ring, slot) in [(step.input, slots.0), (step.output, slots.1)] {
+            limit = if ring.is_some() { limit.min(slot.end) } else { limit };
+        }
+        let stream = self.order(hop);
+        let Some(below) = step.granule else {
+            let end = step.rule.end(stream, from, limit);
+            return Cut { range: from..end, needs: end };
+        };
+        if !matches!(step.rule, Rule::Granules { .. }) {
+            limit = limit.min(stream.granule_at(below, from).end);
+        }
+        let end = step.rule.end(stream, from, limit);
+        Cut { range: from..end, needs: stream.granule_at(below, end - 1).end }
+    }
+
+    /// How much of the input of `hop` may be freed once its output is complete up to `done`.
+    pub(crate) fn frees(&self, hop: usize, done: u64) -> u64 {
+        match self.hops[hop].granule {
+            Some(below) if done < self.payload_bytes => {
+                self.order(hop).granule_at(below, done).start
+            }
+            _ => done,
+        }
+    }
+
+    /// The copies of request number `ordinal` of `hop`.
+    pub(crate) fn chunk(
+        &self,
+        hop: usize,
+        ordinal: usize,
+        range: Range<u64>,
+        slots: (Slot, Slot),
+    ) -> Chunk {
+        match self.hops[hop].heads.get(ordinal) {
+            Some(head) => head.clone(),
+            None => chunk_of(&self.sides(hop, slots), range),
+        }
+    }
+
+    /// The stream in whose order `hop` makes its requests.
+    fn order(&self, hop: usize) -> &Stream {
+        let ring = self.hops[hop].output.or(self.hops[hop].input);
+        match (ring, &self.direct) {
+            (Some(ring), _) => &self.rings[ring].stream,
+            (None, Some(stream)) => stream,
+            (None, None) => unreachable!("a hop without a ring is direct"),
+        }
+    }
+
+    fn sides(&self, hop: usize, (input, output): (Slot, Slot)) -> Sides<'_> {
+        let step = &self.hops[hop];
+        let side = |ring: Option<usize>, slot: Slot, part| match ring {
+            Some(ring) => Side::Stream { stream: &self.rings[ring].stream, base: slot.start },
+            None => Side::Instance(part),
+        };
+        Sides {
+            src: side(step.input, input, &self.src),
+            dst: side(step.output, output, &self.dst),
+            order: self.order(hop),
+        }
+    }
+
+    fn heads(&self, hop: usize) -> Vec<Chunk> {
+        let few: Vec<_> = self.walk(hop).take(MAX_HEADS + 1).collect();
+        if few.len() > MAX_HEADS {
+            return Vec::new();
+        }
+        few.into_iter().map(|(range, slots)| chunk_of(&self.sides(hop, slots), range)).collect()
+    }
+
+    fn walk(&self, hop: usize) -> impl Iterator<Item = (Range<u64>, (Slot, Slot))> + '_ {
+        let step = &self.hops[hop];
+        let enter = |ring: Option<usize>, slot, at| {
+            ring.map_or(slot, |r: usize| self.rings[r].holding(slot, at))
+        };
+        let first = |ring: Option<usize>| ring.map_or(Slot::default(), |r| self.rings[r].first());
+        let (mut at, mut slots) = (0, (first(step.input), first(step.output)));
+        std::iter::from_fn(move || {
+            (at < self.payload_bytes).then(|| {
+                slots = (enter(step.input, slots.0, at), enter(step.output, slots.1, at));
+                let range = self.cut(hop, at, slots).range;
+                at = range.end;
+                (range, slots)
+            })
+        })
+    }
+}
+
+fn check_plan(plan: &Plan) -> Result<(), CompileError> {
+    let hops = plan.hops.len();
+    let why = match () {
+        () if hops == 0 || hops > MAX_HOPS => "a plan has 1 to 64 hops",
+        () if plan.memories.len() != hops + 1 => "each hop joins two memories",
+        () if plan.layouts.len() != hops + 1 => "each memory has a layout",
+        () if plan.buffers.len() != hops - 1 => "each intermediate memory has a buffer",
+        () if plan.buffers.iter().zip(&plan.memories[1..]).any(|(b, m)| b.memory != *m) => {
+            "a buffer lies in another memory than the path"
+        }
+        () => return Ok(()),
+    };
+    Err(CompileError::Plan { why })
+}
+
+fn check_parts(src: &Part, dst: &Part) -> Result<(), CompileError> {
+    if src.extents() != dst.extents() {
+        return Err(CompileError::Parts { what: "extents" });
+    }
+    if src.field_bytes() != dst.field_bytes() {
+        return Err(CompileError::Parts { what: "field sizes" });
+    }
+    dst.check_destination().map_err(CompileError::Destination)
+}
+
+impl Hop {
+    /// Hop `at` of `plan`, cut by `rule`.
+    pub(crate) fn new(plan: &Plan, at: usize, rule: Rule, granule: Option<usize>) -> Self {
+        let hop = &plan.hops[at];
+        Hop {
+            channel: hop.channel,
+            kind: hop.kind,
+            ends: [plan.memories[at], plan.memories[at + 1]],
+            input: at.checked_sub(1),
+            output: (at + 1 < plan.hops.len()).then_some(at),
+            rule,
+            granule,
+            heads: Vec::new(),
+        }
+    }
+
+    /// The end to blame for a failure of this kind.
+    pub(crate) fn blamed(&self, kind: model::ChannelErrorKind) -> MemoryId {
+        use model::ChannelErrorKind::{NoSpace, ShortRead};
+        let reads_device = matches!(self.kind, ChannelKind::DiskRead | ChannelKind::GpuRead);
+        match kind {
+            ShortRead => self.ends[0],
+            NoSpace => self.ends[1],
+            _ => self.ends[usize::from(!reads_device)],
+        }
+    }
+}

@@ -1,0 +1,126 @@
+use super::*;
+use model::NodeId;
+use proptest::prelude::*;
+
+const CAPACITY_BYTES: u64 = 1000;
+
+fn staging(pools: u16, reserve_bytes: u64) -> Staging {
+    let config = |index| PoolConfig {
+        memory: MemoryId { node: NodeId(0), index },
+        region: RegionId { index: index.into(), generation: 0 },
+        capacity_bytes: CAPACITY_BYTES,
+        reserve_bytes,
+    };
+    Staging::new((0..pools).rev().map(config).collect())
+}
+
+fn need(pool: usize, bytes: u64) -> Need {
+    Need { pool, fit: Fit { bytes, align_bytes: 1, phase: 0 } }
+}
+
+fn turn(priority: i32, arrival: u64) -> Turn {
+    (Reverse(Priority(priority)), arrival)
+}
+
+fn id(index: u32) -> TransferId {
+    TransferId { index, generation: 0 }
+}
+
+fn admitted(staging: &mut Staging) -> Vec<u32> {
+    std::iter::from_fn(|| staging.admit()).map(|(id, _)| id.index).collect()
+}
+
+#[test]
+fn the_most_urgent_is_admitted_first_and_nobody_behind_it_overtakes() {
+    let mut staging = staging(1, 0);
+    staging.wait(turn(0, 0), id(0), vec![need(0, 900)]);
+    let (_, held) = staging.admit().unwrap();
+    staging.wait(turn(0, 1), id(1), vec![need(0, 50)]);
+    staging.wait(turn(7, 2), id(2), vec![need(0, 500)]);
+    assert_eq!(admitted(&mut staging), []);
+    staging.release(Priority(0), &held);
+    assert_eq!(admitted(&mut staging), [2, 1]);
+}
+
+#[test]
+fn other_pools_are_not_held_up() {
+    let mut staging = staging(2, 0);
+    staging.wait(turn(9, 0), id(0), vec![need(0, 900)]);
+    staging.admit().unwrap();
+    staging.wait(turn(5, 1), id(1), vec![need(0, 900)]);
+    staging.wait(turn(0, 2), id(2), vec![need(1, 900)]);
+    assert_eq!(admitted(&mut staging), [2]);
+}
+
+#[test]
+fn the_reserve_waits_for_the_more_urgent() {
+    let mut staging = staging(1, 400);
+    for i in 0..4 {
+        staging.wait(turn(0, i), id(i as u32), vec![need(0, 300)]);
+    }
+    assert_eq!(admitted(&mut staging), [0, 1]);
+    staging.wait(turn(1, 9), id(9), vec![need(0, 300)]);
+    assert_eq!(admitted(&mut staging), [9]);
+}
+
+#[test]
+fn a_lone_transfer_may_take_everything() {
+    let mut staging = staging(1, 400);
+    staging.wait(turn(0, 0), id(0), vec![need(0, 600), need(0, 400)]);
+    assert_eq!(admitted(&mut staging), [0]);
+}
+
+#[test]
+fn all_rings_or_none() {
+    let mut staging = staging(2, 0);
+    staging.wait(turn(0, 0), id(0), vec![need(1, 600)]);
+    let (_, held) = staging.admit().unwrap();
+    staging.wait(turn(0, 1), id(1), vec![need(0, 600), need(1, 600)]);
+    assert_eq!(admitted(&mut staging), []);
+    assert_eq!(staging.usage(staging.memory(0)), Some((0, CAPACITY_BYTES)));
+    staging.release(Priority(0), &held);
+    let (_, grants) = staging.admit().unwrap();
+    assert_eq!(grants.iter().map(|g| g.pool).collect::<Vec<_>>(), [0, 1]);
+}
+
+#[test]
+fn what_never_fits_is_known_before() {
+    let staging = staging(2, 0);
+    assert_eq!(staging.fits(&[need(0, 1000), need(1, 1000)]), Ok(()));
+    assert_eq!(staging.fits(&[need(1, 600), need(1, 600)]), Err(1));
+}
+
+proptest! {
+    /// Whatever is asked for in whatever order, everybody is served in the end, and everything
+    /// comes back.
+    #[test]
+    fn nobody_starves(
+        asks in prop::collection::vec(
+            (prop::collection::vec((0..3usize, 1..400u64), 1..3), -2..3i32), 1..40
+        ),
+        releases in prop::collection::vec(any::<prop::sample::Index>(), 40)
+    ) {
+        let mut staging = staging(3, 250);
+        for (i, (needs, priority)) in asks.iter().enumerate() {
+            let needs = needs.iter().map(|&(pool, bytes)| need(pool, bytes)).collect();
+            staging.wait(turn(*priority, i as u64), id(i as u32), needs);
+        }
+        let (mut held, mut served) = (Vec::new(), 0);
+        for pick in releases {
+            while let Some(grant) = staging.admit() {
+                held.push(grant);
+                served += 1;
+            }
+            if held.is_empty() {
+                break;
+            }
+            let (id, grants) = held.swap_remove(pick.index(held.len()));
+            staging.release(Priority(asks[id.index as usize].1), &grants);
+        }
+        prop_assert_eq!((served, held.len()), (asks.len(), 0));
+        for pool in 0..3 {
+            prop_assert_eq!(staging.usage(staging.memory(pool)), Some((0, CAPACITY_BYTES)));
+            prop_assert!(staging.pools[pool].holders.is_empty());
+        }
+    }
+}

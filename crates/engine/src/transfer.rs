@@ -1,0 +1,284 @@
+//! Transfers: what a user asks for, and the table of what became of it.
+
+use crate::arena::Fit;
+use crate::chain::Chain;
+use crate::policy::Standing;
+use crate::program::Program;
+use crate::report::{Meter, Report, Stages};
+use crate::ring::{ALIGN_BYTES, Ring};
+use crate::staging::{Grant, Need, Turn};
+use model::{
+    ChannelId, ChannelKind, FenceId, MemoryId, Outcome, Place, Priority, Time, TransferId,
+};
+use std::cmp::Reverse;
+use std::sync::Arc;
+
+/// Something that a transfer waits for before it starts.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
+pub enum Dependency {
+    /// Another transfer of the same engine, ended or not, but not forgotten.
+    Transfer(TransferId),
+    /// A fence that [`crate::Engine::handle_fence`] will report, after this submission.
+    Fence(FenceId),
+}
+
+/// What becomes of the destination's region in the end: [`model::Work::Commit`] after all bytes
+/// are written, [`model::Work::Abort`] where the transfer ends otherwise. Both run on the
+/// channel of the last hop.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
+pub struct Commit {
+    /// Whether it must survive a power failure.
+    pub sync: bool,
+}
+
+/// One transfer to run.
+#[derive(Debug, Clone)]
+pub struct Transfer {
+    /// How.
+    pub program: Arc<Program>,
+    /// The base of the source's instance; the program's source part is relative to it.
+    pub src: Place,
+    /// The base of the destination's instance.
+    pub dst: Place,
+    /// How urgent it is.
+    pub priority: Priority,
+    /// When to give it up.
+    pub deadline: Option<Time>,
+    /// What must be done first.
+    pub after: Vec<Dependency>,
+    /// What becomes of the destination's region in the end; nothing if `None`.
+    pub commit: Option<Commit>,
+}
+
+impl Transfer {
+    /// The rings that it needs, where `pool_of` knows their memories.
+    pub(crate) fn needs(&self, pool_of: impl Fn(MemoryId) -> Option<usize>) -> Vec<Need> {
+        let rings = self.program.rings().iter().enumerate();
+        let need = |(at, ring): (usize, &Ring)| {
+            let (bytes, phase) = (ring.bytes(), self.phase_of(at));
+            let fit = Fit { bytes, align_bytes: ALIGN_BYTES, phase };
+            Some(Need { pool: pool_of(ring.memory)?, fit })
+        };
+        rings.filter_map(need).collect()
+    }
+
+    /// Where a ring should start within an alignment unit: as the file beside it, so that direct
+    /// I/O finds file and memory aligned at the same bytes.
+    fn phase_of(&self, ring: usize) -> u64 {
+        let hops = self.program.hops();
+        let start = if ring == 0 && hops[0].kind == ChannelKind::DiskRead {
+            self.src.offset.wrapping_add_signed(self.program.src_span().start)
+        } else if ring + 2 == hops.len() && hops[ring + 1].kind == ChannelKind::DiskWrite {
+            self.dst.offset.wrapping_add_signed(self.program.dst_span().start)
+        } else {
+            0
+        };
+        start % ALIGN_BYTES
+    }
+
+    /// A transfer of priority 0 without deadline, dependency or commit.
+    #[must_use]
+    pub fn new(program: Arc<Program>, src: Place, dst: Place) -> Self {
+        let priority = Priority::default();
+        Transfer { program, src, dst, priority, deadline: None, after: Vec::new(), commit: None }
+    }
+}
+
+/// A transfer has ended: no channel touches its memory any more.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct TransferEvent {
+    /// Which.
+    pub transfer: TransferId,
+    /// How.
+    pub outcome: Outcome,
+}
+
+/// How far a transfer has come.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub enum State {
+    /// Something in `after` is not done.
+    WaitingForOthers,
+    /// It waits for intermediate buffers.
+    WaitingForStaging,
+    /// Its requests run.
+    Running,
+    /// All bytes are written, the commit is not done.
+    Committing,
+    /// It will end so, once nothing is in flight and the destination is aborted.
+    Stopping(Outcome),
+    /// It has ended so.
+    Ended(Outcome),
+}
+
+/// The engine's own form of [`State`]. Each step goes down this list, but for a failed commit,
+/// which goes on to `Aborting`.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub(crate) enum Phase {
+    Waiting,
+    Queued,
+    Running,
+    Committing,
+    Draining(Outcome),
+    Aborting(Outcome),
+    Ended(Outcome),
+}
+
+/// One hop's dealings with its worker.
+#[derive(Debug, Clone, Default)]
+pub(crate) struct Lane {
+    pub(crate) worker: usize,
+    pub(crate) queued: bool,
+    pub(crate) in_flight: u32,
+    pub(crate) served_bytes: u64,
+    pub(crate) meter: Meter,
+}
+
+/// Everything about one transfer. Invariant: `in_flight` is the sum of the lanes'; `grants` are
+/// held from `Running` until everything is copied or drained.
+#[derive(Debug)]
+pub(crate) struct Record {
+    pub(crate) transfer: Transfer,
+    pub(crate) phase: Phase,
+    pub(crate) arrival: u64,
+    pub(crate) unmet: u32,
+    pub(crate) dependents: Vec<TransferId>,
+    pub(crate) grants: Vec<Grant>,
+    pub(crate) run: Run,
+    pub(crate) in_flight: u32,
+    pub(crate) done_bytes: u64,
+    pub(crate) stages: Stages,
+    pub(crate) is_forgotten: bool,
+}
+
+/// The parts of a record whose memory the next transfer reuses.
+#[derive(Debug, Default)]
+pub(crate) struct Run {
+    pub(crate) chain: Chain,
+    pub(crate) lanes: Vec<Lane>,
+}
+
+impl Record {
+    /// A transfer that was just taken, with the memory of an earlier one.
+    pub(crate) fn new(
+        transfer: Transfer,
+        arrival: u64,
+        submitted: Time,
+        mut run: Run,
+        worker_of: impl Fn(ChannelId) -> usize,
+    ) -> Self {
+        let lane = |channel| Lane { worker: worker_of(channel), ..Lane::default() };
+        run.lanes.clear();
+        run.lanes.extend(transfer.program.channels().map(lane));
+        Record {
+            transfer,
+            phase: Phase::Waiting,
+            arrival,
+            unmet: 0,
+            dependents: Vec::new(),
+            grants: Vec::new(),
+            run,
+            in_flight: 0,
+            done_bytes: 0,
+            stages: Stages { submitted, ..Stages::default() },
+            is_forgotten: false,
+        }
+    }
+
+    /// What a policy knows of one of its descriptors.
+    pub(crate) fn standing(&self, hop: usize) -> Standing {
+        let served_bytes = self.run.lanes[hop].served_bytes;
+        Standing { priority: self.transfer.priority, arrival: self.arrival, served_bytes }
+    }
+
+    /// Where its time went.
+    pub(crate) fn report(&self, now: Time) -> Report {
+        let [waiting_for_others, waiting_for_staging, running] = self.stages.spent(now);
+        let hops = self.run.lanes.iter().zip(self.transfer.program.hops());
+        let hops = hops.map(|(lane, hop)| lane.meter.report(now, hop.channel, hop.ends)).collect();
+        Report { waiting_for_others, waiting_for_staging, running, hops }
+    }
+
+    pub(crate) fn turn(&self) -> Turn {
+        (Reverse(self.transfer.priority), self.arrival)
+    }
+
+    pub(crate) fn state(&self) -> State {
+        match &self.phase {
+            Phase::Waiting => State::WaitingForOthers,
+            Phase::Queued => State::WaitingForStaging,
+            Phase::Running => State::Running,
+            Phase::Committing => State::Committing,
+            Phase::Draining(outcome) | Phase::Aborting(outcome) => State::Stopping(outcome.clone()),
+            Phase::Ended(outcome) => State::Ended(outcome.clone()),
+        }
+    }
+}
+
+#[derive(Debug, Default)]
+struct Entry {
+    generation: u32,
+    record: Option<Record>,
+    spare: Run,
+}
+
+/// Transfers by id. A slot that is used again has a new generation.
+#[derive(Debug)]
+pub(crate) struct Table {
+    entries: Vec<Entry>,
+    vacant: Vec<u32>,
+    max_transfers: u32,
+    live: u32,
+}
+
+impl Table {
+    pub(crate) fn new(max_transfers: u32) -> Self {
+        Table { entries: Vec::new(), vacant: Vec::new(), max_transfers, live: 0 }
+    }
+
+    pub(crate) fn is_full(&self) -> bool {
+        self.vacant.is_empty() && self.entries.len() >= self.max_transfers as usize
+    }
+
+    /// Adds what `record` makes of memory to reuse; the table is not full.
+    pub(crate) fn insert(&mut self, record: impl FnOnce(Run) -> Record) -> TransferId {
+        let index = self.vacant.pop().unwrap_or_else(|| {
+            self.entries.push(Entry::default());
+            u32::try_from(self.entries.len() - 1).expect("fewer than max_transfers")
+        });
+        self.live += 1;
+        let entry = &mut self.entries[index as usize];
+        entry.record = Some(record(std::mem::take(&mut entry.spare)));
+        TransferId { index, generation: entry.generation }
+    }
+
+    /// How many have not ended.
+    pub(crate) fn live(&self) -> u32 {
+        self.live
+    }
+
+    /// One has ended.
+    pub(crate) fn retire(&mut self) {
+        self.live -= 1;
+    }
+
+    pub(crate) fn get(&self, id: TransferId) -> Option<&Record> {
+        let entry = self.entries.get(id.index as usize)?;
+        entry.record.as_ref().filter(|_| entry.generation == id.generation)
+    }
+
+    pub(crate) fn get_mut(&mut self, id: TransferId) -> Option<&mut Record> {
+        let entry = self.entries.get_mut(id.index as usize)?;
+        entry.record.as_mut().filter(|_| entry.generation == id.generation)
+    }
+
+    /// Drops a record; its id finds nothing from now on.
+    pub(crate) fn remove(&mut self, id: TransferId) {
+        if self.get(id).is_none() {
+            return;
+        }
+        let entry = &mut self.entries[id.index as usize];
+        entry.spare = entry.record.take().map(|record| record.run).unwrap_or_default();
+        entry.generation = entry.generation.wrapping_add(1);
+        self.vacant.push(id.index);
+    }
+}

@@ -1,0 +1,396 @@
+//! What an engine promises about order, ends and time.
+
+mod support;
+
+use isometry_engine::{
+    ChannelConfig, Commit, Dependency, Engine, EngineConfig, Fifo, PoolConfig, State, SubmitError,
+    Transfer, TransferEvent,
+};
+use model::{
+    ChannelErrorKind, FenceId, Outcome, Priority, Request, Time, TransferError, TransferId, Work,
+};
+use std::sync::Arc;
+use std::time::Duration;
+use support::{
+    broken, channel, done, engine, failed, memory, place, region, requests, run, run_program,
+    transfer,
+};
+
+const NOW: Time = Time(7);
+
+fn outcome(engine: &mut Engine, id: TransferId) -> Option<Outcome> {
+    let event = engine.poll_event()?;
+    assert_eq!(event.transfer, id);
+    Some(event.outcome)
+}
+
+#[test]
+fn a_transfer_without_payload_ends_at_once() {
+    let mut engine = engine(2, 1, 0);
+    let id = engine.submit(NOW, transfer(&run_program(0, 1, 4, 0))).unwrap();
+    assert_eq!(outcome(&mut engine, id), Some(Outcome::Done));
+    assert_eq!(engine.progress(id), Some((0, 0)));
+    let commit = Some(Commit { sync: true });
+    let id = engine.submit(NOW, Transfer { commit, ..transfer(&run_program(0, 2, 4, 4)) });
+    assert_eq!(engine.poll_event(), None);
+    let last = run(&mut engine, NOW);
+    assert_eq!(last.len(), 1);
+    assert_eq!(last[0].work, Work::Commit { region: region(101), sync: true });
+    assert_eq!(last[0].channel, channel(1));
+    assert_eq!(outcome(&mut engine, id.unwrap()), Some(Outcome::Done));
+}
+
+#[test]
+fn requests_keep_their_order_and_the_bound_in_flight() {
+    let mut engine = engine(1, 3, 0);
+    let id = engine.submit(NOW, transfer(&run_program(40, 1, 8, 0))).unwrap();
+    let mut out = requests(&mut engine);
+    assert_eq!((out.len(), engine.in_flight(channel(0))), (3, 3));
+    engine.handle_completion(NOW, done(&out[2]));
+    assert_eq!(engine.progress(id), Some((8, 40)));
+    out.extend(requests(&mut engine));
+    assert_eq!(out.len(), 4);
+    for request in &out[..2] {
+        engine.handle_completion(NOW, done(request));
+    }
+    out.extend(requests(&mut engine));
+    engine.handle_completion(NOW, done(&out[3]));
+    let starts: Vec<u64> = out.iter().map(source_offset).collect();
+    assert_eq!(starts, [0, 8, 16, 24, 32]);
+    assert_eq!(engine.poll_event(), None);
+    engine.handle_completion(NOW, done(&out[4]));
+    engine.handle_completion(NOW, done(&out[4]));
+    assert_eq!(outcome(&mut engine, id), Some(Outcome::Done));
+}
+
+fn source_offset(request: &Request) -> u64 {
+    match &request.work {
+        Work::Copy(work) => work.src.offset,
+        _ => u64::MAX,
+    }
+}
+
+#[test]
+fn an_urgent_transfer_is_served_from_the_next_request_on_at_every_hop() {
+    let mut engine = engine(2, 1, 1 << 20);
+    let program = run_program(64, 2, 8, 32);
+    let idle = engine.submit(NOW, transfer(&program)).unwrap();
+    let mut out = requests(&mut engine);
+    for _ in 0..3 {
+        let first = out.remove(0);
+        engine.handle_completion(NOW, done(&first));
+        out.extend(requests(&mut engine));
+    }
+    let priority = Priority(1);
+    let urgent = engine.submit(NOW, Transfer { priority, ..transfer(&program) }).unwrap();
+    assert_eq!(engine.next_priority(channel(0)), Some(priority));
+    let mut served = Vec::new();
+    while !out.is_empty() {
+        let first = out.remove(0);
+        engine.handle_completion(NOW, done(&first));
+        for request in requests(&mut engine) {
+            served.push((request.channel.index, request.transfer));
+            out.push(request);
+        }
+    }
+    for hop in 0..2 {
+        let order: Vec<_> = served.iter().filter(|s| s.0 == hop).map(|s| s.1).collect();
+        let first = order.iter().position(|id| *id == urgent).unwrap();
+        let last = order.iter().rposition(|id| *id == urgent).unwrap();
+        // Whoever is not ready lets others pass; the first channel always is.
+        assert_eq!(order.iter().filter(|id| **id == urgent).count(), 8);
+        assert!(hop > 0 || (first == 0 && last <= 10), "{order:?}");
+    }
+    let ends: Vec<_> = std::iter::from_fn(|| engine.poll_event()).map(|e| e.transfer).collect();
+    assert_eq!(ends, [urgent, idle]);
+}
+
+#[test]
+fn a_channel_under_fifo_ignores_priority() {
+    let fifo = ChannelConfig { policy: Arc::new(Fifo), ..ChannelConfig::new(channel(0), 1) };
+    let mut engine = Engine::new(EngineConfig::new(vec![fifo], Vec::new()));
+    let program = run_program(32, 1, 8, 0);
+    let first = engine.submit(NOW, transfer(&program)).unwrap();
+    let priority = Priority(9);
+    engine.submit(NOW, Transfer { priority, ..transfer(&program) }).unwrap();
+    let order = run(&mut engine, NOW);
+    assert!(order[..4].iter().all(|r| r.transfer == first));
+    assert_eq!(order.len(), 8);
+}
+
+#[test]
+fn a_transfer_starts_when_all_it_waits_for_is_done() {
+    let mut engine = engine(1, 8, 0);
+    let program = run_program(8, 1, 8, 0);
+    let first = engine.submit(NOW, transfer(&program)).unwrap();
+    let fence = FenceId(3);
+    let after = vec![Dependency::Transfer(first), Dependency::Fence(fence)];
+    let second = engine.submit(NOW, Transfer { after, ..transfer(&program) }).unwrap();
+    assert_eq!(engine.state(second), Some(State::WaitingForOthers));
+    assert_eq!(run(&mut engine, NOW).len(), 1);
+    assert_eq!(engine.state(second), Some(State::WaitingForOthers));
+    engine.handle_fence(Time(20), fence, Ok(()));
+    assert_eq!(run(&mut engine, Time(30)).len(), 1);
+    assert_eq!(outcome(&mut engine, first), Some(Outcome::Done));
+    assert_eq!(outcome(&mut engine, second), Some(Outcome::Done));
+    let report = engine.report(second).unwrap();
+    assert_eq!(report.waiting_for_others, Duration::from_nanos(13));
+    assert_eq!(report.running, Duration::from_nanos(10));
+    let after = vec![Dependency::Transfer(first)];
+    let third = engine.submit(NOW, Transfer { after, ..transfer(&program) }).unwrap();
+    assert_eq!(engine.state(third), Some(State::Running));
+}
+
+#[test]
+fn what_waits_for_a_failure_fails_with_its_cause() {
+    let mut engine = engine(1, 8, 0);
+    let program = run_program(8, 1, 8, 0);
+    let mut last = engine.submit(NOW, transfer(&program)).unwrap();
+    for _ in 0..5000 {
+        let after = vec![Dependency::Transfer(last)];
+        last = engine.submit(NOW, Transfer { after, ..transfer(&program) }).unwrap();
+    }
+    let request = engine.poll_request().unwrap();
+    engine.handle_completion(NOW, failed(&request));
+    let events: Vec<TransferEvent> = std::iter::from_fn(|| engine.poll_event()).collect();
+    assert_eq!(events.len(), 5001);
+    let Outcome::Failed(error) = &events[5000].outcome else { panic!("{:?}", events[5000]) };
+    assert_eq!(error.cause.kind, ChannelErrorKind::Dependency);
+    assert_eq!(
+        error.cause.detail,
+        "a transfer that it waited for did not succeed: hop 0 failed: broken"
+    );
+    assert!(engine.is_idle());
+    let after = vec![Dependency::Transfer(last)];
+    let late = engine.submit(NOW, Transfer { after, ..transfer(&program) }).unwrap();
+    assert!(matches!(outcome(&mut engine, late), Some(Outcome::Failed(_))));
+}
+
+#[test]
+fn what_waits_for_a_failed_fence_or_a_cancelled_transfer_fails() {
+    let mut engine = engine(1, 8, 0);
+    let program = run_program(8, 1, 8, 0);
+    let fence = vec![Dependency::Fence(FenceId(1))];
+    let first =
+        engine.submit(NOW, Transfer { after: fence.clone(), ..transfer(&program) }).unwrap();
+    engine.handle_fence(NOW, FenceId(1), Err(broken()));
+    let Some(Outcome::Failed(error)) = outcome(&mut engine, first) else { panic!() };
+    assert_eq!(error.cause.kind, ChannelErrorKind::Dependency);
+    let second = engine.submit(NOW, Transfer { after: fence, ..transfer(&program) }).unwrap();
+    let after = vec![Dependency::Transfer(second)];
+    let third = engine.submit(NOW, Transfer { after, ..transfer(&program) }).unwrap();
+    assert!(engine.cancel(NOW, second));
+    assert_eq!(outcome(&mut engine, second), Some(Outcome::Cancelled));
+    assert!(matches!(outcome(&mut engine, third), Some(Outcome::Failed(_))));
+    engine.handle_fence(NOW, FenceId(1), Ok(()));
+    assert!(engine.is_idle());
+    assert_eq!(requests(&mut engine), []);
+}
+
+/// Stops a transfer of three hops after each number of completions: with the rings empty, full
+/// and wrapped on the way. What is in flight ends in one order or the other.
+fn stops_cleanly(stop: impl Fn(&mut Engine, TransferId, &mut Vec<Request>) -> Outcome) {
+    let program = run_program(96, 3, 8, 16);
+    for (completions, backwards) in (0..35).flat_map(|n| [(n, false), (n, true)]) {
+        let mut engine = engine(3, 2, 1 << 16);
+        let (commit, deadline) = (Some(Commit { sync: false }), Some(Time(50)));
+        let asked = Transfer { commit, deadline, ..transfer(&program) };
+        let id = engine.submit(NOW, asked).unwrap();
+        let mut out = requests(&mut engine);
+        for _ in 0..completions {
+            engine.handle_completion(NOW, done(&out.remove(0)));
+            out.extend(requests(&mut engine));
+        }
+        let expected = stop(&mut engine, id, &mut out);
+        drain(&mut engine, out, backwards);
+        let abort = engine.poll_request().unwrap();
+        assert_eq!((abort.hop, abort.work.clone()), (2, Work::Abort { region: region(101) }));
+        assert_eq!((engine.poll_request(), engine.poll_event()), (None, None));
+        engine.handle_completion(NOW, failed(&abort));
+        assert_eq!(outcome(&mut engine, id), Some(expected));
+        assert!(engine.is_idle());
+        assert_eq!(engine.poll_timeout(), None);
+    }
+}
+
+fn drain(engine: &mut Engine, mut out: Vec<Request>, backwards: bool) {
+    if backwards {
+        out.reverse();
+    }
+    for request in out {
+        assert_eq!((engine.poll_request(), engine.poll_event()), (None, None));
+        assert_ne!(engine.staging(memory(1)).unwrap().0, 0, "released before it drained");
+        engine.handle_completion(NOW, done(&request));
+    }
+    for pool in 1..3 {
+        assert_eq!(engine.staging(memory(pool)).unwrap().0, 0);
+    }
+}
+
+#[test]
+fn a_cancelled_transfer_ends_when_all_in_flight_has_drained() {
+    stops_cleanly(|engine, id, _| {
+        assert!(engine.cancel(NOW, id));
+        assert!(!engine.cancel(NOW, id));
+        Outcome::Cancelled
+    });
+}
+
+#[test]
+fn a_deadline_ends_a_transfer_likewise() {
+    stops_cleanly(|engine, _, _| {
+        assert_eq!(engine.poll_timeout(), Some(Time(50)));
+        engine.handle_timeout(Time(49));
+        assert_eq!(engine.poll_timeout(), Some(Time(50)));
+        engine.handle_timeout(Time(50));
+        Outcome::TimedOut
+    });
+}
+
+#[test]
+fn a_channel_error_ends_a_transfer_likewise() {
+    for from_the_back in [false, true] {
+        stops_cleanly(|engine, _, out| {
+            let request = if from_the_back { out.pop().unwrap() } else { out.remove(0) };
+            engine.handle_completion(NOW, failed(&request));
+            let hop = usize::from(request.hop);
+            let memory = memory(request.hop + 1);
+            Outcome::Failed(TransferError { hop, memory, cause: broken() })
+        });
+    }
+}
+
+#[test]
+fn others_go_on_after_a_failure() {
+    let mut engine = engine(1, 1, 0);
+    let program = run_program(16, 1, 8, 0);
+    let bad = engine.submit(NOW, transfer(&program)).unwrap();
+    let good = engine.submit(NOW, transfer(&program)).unwrap();
+    let request = engine.poll_request().unwrap();
+    engine.handle_completion(NOW, failed(&request));
+    assert!(matches!(outcome(&mut engine, bad), Some(Outcome::Failed(_))));
+    assert_eq!(run(&mut engine, NOW).len(), 2);
+    assert_eq!(outcome(&mut engine, good), Some(Outcome::Done));
+}
+
+#[test]
+fn a_commit_follows_the_last_byte_and_cannot_be_taken_back() {
+    let mut engine = engine(1, 4, 0);
+    let commit = Some(Commit { sync: true });
+    let asked = Transfer { commit, ..transfer(&run_program(16, 1, 8, 0)) };
+    let id = engine.submit(NOW, asked.clone()).unwrap();
+    let out = requests(&mut engine);
+    engine.handle_completion(NOW, done(&out[1]));
+    assert_eq!(engine.poll_request(), None);
+    engine.handle_completion(NOW, done(&out[0]));
+    assert_eq!(engine.state(id), Some(State::Committing));
+    let last = engine.poll_request().unwrap();
+    assert_eq!(last.work, Work::Commit { region: region(101), sync: true });
+    assert!(!engine.cancel(NOW, id));
+    engine.handle_completion(NOW, done(&last));
+    assert_eq!(outcome(&mut engine, id), Some(Outcome::Done));
+
+    let id = engine.submit(NOW, asked).unwrap();
+    let all: Vec<_> = requests(&mut engine);
+    all.iter().for_each(|request| engine.handle_completion(NOW, done(request)));
+    let commit = engine.poll_request().unwrap();
+    engine.handle_completion(NOW, failed(&commit));
+    assert_eq!(engine.poll_request().unwrap().work, Work::Abort { region: region(101) });
+    assert!(matches!(engine.state(id), Some(State::Stopping(Outcome::Failed(_)))));
+}
+
+#[test]
+fn staging_goes_to_the_urgent_and_a_reserve_is_kept_for_them() {
+    let channels = vec![ChannelConfig::new(channel(0), 1), ChannelConfig::new(channel(1), 1)];
+    let pool = PoolConfig {
+        memory: memory(1),
+        region: region(1),
+        capacity_bytes: 4 << 12,
+        reserve_bytes: 1 << 12,
+    };
+    let mut engine = Engine::new(EngineConfig::new(channels, vec![pool]));
+    let program = run_program(1 << 16, 2, 1 << 11, 1 << 12);
+    let ids: Vec<_> = (0..6).map(|_| engine.submit(NOW, transfer(&program)).unwrap()).collect();
+    let states = |engine: &Engine| {
+        ids.iter().filter(|id| engine.state(**id) == Some(State::Running)).count()
+    };
+    assert_eq!((states(&engine), engine.staging(memory(1))), (3, Some((3 << 12, 4 << 12))));
+    let priority = Priority(1);
+    let urgent = engine.submit(NOW, Transfer { priority, ..transfer(&program) }).unwrap();
+    assert_eq!(engine.state(urgent), Some(State::Running));
+    let next = engine.submit(NOW, Transfer { priority, ..transfer(&program) }).unwrap();
+    assert_eq!(engine.state(next), Some(State::WaitingForStaging));
+    engine.cancel(NOW, ids[0]);
+    assert_eq!(engine.state(next), Some(State::Running));
+    engine.cancel(NOW, next);
+    assert_eq!(engine.state(ids[3]), Some(State::WaitingForStaging));
+    engine.cancel(NOW, urgent);
+    assert_eq!(engine.state(ids[3]), Some(State::Running));
+    assert_eq!(engine.state(ids[4]), Some(State::WaitingForStaging));
+}
+
+#[test]
+fn what_can_never_run_is_refused() {
+    let mut engine = engine(2, 1, 1 << 12);
+    let refuse = |engine: &mut Engine, t: Transfer| engine.submit(NOW, t).unwrap_err();
+    let large = transfer(&run_program(1 << 20, 2, 1 << 12, 1 << 13));
+    assert_eq!(refuse(&mut engine, large), SubmitError::NeverFits(memory(1)));
+    let far = transfer(&run_program(64, 3, 8, 16));
+    assert_eq!(refuse(&mut engine, far), SubmitError::UnknownChannel(channel(2)));
+    let program = run_program(64, 1, 8, 0);
+    let past_end = Transfer { dst: place(1, u64::MAX), ..transfer(&program) };
+    assert_eq!(refuse(&mut engine, past_end), SubmitError::OutOfRegion);
+    let unknown = TransferId { index: 9, generation: 0 };
+    let after = vec![Dependency::Transfer(unknown)];
+    let error = refuse(&mut engine, Transfer { after, ..transfer(&program) });
+    assert_eq!(error, SubmitError::UnknownDependency(unknown));
+    assert!(engine.is_idle());
+}
+
+#[test]
+fn a_full_table_takes_more_once_something_is_forgotten() {
+    let channels = vec![ChannelConfig::new(channel(0), 1)];
+    let config = EngineConfig { max_transfers: 2, ..EngineConfig::new(channels, Vec::new()) };
+    let mut engine = Engine::new(config);
+    let program = run_program(8, 1, 8, 0);
+    let first = engine.submit(NOW, transfer(&program)).unwrap();
+    let second = engine.submit(NOW, transfer(&program)).unwrap();
+    let refused = engine.submit(NOW, transfer(&program)).unwrap_err();
+    assert!(refused.is_retryable());
+    engine.forget(second);
+    assert_eq!(run(&mut engine, NOW).len(), 2);
+    assert_eq!(outcome(&mut engine, first), Some(Outcome::Done));
+    assert_eq!(outcome(&mut engine, second), Some(Outcome::Done));
+    assert_eq!((engine.state(second), engine.progress(second)), (None, None));
+    let third = engine.submit(NOW, transfer(&program)).unwrap();
+    assert_eq!(third.index, second.index);
+    assert_ne!(third, second);
+    assert!(!engine.cancel(NOW, second));
+    assert_eq!(engine.state(first), Some(State::Ended(Outcome::Done)));
+}
+
+#[test]
+fn a_report_says_what_a_hop_waited_for_and_who_held_it_up() {
+    let mut engine = engine(2, 1, 1 << 16);
+    let program = run_program(16, 2, 8, 16);
+    let other = engine.submit(Time(0), transfer(&run_program(8, 1, 8, 0))).unwrap();
+    let id = engine.submit(Time(0), transfer(&program)).unwrap();
+    for now in [10, 15, 18] {
+        let request = engine.poll_request_of(channel(0)).unwrap();
+        engine.handle_completion(Time(now), done(&request));
+    }
+    for now in [30, 42] {
+        let request = engine.poll_request_of(channel(1)).unwrap();
+        engine.handle_completion(Time(now), done(&request));
+    }
+    let ns = Duration::from_nanos;
+    let report = engine.report(id).unwrap();
+    let [first, second] = &report.hops[..] else { panic!("{report:?}") };
+    assert_eq!((first.held_up_by, second.held_up_by), (Some(other), None));
+    assert_eq!((first.requests, first.bytes), (2, 16));
+    assert_eq!((first.waiting_for_channel, first.busy), (ns(10), ns(8)));
+    assert_eq!((first.from, first.to), (memory(0), memory(1)));
+    assert_eq!((second.waiting_for_input, second.waiting_for_channel), (ns(15), ns(3)));
+    assert_eq!(second.busy, ns(24));
+    assert_eq!((report.waiting_for_staging, report.running), (ns(0), ns(42)));
+}
