@@ -13,27 +13,32 @@ use model::{
 use std::sync::Arc;
 
 /// The memory number `index` of the one node.
-pub fn memory(index: u16) -> MemoryId {
+pub(crate) fn memory(index: u16) -> MemoryId {
     MemoryId { node: NodeId(0), index }
 }
 
 /// The channel number `index` of the one node.
-pub fn channel(index: u16) -> ChannelId {
+pub(crate) fn channel(index: u16) -> ChannelId {
     ChannelId { node: NodeId(0), index }
 }
 
 /// The region number `index`.
-pub fn region(index: u32) -> RegionId {
+pub(crate) fn region(index: u32) -> RegionId {
     RegionId { index, generation: 0 }
 }
 
 /// A place in a region.
-pub fn place(index: u32, offset: u64) -> Place {
+pub(crate) fn place(index: u32, offset: u64) -> Place {
     Place { region: region(index), offset }
 }
 
 /// A plan over memories 0, 1, … with these layouts; hop `i` runs on channel `i % channels`.
-pub fn plan(layouts: Vec<Layout>, request_bytes: &[u64], buffers: &[u64], channels: u16) -> Plan {
+pub(crate) fn plan(
+    layouts: Vec<Layout>,
+    request_bytes: &[u64],
+    buffers: &[u64],
+    channels: u16,
+) -> Plan {
     let hops = layouts.len() - 1;
     let hop = |i: usize| Hop {
         channel: channel(u16::try_from(i).unwrap() % channels),
@@ -63,7 +68,7 @@ pub fn plan(layouts: Vec<Layout>, request_bytes: &[u64], buffers: &[u64], channe
 }
 
 /// A row of `bytes` bytes and the part that holds all of it.
-pub fn row(bytes: u64) -> (Layout, Part) {
+pub(crate) fn row(bytes: u64) -> (Layout, Part) {
     let space = IndexSpace::of(&[("x", bytes)]).unwrap();
     let fields = FieldSpace::packed(&[1]).unwrap();
     let layout = Layout::row_major(1);
@@ -73,7 +78,12 @@ pub fn row(bytes: u64) -> (Layout, Part) {
 
 /// A program that moves `bytes` bytes over `hops` hops, in requests of `request_bytes`, through
 /// rings of `ring_bytes`.
-pub fn run_program(bytes: u64, hops: usize, request_bytes: u64, ring_bytes: u64) -> Arc<Program> {
+pub(crate) fn run_program(
+    bytes: u64,
+    hops: usize,
+    request_bytes: u64,
+    ring_bytes: u64,
+) -> Arc<Program> {
     let (layout, part) = row(bytes);
     let mut plan = plan(
         vec![layout; hops + 1],
@@ -87,7 +97,7 @@ pub fn run_program(bytes: u64, hops: usize, request_bytes: u64, ring_bytes: u64)
 
 /// An engine with `channels` channels, and a pool of `capacity_bytes` in each of the memories
 /// 1 to 8, whose region has the memory's number.
-pub fn engine(channels: u16, max_in_flight: u32, capacity_bytes: u64) -> Engine {
+pub(crate) fn engine(channels: u16, max_in_flight: u32, capacity_bytes: u64) -> Engine {
     let channels = (0..channels).map(|i| ChannelConfig::new(channel(i), max_in_flight)).collect();
     let pool = |index: u16| PoolConfig {
         memory: memory(index),
@@ -99,26 +109,26 @@ pub fn engine(channels: u16, max_in_flight: u32, capacity_bytes: u64) -> Engine 
 }
 
 /// Region 100 to region 101, both at offset 0.
-pub fn transfer(program: &Arc<Program>) -> Transfer {
+pub(crate) fn transfer(program: &Arc<Program>) -> Transfer {
     Transfer::new(Arc::clone(program), place(100, 0), place(101, 0))
 }
 
 /// A failure of a channel.
-pub fn broken() -> ChannelError {
+pub(crate) fn broken() -> ChannelError {
     ChannelError { kind: ChannelErrorKind::Io, detail: "broken".into() }
 }
 
 /// Regions as vectors; region `i` is `regions[i]`.
 #[derive(Debug, Default)]
-pub struct Bytes {
+pub(crate) struct Bytes {
     /// The bytes of each region.
-    pub regions: Vec<Vec<u8>>,
+    pub(crate) regions: Vec<Vec<u8>>,
 }
 
 impl Bytes {
     /// What a channel may do between taking a request and ending it: the destination holds
     /// garbage.
-    pub fn scribble(&mut self, request: &Request) {
+    pub(crate) fn scribble(&mut self, request: &Request) {
         if let Work::Copy(work) = &request.work {
             let source = vec![0xEE; self.of(work.src).len()];
             self.apply(work, &source);
@@ -126,7 +136,7 @@ impl Bytes {
     }
 
     /// Moves the bytes, as late as a channel may.
-    pub fn finish(&mut self, request: &Request) {
+    pub(crate) fn finish(&mut self, request: &Request) {
         if let Work::Copy(work) = &request.work {
             let source = self.of(work.src).to_vec();
             self.apply(work, &source);
@@ -147,22 +157,22 @@ impl Bytes {
 }
 
 /// Ends `request` well.
-pub fn done(request: &Request) -> Completion {
+pub(crate) fn done(request: &Request) -> Completion {
     Completion { request: request.id, result: Ok(()) }
 }
 
 /// Ends `request` badly.
-pub fn failed(request: &Request) -> Completion {
+pub(crate) fn failed(request: &Request) -> Completion {
     Completion { request: request.id, result: Err(broken()) }
 }
 
 /// All requests that the engine gives out now.
-pub fn requests(engine: &mut Engine) -> Vec<Request> {
+pub(crate) fn requests(engine: &mut Engine) -> Vec<Request> {
     std::iter::from_fn(|| engine.poll_request()).collect()
 }
 
 /// Runs everything to its end, in the order given out; returns the requests.
-pub fn run(engine: &mut Engine, now: Time) -> Vec<Request> {
+pub(crate) fn run(engine: &mut Engine, now: Time) -> Vec<Request> {
     let mut all = Vec::new();
     while let Some(request) = engine.poll_request() {
         engine.handle_completion(now, done(&request));
