@@ -7,9 +7,31 @@
 //! its id. **Structure.** [`Regions`] maps ids to regions and forgets revoked ones; [`Region`]
 //! holds the views of one span of bytes; a backend keeps its own view behind [`Region::device`].
 
+mod bell;
+mod bounds;
+#[cfg(any(test, feature = "conformance"))]
+pub mod conformance;
+mod fault;
+mod queue;
 mod region;
+mod throttle;
+mod trace;
 
+pub use bell::Bell;
+pub use bounds::check_bounds;
+pub use fault::{Fault, Faulty};
+pub use queue::{DoneQueue, TaskQueue};
 pub use region::{HostSpan, Region, Regions};
+pub use throttle::Throttle;
+pub use trace::{Trace, TraceEvent, TraceKind, TraceLog};
+// A backend depends on this crate and `kernels` only; these are the values it is handed.
+pub use {layout, model};
+
+/// What [`queue`] synchronises with. Its test compiles the same file against shuttle's.
+mod sync {
+    pub(crate) use crate::bell::Bell;
+    pub(crate) use std::sync::{Condvar, Mutex, MutexGuard};
+}
 
 use model::{ChannelError, Completion, RequestId, Work};
 use std::os::fd::BorrowedFd;
@@ -70,6 +92,28 @@ pub trait Channel: Send {
     fn drain(&mut self);
 }
 
+impl<C: Channel + ?Sized> Channel for Box<C> {
+    fn capabilities(&self) -> Capabilities {
+        (**self).capabilities()
+    }
+
+    fn submit(&mut self, job: Job) -> Result<(), Job> {
+        (**self).submit(job)
+    }
+
+    fn poll(&mut self, done: &mut Vec<Completion>) {
+        (**self).poll(done);
+    }
+
+    fn wake_fd(&self) -> Option<BorrowedFd<'_>> {
+        (**self).wake_fd()
+    }
+
+    fn drain(&mut self) {
+        (**self).drain();
+    }
+}
+
 /// Makes regions of one memory (DESIGN.md, decision 6).
 pub trait Provider: Send + Sync {
     /// A zeroed region of at least `len_bytes`, its start a multiple of `align_bytes`.
@@ -78,3 +122,8 @@ pub trait Provider: Send + Sync {
     /// [`model::ChannelErrorKind::OutOfMemory`] or what else the operating system said.
     fn allocate(&self, len_bytes: u64, align_bytes: u64) -> Result<Region, ChannelError>;
 }
+
+#[cfg(test)]
+mod checked;
+#[cfg(test)]
+mod tests;

@@ -1,0 +1,34 @@
+//! The check that every channel makes before it moves a byte.
+
+use model::{ChannelError, ChannelErrorKind, CopyWork};
+use std::ops::Range;
+
+/// Whether `work` stays inside a source of `src_bytes` and a destination of `dst_bytes`.
+///
+/// # Errors
+/// [`ChannelErrorKind::OutOfBounds`] for the first copy that does not, naming its bytes.
+pub fn check_bounds(work: &CopyWork, src_bytes: u64, dst_bytes: u64) -> Result<(), ChannelError> {
+    for copy in work.list.iter() {
+        let (src, dst) = layout::touched(copy);
+        check_side("source", src, work.src.offset, src_bytes)?;
+        check_side("destination", dst, work.dst.offset, dst_bytes)?;
+    }
+    Ok(())
+}
+
+fn check_side(
+    side: &str,
+    touched: Range<i64>,
+    base: u64,
+    len_bytes: u64,
+) -> Result<(), ChannelError> {
+    let from = i128::from(touched.start) + i128::from(base);
+    let to = i128::from(touched.end) + i128::from(base);
+    if from >= 0 && to <= i128::from(len_bytes) {
+        return Ok(());
+    }
+    Err(ChannelError {
+        kind: ChannelErrorKind::OutOfBounds,
+        detail: format!("the copy touches bytes {from}..{to} of a {side} of {len_bytes} bytes"),
+    })
+}

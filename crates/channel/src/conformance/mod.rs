@@ -1,0 +1,65 @@
+//! What every backend must do, as tests that a backend runs on itself.
+//!
+//! A backend gives a [`Fixture`] and calls [`run`]; a case that a capability rules out is left
+//! out. Every case panics, with the seed where it drew numbers, when the channel breaks its
+//! contract.
+
+mod cases;
+mod shape;
+
+pub use shape::{Draw, Shape};
+
+use crate::{Channel, Region};
+use std::sync::Arc;
+
+/// Makes what a backend is tested with.
+pub trait Fixture {
+    /// A channel with nothing in flight.
+    fn channel(&self) -> Box<dyn Channel>;
+
+    /// A region on the channel's source side that holds `bytes`.
+    fn source(&self, bytes: &[u8]) -> Arc<Region>;
+
+    /// A region on the channel's destination side that holds `bytes`.
+    fn destination(&self, bytes: &[u8]) -> Arc<Region>;
+
+    /// What a region that [`Fixture::destination`] made holds now.
+    fn contents(&self, destination: &Region) -> Vec<u8>;
+}
+
+/// One rule of the contract.
+#[derive(Debug, Clone, Copy)]
+pub struct Case {
+    /// The rule.
+    pub name: &'static str,
+    /// Panics where the channel breaks it.
+    pub check: fn(&dyn Fixture),
+}
+
+/// Every rule.
+pub const CASES: &[Case] = &[
+    Case { name: "random copies match the oracle", check: cases::copies_match_the_oracle },
+    Case { name: "long runs match the oracle", check: cases::long_runs_match_the_oracle },
+    Case { name: "many copies in one request", check: cases::many_copies_in_one_request },
+    Case { name: "an empty request completes", check: cases::an_empty_request_completes },
+    Case { name: "out of bounds touches nothing", check: cases::out_of_bounds_touches_nothing },
+    Case { name: "the wrong kind of region is refused", check: cases::a_foreign_region_is_refused },
+    Case { name: "a full channel gives the job back", check: cases::a_full_channel_gives_back },
+    Case { name: "completions name each request once", check: cases::each_request_completes_once },
+    Case { name: "drain waits for all", check: cases::drain_waits_for_all },
+    Case { name: "drop waits and releases", check: cases::drop_waits_and_releases },
+    Case { name: "the descriptor wakes a sleeper", check: cases::the_descriptor_wakes },
+    Case { name: "an idle descriptor is silent", check: cases::an_idle_descriptor_is_silent },
+    Case { name: "a commit is an error where unable", check: cases::a_commit_where_unable },
+];
+
+/// Checks every rule on `fixture`.
+///
+/// # Panics
+/// At the first rule that its channel breaks.
+pub fn run(fixture: &dyn Fixture) {
+    for case in CASES {
+        println!("conformance: {}", case.name);
+        (case.check)(fixture);
+    }
+}

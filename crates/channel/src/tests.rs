@@ -1,0 +1,162 @@
+//! The suite and the wrappers on the simplest channel there is.
+
+use crate::conformance::{self, Fixture, Shape};
+use crate::{
+    Capabilities, Channel, Fault, Faulty, Job, Region, Throttle, Trace, TraceKind, TraceLog,
+    check_bounds,
+};
+use model::{
+    ChannelError, ChannelErrorKind, Completion, CopyWork, MemoryId, NodeId, Place, RegionId,
+    RequestId, Time, Work,
+};
+use std::os::fd::BorrowedFd;
+use std::sync::{Arc, Mutex};
+use std::time::{Duration, Instant};
+
+const MEMORY: MemoryId = MemoryId { node: NodeId(0), index: 0 };
+
+type Bytes = Mutex<Vec<u8>>;
+
+fn bytes_of(region: &Region) -> Result<&Bytes, ChannelError> {
+    let unknown = || ChannelError {
+        kind: ChannelErrorKind::UnknownRegion,
+        detail: "not a region of this test".to_owned(),
+    };
+    region.view::<Bytes>().ok_or_else(unknown)
+}
+
+/// A channel that works within `submit`, by the oracle.
+#[derive(Default)]
+struct Immediate {
+    done: Vec<Completion>,
+}
+
+fn carry_out(job: &Job) -> Result<(), ChannelError> {
+    let Work::Copy(work) = &job.work else {
+        let kind = ChannelErrorKind::Io;
+        return Err(ChannelError { kind, detail: "nothing to commit".to_owned() });
+    };
+    let src = bytes_of(&job.src)?.lock().unwrap().clone();
+    let dst = &mut *bytes_of(&job.dst)?.lock().unwrap();
+    check_bounds(work, src.len() as u64, dst.len() as u64)?;
+    for copy in work.list.iter() {
+        layout::oracle::copy(copy, &src, work.src.offset, dst, work.dst.offset);
+    }
+    Ok(())
+}
+
+impl Channel for Immediate {
+    fn capabilities(&self) -> Capabilities {
+        let (max_in_flight, max_request_bytes, alignment_bytes) = (4, u64::MAX, 1);
+        Capabilities { max_in_flight, max_request_bytes, alignment_bytes, commits: false }
+    }
+
+    fn submit(&mut self, job: Job) -> Result<(), Job> {
+        if self.done.len() == 4 {
+            return Err(job);
+        }
+        self.done.push(Completion { request: job.request, result: carry_out(&job) });
+        Ok(())
+    }
+
+    fn poll(&mut self, done: &mut Vec<Completion>) {
+        done.append(&mut self.done);
+    }
+
+    fn wake_fd(&self) -> Option<BorrowedFd<'_>> {
+        None
+    }
+
+    fn drain(&mut self) {}
+}
+
+struct Suite<F>(F);
+
+impl<C: Channel + 'static, F: Fn() -> C> Fixture for Suite<F> {
+    fn channel(&self) -> Box<dyn Channel> {
+        Box::new((self.0)())
+    }
+
+    fn source(&self, bytes: &[u8]) -> Arc<Region> {
+        let owner: Arc<Bytes> = Arc::new(Mutex::new(bytes.to_vec()));
+        Arc::new(Region::device(MEMORY, bytes.len() as u64, owner))
+    }
+
+    fn destination(&self, bytes: &[u8]) -> Arc<Region> {
+        self.source(bytes)
+    }
+
+    fn contents(&self, destination: &Region) -> Vec<u8> {
+        bytes_of(destination).unwrap().lock().unwrap().clone()
+    }
+}
+
+/// Time since the first call, for wrappers that need one.
+fn clock() -> impl Fn() -> Time + Send {
+    let origin = Instant::now();
+    move || Time(u64::try_from(origin.elapsed().as_nanos()).unwrap())
+}
+
+fn run_of(request: u64, bytes: u64, fixture: &dyn Fixture) -> Job {
+    let place = Place { region: RegionId { index: 0, generation: 0 }, offset: 0 };
+    let list = vec![Shape::run(bytes).copy].into();
+    let work = CopyWork { list, src: place, dst: place, payload_bytes: bytes };
+    let zeros = vec![0; usize::try_from(bytes).unwrap()];
+    let (src, dst) = (fixture.source(&zeros), fixture.destination(&zeros));
+    Job { request: RequestId(request), work: Work::Copy(work), src, dst }
+}
+
+#[test]
+fn the_simplest_channel_conforms() {
+    conformance::run(&Suite(Immediate::default));
+}
+
+#[test]
+fn a_traced_channel_conforms_and_tells() {
+    conformance::run(&Suite(|| Trace::new(Immediate::default(), clock(), TraceLog::new(10))));
+    let log = TraceLog::new(3);
+    let mut channel = Trace::new(Immediate::default(), || Time(5), log.clone());
+    for request in 0..2 {
+        channel.submit(run_of(request, 8, &Suite(Immediate::default))).unwrap();
+    }
+    channel.poll(&mut Vec::new());
+    let events = log.take();
+    assert_eq!(events.len(), 3, "the oldest of four went");
+    assert_eq!(events[0].kind, TraceKind::Submitted { payload_bytes: 8 });
+    assert_eq!((events[0].request, events[0].at), (RequestId(1), Time(5)));
+    assert_eq!(events[2].kind, TraceKind::Completed { ok: true });
+}
+
+#[test]
+fn a_faulty_channel_conforms_without_faults_and_fails_with_them() {
+    conformance::run(&Suite(|| Faulty::new(Immediate::default(), Vec::new())));
+    let faults = vec![Fault { nth: 1, kind: ChannelErrorKind::DeviceLost }];
+    let mut channel = Faulty::new(Immediate::default(), faults);
+    for request in 10..13 {
+        channel.submit(run_of(request, 8, &Suite(Immediate::default))).unwrap();
+    }
+    let mut done = Vec::new();
+    channel.poll(&mut done);
+    let kinds: Vec<_> = done.into_iter().map(|c| c.result.map_err(|e| e.kind)).collect();
+    assert_eq!(kinds, [Ok(()), Err(ChannelErrorKind::DeviceLost), Ok(())]);
+}
+
+#[test]
+fn a_throttled_channel_conforms_and_holds_back() {
+    conformance::run(&Suite(|| Throttle::new(Immediate::default(), 1e9, clock()).unwrap()));
+    let now = Arc::new(Mutex::new(Time(0)));
+    let theirs = Arc::clone(&now);
+    let slow = move || *theirs.lock().unwrap();
+    let mut channel = Throttle::new(Immediate::default(), 1000.0, slow).unwrap();
+    for request in 0..2 {
+        channel.submit(run_of(request, 500, &Suite(Immediate::default))).unwrap();
+    }
+    let mut counts = Vec::new();
+    for half_seconds in 0..3 {
+        *now.lock().unwrap() = Time(0) + Duration::from_millis(500 * half_seconds);
+        let mut done = Vec::new();
+        channel.poll(&mut done);
+        counts.push(done.len());
+    }
+    assert_eq!(counts, [0, 1, 1]);
+}
