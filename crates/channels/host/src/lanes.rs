@@ -1,0 +1,128 @@
+//! Threads that copy.
+
+use crate::copy::{self, Bases};
+use crate::cores;
+use channel::layout::NdCopy;
+use channel::model::{ChannelError, ChannelErrorKind, Completion};
+use channel::{DoneQueue, Job, TaskQueue};
+use std::collections::BTreeSet;
+use std::io;
+use std::ops::Range;
+use std::panic::{AssertUnwindSafe, catch_unwind};
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
+use std::thread::{Builder, JoinHandle};
+
+/// A request whose bounds have been checked, shared by the lanes that work on it.
+#[derive(Debug)]
+pub(crate) struct Running {
+    /// Keeps the regions alive.
+    pub(crate) job: Job,
+    /// What to copy; the job's own list, or one cut into pieces.
+    pub(crate) copies: Arc<[NdCopy]>,
+    /// Where.
+    pub(crate) bases: Bases,
+    /// Tasks that have not ended.
+    pub(crate) left: AtomicUsize,
+    /// Whether a task panicked.
+    pub(crate) broken: AtomicBool,
+}
+
+/// Some of the copies of a request.
+#[derive(Debug)]
+pub(crate) struct Task {
+    /// The request.
+    pub(crate) running: Arc<Running>,
+    /// Which of its copies.
+    pub(crate) part: Range<usize>,
+}
+
+impl Task {
+    /// Copies; the last task of a request gives its completion. The request lets go of its
+    /// regions before anybody hears of it.
+    fn carry_out(self) -> Option<Completion> {
+        let work = AssertUnwindSafe(|| {
+            for copy in &self.running.copies[self.part.clone()] {
+                // SAFETY: the bases are of this job's checked work, of which the copies are
+                // pieces, and `running` holds both regions.
+                unsafe { copy::run(copy, self.running.bases) };
+            }
+        });
+        if catch_unwind(work).is_err() {
+            self.running.broken.store(true, Ordering::Relaxed);
+        }
+        // Each task's bytes happen before the completion: release here, acquire by the last.
+        if self.running.left.fetch_sub(1, Ordering::AcqRel) > 1 {
+            return None;
+        }
+        let request = self.running.job.request;
+        let result = outcome(self.running.broken.load(Ordering::Relaxed));
+        Some(Completion { request, result })
+    }
+}
+
+fn outcome(broken: bool) -> Result<(), ChannelError> {
+    if !broken {
+        return Ok(());
+    }
+    let detail = "a lane panicked while it copied".to_owned();
+    Err(ChannelError { kind: ChannelErrorKind::Io, detail })
+}
+
+/// Threads that take tasks in order, and sleep while there are none.
+#[derive(Debug)]
+pub(crate) struct Lanes {
+    tasks: Arc<TaskQueue<Task>>,
+    threads: Vec<JoinHandle<()>>,
+}
+
+impl Lanes {
+    /// `count` lanes that report to `done`, kept on `cores` where some are given.
+    pub(crate) fn new(
+        count: usize,
+        cores: Option<&BTreeSet<usize>>,
+        done: &Arc<DoneQueue<Completion>>,
+    ) -> io::Result<Self> {
+        let mut lanes = Lanes { tasks: Arc::new(TaskQueue::new()), threads: Vec::new() };
+        for lane in 0..count.max(1) {
+            let (tasks, done) = (Arc::clone(&lanes.tasks), Arc::clone(done));
+            let cores = cores.cloned();
+            let thread = Builder::new().name(format!("isometry-lane-{lane}"));
+            lanes.threads.push(thread.spawn(move || serve(&tasks, &done, cores.as_ref()))?);
+        }
+        Ok(lanes)
+    }
+
+    /// How many there are.
+    pub(crate) fn count(&self) -> usize {
+        self.threads.len()
+    }
+
+    /// Hands `task` to the first lane that is free.
+    pub(crate) fn push(&self, task: Task) {
+        self.tasks.push(task);
+    }
+}
+
+fn serve(tasks: &TaskQueue<Task>, done: &DoneQueue<Completion>, cores: Option<&BTreeSet<usize>>) {
+    if let Some(cores) = cores {
+        // A cpuset that changed since may refuse; the lane is as good elsewhere.
+        let _ = cores::bind(cores);
+    }
+    while let Some(task) = tasks.take() {
+        if let Some(completion) = task.carry_out() {
+            done.push(completion);
+        }
+    }
+}
+
+impl Drop for Lanes {
+    /// Waits until every task has been carried out.
+    fn drop(&mut self) {
+        self.tasks.close();
+        for thread in self.threads.drain(..) {
+            // A lane catches the panics of its work.
+            let _ = thread.join();
+        }
+    }
+}

@@ -1,0 +1,142 @@
+//! The Memcpy channel (paper, table 2): host memory to host memory.
+
+use crate::copy;
+use crate::cores::Cores;
+use crate::lanes::{Lanes, Running, Task};
+use channel::layout::NdCopy;
+use channel::model::{ChannelError, ChannelErrorKind, Completion, CopyWork, Work};
+use channel::{Bell, Capabilities, Channel, DoneQueue, Job};
+use std::collections::BTreeSet;
+use std::io;
+use std::os::fd::{AsFd, BorrowedFd};
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, AtomicUsize};
+
+/// Below this, cutting a request over lanes costs more than it brings.
+const SPLIT_BYTES: u64 = 1 << 20;
+/// Requests above this occupy a lane so long that an urgent one waits noticeably.
+const MAX_REQUEST_BYTES: u64 = 16 << 20;
+/// A line of the cache; full-line stores are the fast ones.
+const ALIGNMENT_BYTES: u64 = 64;
+
+/// How a Memcpy channel is made.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct MemcpyConfig {
+    /// Threads that copy; at least one is made.
+    pub lanes: usize,
+    /// Requests held at once; at least one.
+    pub max_in_flight: u32,
+    /// The cores that the lanes keep to; `None` leaves them where the process may run.
+    pub cores: Option<BTreeSet<usize>>,
+}
+
+impl MemcpyConfig {
+    /// What suits a channel whose memory is near `cores.nodes[node]`: a lane for each core but
+    /// one, bound where there is more than one node.
+    #[must_use]
+    pub fn near(cores: &Cores, node: usize) -> Self {
+        let near = (cores.nodes.len() > 1).then(|| cores.nodes.get(node)).flatten();
+        let count = near.map_or(cores.allowed.len(), |n| n.cores.len());
+        let lanes = count.min(cores.default_lanes()).max(1);
+        let max_in_flight = u32::try_from(lanes * 4).unwrap_or(u32::MAX);
+        MemcpyConfig { lanes, max_in_flight, cores: near.map(|n| n.cores.clone()) }
+    }
+}
+
+/// Copies inside host memory on its own threads.
+#[derive(Debug)]
+pub struct MemcpyChannel {
+    lanes: Lanes,
+    done: Arc<DoneQueue<Completion>>,
+    max_in_flight: u32,
+    /// Taken and not yet polled.
+    held: u32,
+}
+
+impl MemcpyChannel {
+    /// A channel with its lanes asleep.
+    ///
+    /// # Errors
+    /// When the process has no descriptors or threads left.
+    pub fn new(config: &MemcpyConfig) -> io::Result<Self> {
+        let done = Arc::new(DoneQueue::new(Arc::new(Bell::new()?)));
+        let lanes = Lanes::new(config.lanes, config.cores.as_ref(), &done)?;
+        Ok(MemcpyChannel { lanes, done, max_in_flight: config.max_in_flight.max(1), held: 0 })
+    }
+
+    fn start(&self, job: Job) {
+        let request = job.request;
+        if let Err(error) = self.try_start(job) {
+            self.done.push(Completion { request, result: Err(error) });
+        }
+    }
+
+    fn try_start(&self, job: Job) -> Result<(), ChannelError> {
+        let Work::Copy(work) = &job.work else { return Err(no_commit()) };
+        let bases = copy::check(work, &job.src, &job.dst)?;
+        let lanes = self.lanes.count();
+        let copies = if lanes > 1 { cut(work, lanes) } else { Arc::clone(&work.list) };
+        let tasks = if work.payload_bytes < SPLIT_BYTES { 1 } else { lanes.min(copies.len()) };
+        let tasks = tasks.max(1);
+        let (left, broken) = (AtomicUsize::new(tasks), AtomicBool::new(false));
+        let running = Arc::new(Running { job, copies, bases, left, broken });
+        for task in 0..tasks {
+            let bound = |n| n * running.copies.len() / tasks;
+            let part = bound(task)..bound(task + 1);
+            self.lanes.push(Task { running: Arc::clone(&running), part });
+        }
+        Ok(())
+    }
+}
+
+/// The copies of `work`, each cut into a piece for every lane where they are few and large.
+fn cut(work: &CopyWork, lanes: usize) -> Arc<[NdCopy]> {
+    if work.payload_bytes < SPLIT_BYTES || work.list.len() >= lanes * 4 {
+        return Arc::clone(&work.list);
+    }
+    work.list.iter().flat_map(|copy| kernels::split(copy, lanes)).collect()
+}
+
+fn no_commit() -> ChannelError {
+    let detail = "host memory has nothing to commit or to abort".to_owned();
+    ChannelError { kind: ChannelErrorKind::Io, detail }
+}
+
+impl Channel for MemcpyChannel {
+    fn capabilities(&self) -> Capabilities {
+        Capabilities {
+            max_in_flight: self.max_in_flight,
+            max_request_bytes: MAX_REQUEST_BYTES,
+            alignment_bytes: ALIGNMENT_BYTES,
+            commits: false,
+        }
+    }
+
+    fn submit(&mut self, job: Job) -> Result<(), Job> {
+        if self.held == self.max_in_flight {
+            return Err(job);
+        }
+        self.held += 1;
+        self.start(job);
+        Ok(())
+    }
+
+    fn poll(&mut self, done: &mut Vec<Completion>) {
+        let first = done.len();
+        self.done.take(done);
+        self.held -= u32::try_from(done.len() - first).expect("no more than were held");
+    }
+
+    fn wake_fd(&self) -> Option<BorrowedFd<'_>> {
+        Some(self.done.bell().as_fd())
+    }
+
+    fn drain(&mut self) {
+        let mut done = Vec::new();
+        while done.len() < self.held as usize {
+            self.done.bell().wait();
+            self.done.take(&mut done);
+        }
+        done.into_iter().for_each(|completion| self.done.push(completion));
+    }
+}
