@@ -61,6 +61,7 @@ fn lanes_and_a_driver() {
     let mut seen = Vec::new();
     while seen.len() < 4 {
         done.bell().wait();
+        done.bell().clear();
         done.take(&mut seen);
     }
     producer.join().unwrap();

@@ -82,7 +82,9 @@ impl<T> TaskQueue<T> {
     }
 }
 
-/// What has ended, for one consumer. The bell is readable while the queue holds something.
+/// What has ended, for one consumer, which clears the bell and then takes: whatever is added after
+/// its look rings again. Several queues may share a bell, if their consumer clears it once and then
+/// looks into all of them.
 #[derive(Debug)]
 pub struct DoneQueue<T> {
     bell: Arc<Bell>,
@@ -105,13 +107,9 @@ impl<T> DoneQueue<T> {
         items.push(item);
     }
 
-    /// Moves all items to the end of `to`, and silences the bell if there were any.
+    /// Moves all items to the end of `to`. The bell is to be cleared before.
     pub fn take(&self, to: &mut Vec<T>) {
-        let mut items = self.lock();
-        if !items.is_empty() {
-            self.bell.clear();
-            to.append(&mut items);
-        }
+        to.append(&mut self.lock());
     }
 
     /// The bell.

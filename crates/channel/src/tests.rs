@@ -40,9 +40,13 @@ fn carry_out(job: &Job) -> Result<(), ChannelError> {
     let dst = &mut *bytes_of(&job.dst)?.lock().unwrap();
     check_bounds(work, src.len() as u64, dst.len() as u64)?;
     for copy in work.list.iter() {
-        layout::oracle::copy(copy, &src, work.src.offset, dst, work.dst.offset);
+        layout::oracle::copy(copy, &src, base(work.src), dst, base(work.dst));
     }
     Ok(())
+}
+
+fn base(place: Place) -> usize {
+    usize::try_from(place.offset).unwrap()
 }
 
 impl Channel for Immediate {

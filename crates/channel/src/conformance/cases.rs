@@ -47,7 +47,7 @@ fn trial(fixture: &dyn Fixture, draw: &mut Draw, request: u64, shape: &Shape) ->
     let src = draw.bytes(size(at.0 + shape.src_bytes + slack.0));
     let mut expected = draw.bytes(size(at.1 + shape.dst_bytes + slack.1));
     let ends = (fixture.source(&src), fixture.destination(&expected));
-    layout::oracle::copy(&shape.copy, &src, at.0, &mut expected, at.1);
+    layout::oracle::copy(&shape.copy, &src, size(at.0), &mut expected, size(at.1));
     Trial { job: job_of(request, vec![shape.copy.clone()], at, ends), expected }
 }
 

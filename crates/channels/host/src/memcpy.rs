@@ -123,6 +123,7 @@ impl Channel for MemcpyChannel {
 
     fn poll(&mut self, done: &mut Vec<Completion>) {
         let first = done.len();
+        self.done.bell().clear();
         self.done.take(done);
         self.held -= u32::try_from(done.len() - first).expect("no more than were held");
     }
@@ -135,6 +136,7 @@ impl Channel for MemcpyChannel {
         let mut done = Vec::new();
         while done.len() < self.held as usize {
             self.done.bell().wait();
+            self.done.bell().clear();
             self.done.take(&mut done);
         }
         done.into_iter().for_each(|completion| self.done.push(completion));

@@ -1,0 +1,181 @@
+//! Files that are written aside and appear under their name when they are whole.
+//!
+//! **Hazard.** A run that dies leaves half a file; one that cleans up after it may delete what a
+//! living one still writes. **Guarantee.** The name holds the old file or the new one, whole; a
+//! temporary is deleted by whoever made it, or by a later run once its maker is dead. **Structure.**
+//! The temporary lies in the same directory, carries the maker's process id, and is locked by it
+//! as long as it lives: a process id alone means nothing across containers.
+
+use crate::error::{failed, unfit};
+use channel::model::ChannelError;
+use rustix::fs::{
+    AtFlags, FallocateFlags, FlockOperation, Mode, OFlags, fallocate, flock, fsync, ftruncate,
+    open, openat, renameat, statat, unlinkat,
+};
+use rustix::io::Errno;
+use rustix::process::{Pid, test_kill_process};
+use std::ffi::{OsStr, OsString};
+use std::fs;
+use std::hash::{BuildHasher, Hasher, RandomState};
+use std::os::fd::OwnedFd;
+use std::os::unix::ffi::{OsStrExt, OsStringExt};
+use std::path::{Path, PathBuf};
+
+/// What stands between a file's name and the maker of its temporary.
+const MARK: &str = ".isometry-";
+/// The most bytes of a file's name that its temporary's name repeats.
+const NAME_BYTES: usize = 180;
+
+/// A temporary file on its way to a name.
+#[derive(Debug)]
+pub(crate) struct Aside {
+    path: PathBuf,
+    dir: OwnedFd,
+    temporary: OsString,
+    name: OsString,
+}
+
+impl Aside {
+    /// An empty, locked temporary for `path`, open for reading and writing.
+    pub(crate) fn create(path: &Path) -> Result<(Self, OwnedFd), ChannelError> {
+        let name = path.file_name().ok_or_else(|| unfit(path, "names no file"))?.to_owned();
+        let parent = path.parent().filter(|p| !p.as_os_str().is_empty());
+        let parent = parent.unwrap_or(Path::new("."));
+        let flags = OFlags::DIRECTORY | OFlags::CLOEXEC | OFlags::RDONLY;
+        let dir = open(parent, flags, Mode::empty());
+        let dir = dir.map_err(|e| failed(parent, "opening the directory", e))?;
+        refuse_directory(&dir, &name, path)?;
+        let temporary = temporary_name(&name);
+        let flags = OFlags::CREATE | OFlags::EXCL | OFlags::RDWR | OFlags::CLOEXEC;
+        let fd = openat(&dir, &temporary, flags, Mode::from_raw_mode(0o666));
+        let fd = fd.map_err(|e| failed(path, "creating a temporary beside it", e))?;
+        // Where files can't be locked, the process id alone has to do.
+        let _ = flock(&fd, FlockOperation::NonBlockingLockExclusive);
+        Ok((Aside { path: path.to_owned(), dir, temporary, name }, fd))
+    }
+
+    /// Gives the file its name; with `sync`, so that it survives a power failure.
+    pub(crate) fn commit(&self, fd: &OwnedFd, sync: bool) -> Result<(), ChannelError> {
+        let fail = |what, errno| failed(&self.path, what, errno);
+        if sync {
+            fsync(fd).map_err(|e| fail("syncing the file", e))?;
+        }
+        renameat(&self.dir, &self.temporary, &self.dir, &self.name)
+            .map_err(|e| fail("renaming the temporary", e))?;
+        if sync {
+            fsync(&self.dir).map_err(|e| fail("syncing the directory", e))?;
+        }
+        Ok(())
+    }
+
+    /// Deletes the temporary.
+    pub(crate) fn abort(&self) -> Result<(), ChannelError> {
+        unlinkat(&self.dir, &self.temporary, AtFlags::empty())
+            .map_err(|e| failed(&self.path, "deleting the temporary", e))
+    }
+}
+
+fn refuse_directory(dir: &OwnedFd, name: &OsStr, path: &Path) -> Result<(), ChannelError> {
+    match statat(dir, name, AtFlags::empty()) {
+        Ok(stat) if rustix::fs::FileType::from_raw_mode(stat.st_mode).is_dir() => {
+            Err(unfit(path, "is a directory"))
+        }
+        _ => Ok(()),
+    }
+}
+
+/// Makes the file `len_bytes` long, its blocks reserved where the file system can: a full disk
+/// shows here, not in the middle.
+pub(crate) fn reserve(fd: &OwnedFd, len_bytes: u64) -> Result<(), Errno> {
+    if len_bytes == 0 {
+        return Ok(());
+    }
+    match fallocate(fd, FallocateFlags::empty(), 0, len_bytes) {
+        Err(Errno::OPNOTSUPP | Errno::NOSYS) => ftruncate(fd, len_bytes),
+        result => result,
+    }
+}
+
+/// `.NAME.isometry-PID-RANDOM.tmp`
+fn temporary_name(name: &OsStr) -> OsString {
+    let random = RandomState::new().build_hasher().finish();
+    let part = &name.as_bytes()[..name.len().min(NAME_BYTES)];
+    let mut temporary = vec![b'.'];
+    temporary.extend_from_slice(part);
+    let maker = format!("{MARK}{}-{random:016x}.tmp", std::process::id());
+    temporary.extend_from_slice(maker.as_bytes());
+    OsString::from_vec(temporary)
+}
+
+/// The process that made a temporary of this name. `None` for any other file.
+fn maker(name: &OsStr) -> Option<Pid> {
+    let text = String::from_utf8_lossy(name.as_bytes());
+    let (_, rest) = text.strip_prefix('.')?.strip_suffix(".tmp")?.rsplit_once(MARK)?;
+    let (pid, random) = rest.split_once('-')?;
+    let is_random = random.len() == 16 && random.bytes().all(|b| b.is_ascii_hexdigit());
+    Pid::from_raw(pid.parse().ok()?).filter(|_| is_random)
+}
+
+/// Deletes the temporaries in `dir` whose makers are dead, and says how many those were. What it
+/// may not touch it leaves.
+///
+/// # Errors
+/// When the directory can't be read.
+pub fn clean_stale(dir: &Path) -> Result<usize, ChannelError> {
+    let unreadable = |e: std::io::Error| unfit(dir, &e.to_string());
+    let mut cleaned = 0;
+    for entry in fs::read_dir(dir).map_err(unreadable)? {
+        let entry = entry.map_err(unreadable)?;
+        let dead = maker(&entry.file_name()).is_some_and(is_dead);
+        if dead && is_unlocked(&entry.path()) && fs::remove_file(entry.path()).is_ok() {
+            cleaned += 1;
+        }
+    }
+    Ok(cleaned)
+}
+
+fn is_dead(pid: Pid) -> bool {
+    test_kill_process(pid) == Err(Errno::SRCH)
+}
+
+fn is_unlocked(path: &Path) -> bool {
+    let flags = OFlags::RDONLY | OFlags::CLOEXEC | OFlags::NOFOLLOW | OFlags::NONBLOCK;
+    let Ok(fd) = open(path, flags, Mode::empty()) else { return false };
+    flock(&fd, FlockOperation::NonBlockingLockExclusive) != Err(Errno::WOULDBLOCK)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_temporary_names_its_maker() {
+        let name = temporary_name(OsStr::new("a.npy"));
+        assert!(name.to_string_lossy().starts_with(".a.npy.isometry-"));
+        assert_eq!(maker(&name), Some(rustix::process::getpid()));
+        let long = temporary_name(OsStr::new(&"n".repeat(255)));
+        assert!(long.len() < 255 && maker(&long).is_some());
+        for other in [".a.tmp", "a.isometry-1-0123456789abcdef.tmp", ".a.isometry-x-0.tmp", ".tmp"]
+        {
+            assert_eq!(maker(OsStr::new(other)), None, "{other}");
+        }
+    }
+
+    #[test]
+    fn only_the_temporaries_of_the_dead_are_cleaned() {
+        let dir = tempfile::tempdir().unwrap();
+        let dead = dir.path().join(".x.isometry-2147483646-0123456789abcdef.tmp");
+        let locked = dir.path().join(".y.isometry-2147483646-0123456789abcdef.tmp");
+        let other = dir.path().join(".z.tmp");
+        for path in [&dead, &locked, &other] {
+            fs::write(path, "half").unwrap();
+        }
+        let held = open(&locked, OFlags::RDONLY, Mode::empty()).unwrap();
+        flock(&held, FlockOperation::LockExclusive).unwrap();
+        let (mine, _fd) = Aside::create(&dir.path().join("mine")).unwrap();
+        assert_eq!(clean_stale(dir.path()).unwrap(), 1);
+        assert!(!dead.exists() && locked.exists() && other.exists());
+        assert!(dir.path().join(&mine.temporary).exists());
+        assert!(clean_stale(&dir.path().join("none")).is_err());
+    }
+}

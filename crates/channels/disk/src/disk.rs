@@ -1,0 +1,243 @@
+//! The DiskRead and DiskWrite channels (paper, table 2).
+
+use crate::executor::{Ended, Executor};
+use crate::flight::{Active, Flight};
+use crate::op::{Op, Step};
+use crate::pieces::Direction;
+use crate::ring::Ring;
+use crate::scratch::ScratchPool;
+use crate::span::PAGE_BYTES;
+use crate::threads::Threads;
+use channel::model::{ChannelError, Completion};
+use channel::{Bell, Capabilities, Channel, Job, Region};
+use std::io;
+use std::os::fd::{AsFd, BorrowedFd};
+use std::sync::Arc;
+
+/// Requests above this bring nothing: a span is a quarter of it.
+const MAX_REQUEST_BYTES: u64 = 4 << 20;
+/// More threads than this fight over the disk's queue.
+const MOST_THREADS: u32 = 8;
+
+/// How the kernel is asked.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Interface {
+    /// io_uring where the kernel allows it, else threads.
+    Best,
+    /// Threads that call `preadv` and `pwritev`.
+    Threads,
+}
+
+/// How a disk channel is made.
+#[derive(Debug, Clone)]
+pub struct DiskConfig {
+    /// DiskRead or DiskWrite.
+    pub direction: Direction,
+    /// Requests held, and operations in flight, at once; at least one.
+    pub depth: u32,
+    /// How the kernel is asked.
+    pub interface: Interface,
+    /// Regions of host memory that most requests use: the staging arenas. They are registered
+    /// with the kernel where it allows that.
+    pub arenas: Vec<Arc<Region>>,
+}
+
+/// Moves bytes between files and host memory.
+///
+/// Operations start in ascending offsets of the file within a request, and requests in the order
+/// of [`Channel::submit`]. A commit covers the requests that had completed before it was
+/// submitted. The thread that submits must live until the channel is drained: io_uring cancels
+/// the operations of a thread that ends.
+pub struct DiskChannel {
+    config: DiskConfig,
+    bell: Arc<Bell>,
+    executor: Box<dyn Executor>,
+    /// Commits and aborts; the executor's threads would do, but a ring has none.
+    settler: Threads,
+    uses_ring: bool,
+    registered: usize,
+    flight: Flight,
+    scratch: ScratchPool,
+    done: Vec<Completion>,
+    /// Taken and not yet polled.
+    held: u32,
+}
+
+impl DiskChannel {
+    /// A channel with nothing in flight.
+    ///
+    /// # Errors
+    /// When the process has no descriptors or threads left.
+    pub fn new(config: DiskConfig) -> io::Result<Self> {
+        let bell = Arc::new(Bell::new()?);
+        let depth = config.depth.clamp(1, 4096);
+        let config = DiskConfig { depth, ..config };
+        let ring = match config.interface {
+            Interface::Best => Ring::new(depth, &bell, config.arenas.clone()).ok(),
+            Interface::Threads => None,
+        };
+        let (uses_ring, registered) = (ring.is_some(), ring.as_ref().map_or(0, Ring::fixed_count));
+        let executor: Box<dyn Executor> = match ring {
+            Some(ring) => Box::new(ring),
+            None => Box::new(Threads::new(depth.min(MOST_THREADS) as usize, &bell)?),
+        };
+        let settler = Threads::new(usize::from(config.direction == Direction::Write), &bell)?;
+        let (flight, scratch) = (Flight::default(), ScratchPool::default());
+        let (done, held) = (Vec::new(), 0);
+        Ok(DiskChannel {
+            config,
+            bell,
+            executor,
+            settler,
+            uses_ring,
+            registered,
+            flight,
+            scratch,
+            done,
+            held,
+        })
+    }
+
+    /// Whether the kernel allowed io_uring; threads do the work otherwise.
+    #[must_use]
+    pub fn uses_ring(&self) -> bool {
+        self.uses_ring
+    }
+
+    /// How many buffers of the arenas the kernel let be registered; 0 is slower, not wrong.
+    #[must_use]
+    pub fn registered_buffers(&self) -> usize {
+        self.registered
+    }
+
+    fn take(&mut self, job: Job) {
+        let request = job.request;
+        match Active::begin(job, self.config.direction) {
+            Err(error) => self.done.push(Completion { request, result: Err(error) }),
+            Ok(active) => {
+                let settles = active.settles();
+                let slot = self.flight.add(active);
+                match settles {
+                    Some(commit) => self.settler.settle(self.flight.settle(slot, commit)),
+                    None => self.flight.queue(slot),
+                }
+            }
+        }
+    }
+
+    /// Starts operations while there is room.
+    fn pump(&mut self) {
+        while self.flight.ops() < self.config.depth {
+            let Some(slot) = self.flight.first() else { break };
+            match self.next_op(slot) {
+                Some(op) => {
+                    self.flight.started(slot);
+                    self.executor.start(op);
+                }
+                None => {
+                    self.flight.unqueue();
+                    self.done.extend(self.flight.retire(slot));
+                }
+            }
+        }
+        self.executor.flush();
+    }
+
+    fn next_op(&mut self, slot: usize) -> Option<Box<Op>> {
+        let direction = self.config.direction;
+        let (active, scratch) = (self.flight.get(slot), &mut self.scratch);
+        let plan = active.next_plan(direction)?;
+        Some(Op::new(&plan, (slot, direction), active.file()?, scratch))
+    }
+
+    /// Takes in what has ended, and starts what that made room for.
+    fn advance(&mut self) {
+        self.bell.clear();
+        let mut settled = Vec::new();
+        self.settler.reap_settled(&mut settled);
+        for (slot, result) in settled {
+            self.end_op(slot, result);
+        }
+        let mut ended = Vec::new();
+        self.executor.reap(&mut ended);
+        for one in ended {
+            self.take_back(one);
+        }
+        self.pump();
+    }
+
+    fn take_back(&mut self, Ended { mut op, result }: Ended) {
+        let slot = op.slot;
+        let step = match self.flight.get(slot).file() {
+            Some(file) => op.advance(result, file),
+            None => Step::Done,
+        };
+        match step {
+            Step::Again => self.executor.start(op),
+            Step::Done => {
+                op.retire(&mut self.scratch);
+                self.end_op(slot, Ok(()));
+            }
+            Step::Failed(error) => {
+                op.retire(&mut self.scratch);
+                self.end_op(slot, Err(error));
+            }
+        }
+    }
+
+    fn end_op(&mut self, slot: usize, result: Result<(), ChannelError>) {
+        self.flight.ended(slot, result);
+        self.done.extend(self.flight.retire(slot));
+    }
+}
+
+impl Channel for DiskChannel {
+    fn capabilities(&self) -> Capabilities {
+        Capabilities {
+            max_in_flight: self.config.depth,
+            max_request_bytes: MAX_REQUEST_BYTES,
+            alignment_bytes: PAGE_BYTES,
+            commits: self.config.direction == Direction::Write,
+        }
+    }
+
+    fn submit(&mut self, job: Job) -> Result<(), Job> {
+        if self.held == self.config.depth {
+            return Err(job);
+        }
+        self.held += 1;
+        self.take(job);
+        self.pump();
+        if !self.done.is_empty() {
+            self.bell.ring();
+        }
+        Ok(())
+    }
+
+    fn poll(&mut self, done: &mut Vec<Completion>) {
+        self.advance();
+        self.held -= u32::try_from(self.done.len()).expect("no more than were held");
+        done.append(&mut self.done);
+    }
+
+    fn wake_fd(&self) -> Option<BorrowedFd<'_>> {
+        Some(self.bell.as_fd())
+    }
+
+    fn drain(&mut self) {
+        self.advance();
+        while !self.flight.is_idle() {
+            self.bell.wait();
+            self.advance();
+        }
+        if !self.done.is_empty() {
+            self.bell.ring();
+        }
+    }
+}
+
+impl Drop for DiskChannel {
+    fn drop(&mut self) {
+        self.drain();
+    }
+}

@@ -1,0 +1,66 @@
+//! Pieces that one operation can move: neighbours in the file.
+
+use crate::pieces::{Direction, Piece, Walk};
+
+/// The most bytes of a file that one operation covers: enough for any disk's full rate.
+pub(crate) const SPAN_BYTES: u64 = 1 << 20;
+/// Spans are cut at pages of the file, so that the next one begins on a boundary.
+pub(crate) const PAGE_BYTES: u64 = 4096;
+/// A read takes a hole in its stride up to this: skipping it costs another operation.
+const HOLE_BYTES: u64 = 16 << 10;
+/// The most pieces of a span. Each takes at most two of the 1024 segments of an operation.
+const SPAN_PIECES: usize = 500;
+/// Pieces below this are gathered in a buffer and take no segment; more of them fit a span.
+pub(crate) const SMALL_BYTES: u64 = 512;
+/// The most pieces of a span that are small.
+const SMALL_PIECES: usize = 4096;
+
+/// Pieces in ascending order without overlap, without holes when they are written.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub(crate) struct Span {
+    /// The pieces; at least one.
+    pub(crate) pieces: Vec<Piece>,
+}
+
+impl Span {
+    /// Takes the first span of what is left of `walk`.
+    pub(crate) fn take(walk: &mut Walk, direction: Direction) -> Option<Span> {
+        let pieces = walk.pieces();
+        let first = pieces.first()?.file;
+        let limit = (first + SPAN_BYTES) / PAGE_BYTES * PAGE_BYTES;
+        let count = fitting(pieces, direction, limit);
+        let mut pieces = pieces[..count].to_vec();
+        let last = pieces.last_mut().expect("a span has a piece");
+        let over = (last.file + last.bytes).saturating_sub(limit);
+        let kept = last.bytes - over;
+        let rest = Piece { file: limit, memory: last.memory.wrapping_add(kept), bytes: over };
+        last.bytes = kept;
+        walk.take(count, (over > 0).then_some(rest));
+        Some(Span { pieces })
+    }
+
+    /// The first byte.
+    pub(crate) fn start(&self) -> u64 {
+        self.pieces[0].file
+    }
+
+    /// The byte after the last.
+    pub(crate) fn end(&self) -> u64 {
+        self.pieces.last().map_or(0, |p| p.file + p.bytes)
+    }
+}
+
+/// How many of `pieces` belong in one span that ends at `limit`.
+fn fitting(pieces: &[Piece], direction: Direction, limit: u64) -> usize {
+    let hole = if direction == Direction::Read { HOLE_BYTES } else { 0 };
+    let (mut end, mut large) = (pieces[0].file, 0);
+    for (count, piece) in pieces.iter().enumerate() {
+        let near = piece.file >= end && piece.file - end <= hole && piece.file < limit;
+        large += usize::from(piece.bytes >= SMALL_BYTES);
+        if !near || large > SPAN_PIECES || count >= SMALL_PIECES {
+            return count;
+        }
+        end = piece.file + piece.bytes;
+    }
+    pieces.len()
+}
