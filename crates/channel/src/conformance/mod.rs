@@ -10,6 +10,7 @@ mod shape;
 pub use shape::{Draw, Shape};
 
 use crate::{Channel, Region};
+use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::sync::Arc;
 
 /// Makes what a backend is tested with.
@@ -59,7 +60,9 @@ pub const CASES: &[Case] = &[
 /// At the first rule that its channel breaks.
 pub fn run(fixture: &dyn Fixture) {
     for case in CASES {
-        println!("conformance: {}", case.name);
-        (case.check)(fixture);
+        let check = AssertUnwindSafe(|| (case.check)(fixture));
+        if catch_unwind(check).is_err() {
+            panic!("the channel breaks the rule: {}", case.name);
+        }
     }
 }
