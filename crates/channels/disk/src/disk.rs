@@ -81,20 +81,29 @@ impl DiskChannel {
             Some(ring) => Box::new(ring),
             None => Box::new(Threads::new(depth.min(MOST_THREADS) as usize, &bell)?),
         };
+        let mut channel = Self::with(config, executor, bell)?;
+        (channel.uses_ring, channel.registered) = (uses_ring, registered);
+        Ok(channel)
+    }
+
+    /// A channel whose operations `executor` carries out, which rings `bell`.
+    pub(crate) fn with(
+        config: DiskConfig,
+        executor: Box<dyn Executor>,
+        bell: Arc<Bell>,
+    ) -> io::Result<Self> {
         let settler = Threads::new(usize::from(config.direction == Direction::Write), &bell)?;
-        let (flight, scratch) = (Flight::default(), ScratchPool::default());
-        let (done, held) = (Vec::new(), 0);
         Ok(DiskChannel {
             config,
             bell,
             executor,
             settler,
-            uses_ring,
-            registered,
-            flight,
-            scratch,
-            done,
-            held,
+            uses_ring: false,
+            registered: 0,
+            flight: Flight::default(),
+            scratch: ScratchPool::default(),
+            done: Vec::new(),
+            held: 0,
         })
     }
 

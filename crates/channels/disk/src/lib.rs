@@ -30,3 +30,12 @@ pub use disk::{DiskChannel, DiskConfig, Interface};
 pub use file::{Cache, FileRegion};
 pub use pieces::Direction;
 pub use provider::DiskProvider;
+
+#[cfg(test)]
+mod adversary;
+#[cfg(test)]
+#[path = "../tests/common/mod.rs"]
+mod common;
+// So that unit tests share the helpers of the others.
+#[cfg(test)]
+extern crate self as isometry_channel_disk;

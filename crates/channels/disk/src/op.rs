@@ -83,6 +83,12 @@ impl Op {
         &self.segments[self.first..]
     }
 
+    /// Whether it goes around the page cache.
+    #[cfg(test)]
+    pub(crate) fn is_direct(&self) -> bool {
+        self.direct
+    }
+
     /// Takes in what the kernel said about the segments that were left.
     pub(crate) fn advance(&mut self, result: Result<usize, Errno>, file: &FileRegion) -> Step {
         match result {

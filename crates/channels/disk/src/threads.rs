@@ -109,20 +109,29 @@ impl Drop for Threads {
 
 /// One `preadv` or `pwritev`.
 fn transfer(op: Box<Op>) -> Ended {
-    let segments = op.segments();
-    let count = i32::try_from(segments.len().min(SEGMENTS)).expect("at most 1024");
-    let offset = op.offset.cast_signed();
+    let segments = &op.segments()[..op.segments().len().min(SEGMENTS)];
     // SAFETY: the segments lie in the operation's own buffer or in memory of its job, which the
     // channel holds until the operation has come back.
+    let result = unsafe { call(&op, segments) };
+    Ended { op, result }
+}
+
+/// Asks the kernel to move `segments`, from where `op` stands.
+///
+/// # Safety
+/// The segments may be read, or written where `op` reads a file, until this returns.
+pub(crate) unsafe fn call(op: &Op, segments: &[libc::iovec]) -> Result<usize, Errno> {
+    let count = i32::try_from(segments.len()).expect("at most 1024");
+    let (start, offset) = (segments.as_ptr(), op.offset.cast_signed());
+    // SAFETY: the caller's promise is what the kernel asks for.
     let bytes = unsafe {
         match op.direction {
-            Direction::Read => libc::preadv(op.fd, segments.as_ptr(), count, offset),
-            Direction::Write => libc::pwritev(op.fd, segments.as_ptr(), count, offset),
+            Direction::Read => libc::preadv(op.fd, start, count, offset),
+            Direction::Write => libc::pwritev(op.fd, start, count, offset),
         }
     };
-    let result = usize::try_from(bytes).map_err(|_| {
+    usize::try_from(bytes).map_err(|_| {
         let code = io::Error::last_os_error().raw_os_error();
         code.map_or(Errno::IO, Errno::from_raw_os_error)
-    });
-    Ended { op, result }
+    })
 }

@@ -21,7 +21,10 @@ pub(crate) const SYS: MemoryId = MemoryId { node: NodeId(0), index: 0 };
 
 /// A directory on the file system that the project is built on.
 pub(crate) fn directory() -> TempDir {
-    TempDir::new_in(env!("CARGO_TARGET_TMPDIR")).unwrap()
+    match option_env!("CARGO_TARGET_TMPDIR") {
+        Some(dir) => TempDir::new_in(dir).unwrap(),
+        None => TempDir::new().unwrap(),
+    }
 }
 
 /// Host memory that starts `phase` bytes after a page's start and holds `bytes`.
