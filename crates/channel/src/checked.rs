@@ -1,9 +1,13 @@
-//! The queues under a model checker: their own file, compiled against shuttle, so that what is
-//! shipped is what is checked.
+//! The queues and the table of regions under a model checker: their own files, compiled against
+//! shuttle, so that what is shipped is what is checked.
 
 #[path = "queue.rs"]
 #[allow(clippy::duplicate_mod, unreachable_pub, dead_code, missing_docs)]
 mod queue;
+
+#[path = "region.rs"]
+#[allow(clippy::duplicate_mod, unreachable_pub, dead_code, missing_docs)]
+mod region;
 
 mod sync {
     pub(crate) use shuttle::sync::{Condvar, Mutex, MutexGuard};
@@ -35,7 +39,9 @@ mod sync {
     }
 }
 
+use model::{MemoryId, NodeId};
 use queue::{DoneQueue, TaskQueue};
+use region::{Region, Regions};
 use shuttle::thread;
 use std::sync::Arc;
 use sync::Bell;
@@ -97,4 +103,30 @@ fn tasks_start_in_order() {
         },
         500,
     );
+}
+
+/// Two threads insert, look up and revoke; an id finds its own region or none, whatever happens
+/// between.
+fn two_users_of_a_table() {
+    const MEMORY: MemoryId = MemoryId { node: NodeId(0), index: 0 };
+    let regions = Arc::new(Regions::new());
+    let user = |len_bytes: u64| {
+        let regions = Arc::clone(&regions);
+        thread::spawn(move || {
+            for _ in 0..2 {
+                let id = regions.insert(Region::device(MEMORY, len_bytes, Arc::new(())));
+                let held = regions.get(id).expect("nobody else revokes it");
+                assert_eq!(held.len_bytes(), len_bytes);
+                assert_eq!(regions.revoke(id).expect("still there").len_bytes(), len_bytes);
+                assert!(regions.get(id).is_none() && regions.revoke(id).is_none());
+            }
+        })
+    };
+    let users = [user(1), user(2)];
+    users.into_iter().for_each(|user| user.join().unwrap());
+}
+
+#[test]
+fn an_id_finds_its_own_region_or_none() {
+    shuttle::check_random(two_users_of_a_table, 1000);
 }

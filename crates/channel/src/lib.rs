@@ -27,7 +27,8 @@ pub use trace::{Trace, TraceEvent, TraceKind, TraceLog};
 // A backend depends on this crate and `kernels` only; these are the values it is handed.
 pub use {layout, model};
 
-/// What [`queue`] synchronises with. Its test compiles the same file against shuttle's.
+/// What the queues and the table of regions synchronise with. A test compiles the same files
+/// against shuttle's.
 mod sync {
     pub(crate) use crate::bell::Bell;
     pub(crate) use std::sync::{Condvar, Mutex, MutexGuard};

@@ -1,10 +1,11 @@
 //! Spans of bytes, their views, and the table that finds them by id.
 
+use super::sync::{Mutex, MutexGuard};
 use model::{MemoryId, RegionId};
 use std::any::Any;
 use std::fmt;
 use std::ptr::NonNull;
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::sync::{Arc, PoisonError};
 
 /// Bytes that a CPU core reads and writes directly.
 ///
@@ -164,27 +165,5 @@ impl Regions {
     fn lock(&self) -> MutexGuard<'_, Table> {
         // A panic while the lock was held left no slot half-written.
         self.table.lock().unwrap_or_else(PoisonError::into_inner)
-    }
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-    use model::NodeId;
-
-    #[test]
-    fn a_revoked_id_finds_nothing_and_is_not_reused() {
-        let memory = MemoryId { node: NodeId(0), index: 0 };
-        let regions = Regions::new();
-        let first = regions.insert(Region::device(memory, 8, Arc::new(())));
-        let held = regions.get(first).unwrap();
-        assert!(regions.revoke(first).is_some());
-        assert!(regions.get(first).is_none());
-        assert!(regions.revoke(first).is_none());
-        let second = regions.insert(Region::device(memory, 9, Arc::new(())));
-        assert_eq!((second.index, held.len_bytes()), (first.index, 8));
-        assert_ne!(second, first);
-        assert!(regions.get(first).is_none());
-        assert_eq!(regions.get(second).unwrap().len_bytes(), 9);
     }
 }

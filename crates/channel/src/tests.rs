@@ -2,8 +2,8 @@
 
 use crate::conformance::{self, Fixture, Shape};
 use crate::{
-    Capabilities, Channel, Fault, Faulty, Job, Region, Throttle, Trace, TraceKind, TraceLog,
-    check_bounds,
+    Capabilities, Channel, Fault, Faulty, Job, Region, Regions, Throttle, Trace, TraceKind,
+    TraceLog, check_bounds,
 };
 use model::{
     ChannelError, ChannelErrorKind, Completion, CopyWork, MemoryId, NodeId, Place, RegionId,
@@ -163,4 +163,19 @@ fn a_throttled_channel_conforms_and_holds_back() {
         counts.push(done.len());
     }
     assert_eq!(counts, [0, 1, 1]);
+}
+
+#[test]
+fn a_revoked_id_finds_nothing_and_is_not_reused() {
+    let regions = Regions::new();
+    let first = regions.insert(Region::device(MEMORY, 8, Arc::new(())));
+    let held = regions.get(first).unwrap();
+    assert!(regions.revoke(first).is_some());
+    assert!(regions.get(first).is_none());
+    assert!(regions.revoke(first).is_none());
+    let second = regions.insert(Region::device(MEMORY, 9, Arc::new(())));
+    assert_eq!((second.index, held.len_bytes()), (first.index, 8));
+    assert_ne!(second, first);
+    assert!(regions.get(first).is_none());
+    assert_eq!(regions.get(second).unwrap().len_bytes(), 9);
 }
