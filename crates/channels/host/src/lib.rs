@@ -11,6 +11,7 @@ mod cores;
 mod lanes;
 mod limits;
 mod memcpy;
+mod plain;
 mod pool;
 
 pub use copy::run_here;
