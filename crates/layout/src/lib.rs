@@ -21,6 +21,7 @@ mod placement;
 mod side;
 mod sizes;
 mod stream;
+mod text;
 
 pub use class::{shape_class, touched};
 pub use copies::copies;
@@ -32,3 +33,4 @@ pub use placement::Placement;
 pub use side::Side;
 pub use sizes::{Sizes, common_suffix, prefix_bytes, shuffle_bytes, suffix_bytes, total_bytes};
 pub use stream::{Cell, Stream};
+pub use text::parse;
