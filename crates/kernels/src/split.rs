@@ -1,0 +1,68 @@
+//! One copy as several, for lanes.
+
+use layout::{CopyDim, NdCopy};
+use std::ops::Range;
+use std::sync::Arc;
+
+/// Lanes take bytes of one run in multiples of this, so that they share no cache line.
+const ALIGN_BYTES: u64 = 4096;
+
+/// At most `pieces` copies, about equally large, that together are `copy`. No two write the same
+/// byte. The loop that is cut is the outermost with a turn for each piece, or else the longest; a
+/// single run is cut at multiples of 4 KiB. Fewer come back where there is less to cut.
+#[must_use]
+pub fn split(copy: &NdCopy, pieces: usize) -> Vec<NdCopy> {
+    let pieces = pieces.max(1) as u64;
+    let outermost = (0..copy.dims.len()).find(|&k| copy.dims[k].extent >= pieces);
+    let longest = || (0..copy.dims.len()).rev().max_by_key(|&k| copy.dims[k].extent);
+    match (outermost.or_else(longest), &copy.fields[..]) {
+        (Some(k), _) => {
+            shares(copy.dims[k].extent, pieces, 1).map(|range| turns_of(copy, k, range)).collect()
+        }
+        (None, [only]) => {
+            shares(only.bytes, pieces, ALIGN_BYTES).map(|range| bytes_of(copy, range)).collect()
+        }
+        (None, _) => vec![copy.clone()],
+    }
+}
+
+/// `0..total` in at most `pieces` ranges of multiples of `unit`, but for the last.
+fn shares(total: u64, pieces: u64, unit: u64) -> impl Iterator<Item = Range<u64>> {
+    let each = total.div_ceil(pieces).next_multiple_of(unit).max(1);
+    (0..total.div_ceil(each)).map(move |i| i * each..total.min((i + 1) * each))
+}
+
+/// The part of `copy` in which loop `k` runs over `range`.
+fn turns_of(copy: &NdCopy, k: usize, range: Range<u64>) -> NdCopy {
+    let mut part = copy.clone();
+    let table = |table: &Option<Arc<[u64]>>| {
+        table.as_ref().map(|t| Arc::from(&t[range.start as usize..range.end as usize]))
+    };
+    let whole = &copy.dims[k];
+    part.dims[k] = CopyDim {
+        extent: range.end - range.start,
+        src_index: table(&whole.src_index),
+        dst_index: table(&whole.dst_index),
+    };
+    let start = range.start as i64;
+    for field in &mut part.fields {
+        if whole.src_index.is_none() {
+            field.src_offset += start * field.strides[k].src;
+        }
+        if whole.dst_index.is_none() {
+            field.dst_offset += start * field.strides[k].dst;
+        }
+    }
+    part
+}
+
+/// The bytes `range` of a copy that is one run.
+fn bytes_of(copy: &NdCopy, range: Range<u64>) -> NdCopy {
+    let mut part = copy.clone();
+    for field in &mut part.fields {
+        field.bytes = range.end - range.start;
+        field.src_offset += range.start as i64;
+        field.dst_offset += range.start as i64;
+    }
+    part
+}

@@ -1,0 +1,166 @@
+//! Kernels against the naive copy, for random copies at any alignment.
+
+use isometry_kernels::{OutOfBounds, copy_slices, split};
+use layout::{CopyDim, FieldCopy, NdCopy, Stride, oracle, touched};
+use proptest::prelude::*;
+use proptest::sample::Index;
+
+/// Loops of random extents; per loop a random choice of tables and gaps.
+#[derive(Debug, Clone)]
+struct Shape {
+    extents: Vec<u64>,
+    field_bytes: Vec<u64>,
+    src_order: Vec<usize>,
+    dst_order: Vec<usize>,
+    gaps: Vec<(u64, u64)>,
+    down: Vec<(bool, bool)>,
+    shuffled: Vec<Option<Index>>,
+}
+
+fn shapes() -> impl Strategy<Value = Shape> {
+    let extent = prop_oneof![3 => 1u64..6, 2 => 7u64..40, 1 => Just(67)];
+    let bytes =
+        prop_oneof![4 => prop::sample::select(vec![1u64, 2, 3, 4, 6, 8, 12, 16]), 1 => 1u64..70];
+    let fields = prop::collection::vec(bytes, 1..4);
+    (prop::collection::vec(extent, 0..4), fields).prop_flat_map(|(mut extents, field_bytes)| {
+        while extents.iter().product::<u64>() > 6000 {
+            extents.pop();
+        }
+        let rank = extents.len();
+        let order = || Just((0..rank).collect::<Vec<_>>()).prop_shuffle();
+        let gaps =
+            prop_oneof![Just(vec![(0, 0); rank]), prop::collection::vec((0u64..3, 0u64..3), rank)];
+        let tables = prop_oneof![
+            3 => Just(vec![None; rank]),
+            1 => prop::collection::vec(prop::option::of(any::<Index>()), rank),
+        ];
+        let down =
+            prop::collection::vec((prop::bool::weighted(0.1), prop::bool::weighted(0.1)), rank);
+        (Just((extents, field_bytes)), order(), order(), gaps, (down, tables)).prop_map(
+            |((extents, field_bytes), src_order, dst_order, gaps, (down, shuffled))| Shape {
+                extents,
+                field_bytes,
+                src_order,
+                dst_order,
+                gaps,
+                down,
+                shuffled,
+            },
+        )
+    })
+}
+
+impl Shape {
+    /// Strides of one side, nested in `order` from the last to the first.
+    fn strides(&self, order: &[usize], side: impl Fn(usize) -> (u64, bool)) -> (Vec<i64>, i64) {
+        let mut strides = vec![0; self.extents.len()];
+        let mut step = self.field_bytes.iter().sum::<u64>() as i64;
+        let mut lowest = 0;
+        for &k in order.iter().rev() {
+            let (gap, down) = side(k);
+            step += gap as i64;
+            strides[k] = if down { -step } else { step };
+            lowest += strides[k].min(0) * (self.extents[k] as i64 - 1);
+            step *= self.extents[k] as i64;
+        }
+        (strides, lowest)
+    }
+
+    fn copy(&self) -> NdCopy {
+        let (src, src_lo) = self.strides(&self.src_order, |k| (self.gaps[k].0, self.down[k].0));
+        let (dst, dst_lo) = self.strides(&self.dst_order, |k| (self.gaps[k].1, self.down[k].1));
+        let mut before = 0;
+        let mut fields = Vec::new();
+        for &bytes in &self.field_bytes {
+            let strides = src.iter().zip(&dst).map(|(&src, &dst)| Stride { src, dst });
+            fields.push(FieldCopy {
+                bytes,
+                src_offset: before - src_lo,
+                dst_offset: before - dst_lo,
+                strides: strides.collect(),
+            });
+            before += bytes as i64;
+        }
+        let table = |k: usize, salt: usize| {
+            let turn = self.shuffled[k].as_ref()?.index(self.extents[k] as usize);
+            let mut table: Vec<u64> = (0..self.extents[k]).collect();
+            table.rotate_left(turn);
+            if salt == 1 {
+                table.reverse()
+            }
+            Some(table.into())
+        };
+        let dim = |k: usize| CopyDim {
+            extent: self.extents[k],
+            src_index: table(k, 0),
+            dst_index: table(k, 1),
+        };
+        NdCopy { dims: (0..self.extents.len()).map(dim).collect(), fields }
+    }
+}
+
+fn source(len: usize) -> Vec<u8> {
+    (0..len).map(|i| (i * 31 + i / 256) as u8).collect()
+}
+
+/// Runs `list` with the kernels and `copy` with the oracle, from the same odd bases.
+fn check(list: &[NdCopy], copy: &NdCopy, bases: (usize, usize)) -> Result<(), TestCaseError> {
+    let (read, written) = touched(copy);
+    let src = source(read.end as usize + bases.0);
+    let mut expected = vec![0xEE; written.end as usize + bases.1 + 3];
+    let mut got = expected.clone();
+    oracle::copy(copy, &src, bases.0, &mut expected, bases.1);
+    for part in list {
+        prop_assert_eq!(copy_slices(part, &src, bases.0, &mut got, bases.1), Ok(()));
+    }
+    prop_assert!(expected == got, "bytes differ");
+    Ok(())
+}
+
+proptest! {
+    #![proptest_config(ProptestConfig::with_cases(if cfg!(miri) { 12 } else { 1000 }))]
+
+    #[test]
+    fn kernels_move_what_the_oracle_moves(shape in shapes(), src in 0usize..17, dst in 0usize..17) {
+        let copy = shape.copy();
+        check(std::slice::from_ref(&copy), &copy, (src, dst))?;
+    }
+
+    #[test]
+    fn pieces_are_the_whole(shape in shapes(), pieces in 1usize..9) {
+        let copy = shape.copy();
+        let list = split(&copy, pieces);
+        prop_assert!(list.len() <= pieces.max(1));
+        prop_assert_eq!(list.iter().map(NdCopy::payload_bytes).sum::<u64>(), copy.payload_bytes());
+        check(&list, &copy, (0, 0))?;
+    }
+}
+
+fn run(bytes: u64) -> NdCopy {
+    let field = FieldCopy { bytes, src_offset: 0, dst_offset: 0, strides: vec![] };
+    NdCopy { dims: vec![], fields: vec![field] }
+}
+
+#[test]
+fn a_run_is_cut_at_pages() {
+    let sizes: Vec<u64> = split(&run(10_000), 2).iter().map(NdCopy::payload_bytes).collect();
+    assert_eq!(sizes, [8192, 1808]);
+}
+
+#[test]
+fn what_reaches_outside_is_refused() {
+    let (src, mut dst) = (vec![1; 8], vec![0; 8]);
+    let source = Err(OutOfBounds { side: "source" });
+    let destination = Err(OutOfBounds { side: "destination" });
+    assert_eq!(copy_slices(&run(9), &src, 0, &mut dst, 0), source);
+    assert_eq!(copy_slices(&run(8), &src, 0, &mut dst, 1), destination);
+    let mut down = run(1);
+    down.fields[0].src_offset = -1;
+    assert_eq!(copy_slices(&down, &src, 0, &mut dst, 0), source);
+    assert_eq!(copy_slices(&down, &src, 1, &mut dst, 0), Ok(()));
+    let short = CopyDim { extent: 2, src_index: Some([0].into()), dst_index: None };
+    down.dims = vec![short];
+    down.fields[0].strides = vec![Stride { src: 1, dst: 1 }];
+    assert_eq!(copy_slices(&down, &src, 1, &mut dst, 0), source);
+    assert_eq!(dst, [1, 0, 0, 0, 0, 0, 0, 0]);
+}
