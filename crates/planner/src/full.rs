@@ -64,7 +64,7 @@ impl<'a> Search<'a> {
         (budget, keep): (u64, usize),
     ) -> Search<'a> {
         let report = SearchReport { budget, ..SearchReport::default() };
-        let log_peaks = graph.lanes.iter().map(|l| l.peak.ln()).collect();
+        let log_peaks = graph.lanes.iter().map(|l| libm::log(l.peak)).collect();
         let distance = distances(graph);
         Search {
             graph,

@@ -61,8 +61,8 @@ pub(crate) fn inverse(curve: &Throughput, rate: f64) -> Option<u64> {
         _ if to.1 == rate => to.0 as f64,
         None => rate / points[0].1 * points[0].0 as f64,
         Some(from) => {
-            let part = (rate / from.1).ln() / (to.1 / from.1).ln();
-            from.0 as f64 * (part * (to.0 as f64 / from.0 as f64).ln()).exp()
+            let part = libm::log(rate / from.1) / libm::log(to.1 / from.1);
+            from.0 as f64 * libm::exp(part * libm::log(to.0 as f64 / from.0 as f64))
         }
     };
     let mut request = (guess.ceil() as u64).clamp(1, to.0);

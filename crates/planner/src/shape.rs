@@ -32,6 +32,13 @@ struct Unit {
     size: u64,
 }
 
+#[derive(Clone, Copy, Debug)]
+struct FieldSizes {
+    sum: u64,
+    least: u64,
+    greatest: u64,
+}
+
 /// The shape of a transfer: its units, the two ends as words of them, and sizes.
 #[derive(Clone, Debug)]
 pub(crate) struct Shape {
@@ -44,9 +51,7 @@ pub(crate) struct Shape {
     full: [Word; 2],
     /// Whether both words have the same units, so that other orders of them are layouts too.
     pub(crate) mixable: bool,
-    field_sum: u64,
-    field_min: u64,
-    field_max: u64,
+    fields: FieldSizes,
     /// The payload; at least one entry's.
     pub(crate) payload: u64,
     /// The longest run at either end that reaches across no dimension with an index list.
@@ -54,6 +59,8 @@ pub(crate) struct Shape {
     /// Where the box starts in the blocks of the plan's layouts.
     pub(crate) phase: [u64; MAX_DIMS],
     pub(crate) rank: usize,
+    /// The unit that remains of each dimension, where both ends share it.
+    rest: [u8; MAX_DIMS],
 }
 
 impl Shape {
@@ -67,13 +74,16 @@ impl Shape {
             dst: Word::EMPTY,
             full: [Word::EMPTY; 2],
             mixable: true,
-            field_sum: sum,
-            field_min: query.field_bytes.iter().copied().min().unwrap_or(1),
-            field_max: query.field_bytes.iter().copied().max().unwrap_or(1),
+            fields: FieldSizes {
+                sum,
+                least: query.field_bytes.iter().copied().min().unwrap_or(1),
+                greatest: query.field_bytes.iter().copied().max().unwrap_or(1),
+            },
             payload: extents.fold(sum, |a, x| a.saturating_mul(x)),
             listed_run: [u64::MAX; 2],
             phase: [0; MAX_DIMS],
             rank: query.extents.len(),
+            rest: [0; MAX_DIMS],
         };
         if is_plain(query.src.layout) && is_plain(query.dst.layout) {
             shape.add_whole_dims(query);
@@ -103,6 +113,7 @@ impl Shape {
                 Unit { dim: small(dim), level: 0, blocks: 0, size: extent.max(1) };
         }
         self.count = small(1 + self.rank);
+        self.rest = std::array::from_fn(|dim| small(1 + dim));
         for (word, layout) in self.full.iter_mut().zip([query.src.layout, query.dst.layout]) {
             for component in layout.components() {
                 word.push(component.dim().map_or(0, |dim| small(1 + dim)));
@@ -143,6 +154,7 @@ impl Shape {
             below = cut;
         }
         let size = extent.max(1).saturating_add(cuts.phase).div_ceil(below);
+        self.rest[dim] = self.count;
         self.add(Unit { dim: small(dim), level: 0, blocks: small(blocks), size });
         Ok(DimUnits { first, cuts: cuts.at })
     }
@@ -186,32 +198,44 @@ impl Shape {
         made
     }
 
-    /// The product of the sizes of a set of atoms, but for `F`.
+    /// The product of the sizes of a set of atoms, but for `F`. Both halves of a split unit count
+    /// as the unit: a split adds no padding.
     fn entries(&self, set: u64, factors: &Factors) -> u64 {
         let (mut left, mut product) = (set & !1, 1u64);
         while left != 0 {
             let atom = left.trailing_zeros() as u8;
-            product = product.saturating_mul(self.size(atom, factors));
             left &= left - 1;
+            let size = match atom.checked_sub(SPLIT).map(usize::from) {
+                Some(dim) if set >> self.rest[dim] & 1 == 1 => 1,
+                None if self.is_joined(atom, set) => self.units[usize::from(atom)].size,
+                _ => self.size(atom, factors),
+            };
+            product = product.saturating_mul(size);
         }
         product
     }
 
-    /// A prefix in bytes; one that ends before `F` counts the smallest field.
-    pub(crate) fn prefix_bytes(&self, set: u64, factors: &Factors) -> u64 {
-        let field = if set & 1 == 1 { self.field_sum } else { self.field_min };
-        self.entries(set, factors).saturating_mul(field)
+    /// Whether `set` has the inner half of `atom` too.
+    fn is_joined(&self, atom: u8, set: u64) -> bool {
+        self.split_dim(atom).is_some_and(|dim| set >> (usize::from(SPLIT) + dim) & 1 == 1)
     }
 
-    /// A complement of a suffix in bytes; one without `F` counts the largest field.
+    /// A prefix in bytes, at most the payload; one that ends before `F` counts the smallest field.
+    pub(crate) fn prefix_bytes(&self, set: u64, factors: &Factors) -> u64 {
+        let field = if set & 1 == 1 { self.fields.sum } else { self.fields.least };
+        self.entries(set, factors).saturating_mul(field).min(self.payload)
+    }
+
+    /// A complement of a suffix in bytes, at most the payload; one without `F` counts the largest
+    /// field.
     pub(crate) fn shuffle_bytes(&self, set: u64, factors: &Factors) -> u64 {
-        let field = if set & 1 == 1 { self.field_sum } else { self.field_max };
-        self.entries(set, factors).saturating_mul(field)
+        let field = if set & 1 == 1 { self.fields.sum } else { self.fields.greatest };
+        self.entries(set, factors).saturating_mul(field).min(self.payload)
     }
 
     /// The size of a field, for prefixes before `F` and from it on.
     pub(crate) fn field_bytes(&self, with_fields: bool) -> u64 {
-        if with_fields { self.field_sum } else { self.field_min }
+        if with_fields { self.fields.sum } else { self.fields.least }
     }
 
     /// The layout of an end, with the splits of `factors`: its addresses stay what they are.

@@ -65,7 +65,7 @@ pub(crate) fn shortest_path(graph: &Graph<'_>, rates: &Rates) -> Option<Path> {
         let mut reached: Option<(f64, Path)> = None;
         for (vertex, score, path) in &frontier {
             for (index, edge) in graph.out(*vertex) {
-                let score = score + rates.copy(edge.lane).ln();
+                let score = score + libm::log(rates.copy(edge.lane));
                 let mut longer = *path;
                 longer.push(index);
                 if edge.to == graph.dst {
