@@ -23,6 +23,18 @@ pub(crate) struct Chunk {
     pub(crate) dst_offset: i64,
 }
 
+impl Chunk {
+    /// Whether it is one run of `bytes` bytes.
+    pub(crate) fn is_run(&self, bytes: u64) -> bool {
+        match &*self.list {
+            [NdCopy { dims, fields }] if dims.is_empty() => {
+                fields.len() == 1 && fields[0].bytes == bytes
+            }
+            _ => false,
+        }
+    }
+}
+
 /// The copies that move `range`.
 pub(crate) fn chunk_of(sides: &Sides<'_>, range: Range<u64>) -> Chunk {
     let mut list = copies(sides.src, sides.dst, sides.order, range);

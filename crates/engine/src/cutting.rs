@@ -1,6 +1,7 @@
 //! Where the payload stream is cut: into slots, and into requests.
 
 use crate::CompileError;
+use crate::memo::{Axis, MAX_AXES};
 use crate::program::Hop;
 use crate::ring::{ALIGN_BYTES, Ring};
 use layout::{Part, Stream};
@@ -196,6 +197,37 @@ fn indices_of(fast: &[Component], dim: usize, blocks: &[u64], extent: u64) -> u6
         count = count.saturating_mul(size);
     }
     innermost.map_or(1, |level| count.min(extent.div_ceil(product(&blocks[..level]))))
+}
+
+/// The slowest components of the order of hop `hop`, slowest first, along which its requests
+/// repeat: on an instance one more adds a constant, and two windows share them.
+pub(crate) fn axes(
+    plan: &Plan,
+    hop: usize,
+    granule: Option<usize>,
+    sides: [Option<&Part>; 2],
+    extents: &[u64],
+) -> Vec<Axis> {
+    let layout = &plan.layouts[order_of(plan, hop)];
+    let axis = |component: &Component| {
+        let (Component::Whole(dim) | Component::Outer(dim)) = *component else { return None };
+        let dim = usize::from(dim);
+        let block = layout.blocks(dim).iter().try_fold(1u64, |b, &size| b.checked_mul(size))?;
+        let stride = |side: Option<&Part>| side.map_or(Some(0), |part| part.stride(dim, block));
+        let strides = [stride(sides[0])?, stride(sides[1])?];
+        Some(Axis { extent: extents[dim], block, phase: plan.phase[dim] % block, strides })
+    };
+    let slow = layout.components()[granule.unwrap_or(0)..].iter().rev();
+    slow.map_while(axis).take(MAX_AXES).collect()
+}
+
+/// The layout in whose order hop `hop` makes its requests.
+fn order_of(plan: &Plan, hop: usize) -> usize {
+    match plan.hops.len() {
+        1 => direct_order(plan),
+        hops if hop + 1 == hops => hop,
+        _ => hop + 1,
+    }
 }
 
 /// Whether hop `at` moves whole runs, so that it may be cut anywhere.

@@ -17,6 +17,7 @@ mod engine;
 mod error;
 mod flight;
 mod lifecycle;
+mod memo;
 mod policy;
 mod program;
 mod report;

@@ -9,6 +9,7 @@ use crate::CompileError;
 use crate::chain::Cut;
 use crate::chunk::{Chunk, Sides, chunk_of};
 use crate::cutting::{self, Rule};
+use crate::memo::{Memo, Origins, Repeat};
 use crate::ring::{Ring, Slot};
 use layout::{Part, Side, Stream};
 use model::{ChannelId, ChannelKind, MemoryId, Plan};
@@ -33,7 +34,9 @@ pub(crate) struct Hop {
     pub(crate) rule: Rule,
     /// Where the granules end at which both its windows agree, if it converts between two.
     pub(crate) granule: Option<usize>,
+    /// The copies of all its requests, where they are few.
     heads: Vec<Chunk>,
+    memo: Memo,
 }
 
 /// How to run a plan on one pair of parts: immutable, and the same for every pair of instances
@@ -76,6 +79,7 @@ impl Program {
         let spans = [src.span(), dst.span()];
         let mut program = Program { src, dst, hops, rings, direct, payload_bytes, spans };
         for hop in 0..program.hops.len() {
+            program.hops[hop].memo = Memo::new(program.repeat(plan, hop));
             program.hops[hop].heads = program.heads(hop);
         }
         Ok(program)
@@ -175,10 +179,41 @@ impl Program {
         range: Range<u64>,
         slots: (Slot, Slot),
     ) -> Chunk {
-        match self.hops[hop].heads.get(ordinal) {
-            Some(head) => head.clone(),
-            None => chunk_of(&self.sides(hop, slots), range),
+        if let Some(head) = self.hops[hop].heads.get(ordinal) {
+            return head.clone();
         }
+        let (memo, origins) = (&self.hops[hop].memo, self.origins(hop, slots));
+        let make = || chunk_of(&self.sides(hop, slots), range.clone());
+        if let Some(known) = memo.find(&range, origins) {
+            debug_assert_eq!(known, make(), "requests of one key are translations");
+            return known;
+        }
+        let chunk = make();
+        memo.keep(&range, origins, &chunk);
+        chunk
+    }
+
+    /// What the offsets of a request's sides count from.
+    fn origins(&self, hop: usize, slots: (Slot, Slot)) -> Origins {
+        let step = &self.hops[hop];
+        [step.input.map(|_| slots.0.start), step.output.map(|_| slots.1.start)]
+    }
+
+    /// How the requests of `hop` repeat.
+    fn repeat(&self, plan: &Plan, hop: usize) -> Repeat {
+        let step = &self.hops[hop];
+        let all = 0..self.payload_bytes;
+        let is_run = || {
+            let whole = chunk_of(&self.sides(hop, (Slot::default(), Slot::default())), all);
+            whole.is_run(self.payload_bytes)
+        };
+        if matches!(step.rule, Rule::Every { .. }) && is_run() {
+            return Repeat::Run;
+        }
+        let part = |ring: Option<usize>, part| if ring.is_none() { Some(part) } else { None };
+        let parts = [part(step.input, &self.src), part(step.output, &self.dst)];
+        let axes = cutting::axes(plan, hop, step.granule, parts, self.src.extents());
+        Repeat::Along { axes, total: self.payload_bytes }
     }
 
     /// The stream in whose order `hop` makes its requests.
@@ -268,6 +303,7 @@ impl Hop {
             rule,
             granule,
             heads: Vec::new(),
+            memo: Memo::new(Repeat::Run),
         }
     }
 

@@ -71,6 +71,22 @@ fn source_offset(request: &Request) -> u64 {
 }
 
 #[test]
+fn equal_requests_share_one_list() {
+    let mut engine = engine(1, 9, 0);
+    let program = run_program(1 << 20, 1, 4096, 0);
+    engine.submit(NOW, transfer(&program)).unwrap();
+    let lists: Vec<_> = requests(&mut engine)
+        .into_iter()
+        .map(|request| match request.work {
+            Work::Copy(work) => work.list,
+            other => panic!("{other:?}"),
+        })
+        .collect();
+    assert_eq!(lists.len(), 9);
+    assert!(lists.windows(2).all(|pair| Arc::ptr_eq(&pair[0], &pair[1])));
+}
+
+#[test]
 fn an_urgent_transfer_is_served_from_the_next_request_on_at_every_hop() {
     let mut engine = engine(2, 1, 1 << 20);
     let program = run_program(64, 2, 8, 32);

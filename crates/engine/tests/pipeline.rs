@@ -186,7 +186,7 @@ fn check(case: &Case) {
 }
 
 proptest! {
-    #![proptest_config(ProptestConfig::with_cases(1500))]
+    #![proptest_config(ProptestConfig::with_cases(500))]
 
     #[test]
     fn any_chain_gives_the_bytes_of_a_naive_copy(case in cases()) {

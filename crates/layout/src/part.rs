@@ -99,6 +99,26 @@ impl Part {
         spans.reduce(|a, b| a.start.min(b.start)..a.end.max(b.end)).unwrap_or(0..0)
     }
 
+    /// What `by` more indices along `dim` add to an address, where that is the same for every
+    /// index and field: not for an index list, nor for parts of a block.
+    ///
+    /// # Panics
+    /// If there is no such dimension.
+    #[must_use]
+    pub fn stride(&self, dim: usize, by: u64) -> Option<i64> {
+        let (axis, indices) = &self.axes[dim];
+        let (digit, step) = (axis.digits.last()?, axis.steps.last()?);
+        if matches!(indices, Indices::List(_)) || !by.is_multiple_of(digit.place) {
+            return None;
+        }
+        let mut sizes =
+            self.field_bytes.iter().map(|&size| if step.scaled == 0 { 0 } else { size });
+        let size = sizes.next()?;
+        let one = step.fixed.checked_add(step.scaled.checked_mul(size.try_into().ok()?)?)?;
+        let blocks = i64::try_from(by / digit.place).ok()?;
+        if sizes.all(|other| other == size) { one.checked_mul(blocks) } else { None }
+    }
+
     /// Refuses what can't be written to.
     ///
     /// # Errors
