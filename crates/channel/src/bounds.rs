@@ -24,7 +24,8 @@ fn check_side(
 ) -> Result<(), ChannelError> {
     let from = i128::from(touched.start) + i128::from(base);
     let to = i128::from(touched.end) + i128::from(base);
-    if from >= 0 && to <= i128::from(len_bytes) {
+    // `touched` holds its ends within 63 bits; with a base of more they would seem to fit.
+    if from >= 0 && to <= i128::from(len_bytes) && i64::try_from(base).is_ok() {
         return Ok(());
     }
     Err(ChannelError {

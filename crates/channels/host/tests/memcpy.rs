@@ -57,6 +57,31 @@ fn three_lanes_conform() {
     conformance::run(&Lanes(3));
 }
 
+#[test]
+fn lanes_kept_to_a_node_conform() {
+    struct Bound;
+    impl Fixture for Bound {
+        fn channel(&self) -> Box<dyn Channel> {
+            let cores = Some(Cores::detect().nodes[0].cores.clone());
+            let config = MemcpyConfig { lanes: 2, max_in_flight: 3, cores };
+            Box::new(MemcpyChannel::new(&config).unwrap())
+        }
+
+        fn source(&self, bytes: &[u8]) -> Arc<Region> {
+            region(bytes)
+        }
+
+        fn destination(&self, bytes: &[u8]) -> Arc<Region> {
+            region(bytes)
+        }
+
+        fn contents(&self, destination: &Region) -> Vec<u8> {
+            contents(destination)
+        }
+    }
+    conformance::run(&Bound);
+}
+
 fn place(offset: u64) -> Place {
     Place { region: RegionId { index: 0, generation: 0 }, offset }
 }
