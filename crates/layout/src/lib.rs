@@ -34,3 +34,6 @@ pub use side::Side;
 pub use sizes::{Sizes, common_suffix, prefix_bytes, shuffle_bytes, suffix_bytes, total_bytes};
 pub use stream::{Cell, Stream};
 pub use text::parse;
+
+#[cfg(test)]
+mod tests;
