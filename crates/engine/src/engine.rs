@@ -2,7 +2,7 @@
 //! requests in `serving`.
 
 use crate::SubmitError;
-use crate::config::EngineConfig;
+use crate::config::{ChannelConfig, EngineConfig};
 use crate::flight::Flights;
 use crate::lifecycle::Step;
 use crate::report::Report;
@@ -14,6 +14,7 @@ use model::{
     TransferId,
 };
 use std::collections::{BTreeSet, HashMap, VecDeque};
+use std::time::Duration;
 
 /// Runs transfers as chains of transfer descriptors over channels that somebody else drives
 /// (paper, section 3).
@@ -53,6 +54,7 @@ pub struct Engine {
     pub(crate) fences: HashMap<FenceId, Vec<TransferId>>,
     pub(crate) steps: VecDeque<Step>,
     pub(crate) events: VecDeque<TransferEvent>,
+    ageing: Option<Duration>,
 }
 
 impl Engine {
@@ -72,7 +74,14 @@ impl Engine {
             fences: HashMap::new(),
             steps: VecDeque::new(),
             events: VecDeque::new(),
+            ageing: config.ageing,
         }
+    }
+
+    /// Gives requests to one more channel from now on: a device that was found later, a file
+    /// system at its first use.
+    pub fn add_channel(&mut self, channel: &ChannelConfig) {
+        self.workers.push(Worker::new(channel, self.ageing));
     }
 
     /// Takes a transfer. It starts when all of `after` is done and its buffers are granted; one

@@ -1,1 +1,55 @@
-//! Placeholder until this crate's first commit.
+//! Moves data between any two memories of a machine, in any layout, on a path that it chooses.
+//!
+//! A [`Machine`] knows its memories and the channels between them, with measured curves. An
+//! [`Instance`] is an array in one of them: allocated, wrapped in place, or a file.
+//! [`Machine::copy`] plans a path from one instance to another, runs it pipelined through small
+//! buffers, and returns an [`Event`].
+//!
+//! ```
+//! use isometry::{Array, CopyOptions, Machine};
+//!
+//! let machine = Machine::open()?;
+//! let pixels = Array::of(&[("y", 3), ("x", 4)], "<u2")?;
+//! let rows = machine.empty(pixels.clone(), "sys")?;
+//! let columns = machine.empty(pixels.laid_out("<F, y, x>")?, "sys")?;
+//! rows.fill(&(0..24).collect::<Vec<u8>>())?;
+//! let event = machine.copy(&rows, &columns, &CopyOptions::with_priority(1))?;
+//! event.wait(None)?;
+//! assert_eq!(columns.to_vec()?[..6], [0, 1, 8, 9, 16, 17]);
+//! # Ok::<(), isometry::Error>(())
+//! ```
+
+mod array;
+mod builder;
+mod commit;
+mod copy;
+mod discover;
+mod disks;
+mod error;
+mod event;
+mod file;
+mod instance;
+mod machine;
+mod matching;
+mod memory;
+mod planned;
+mod prepare;
+mod probe;
+mod report;
+mod runtime;
+mod trace;
+mod view;
+
+pub use array::Array;
+pub use builder::MachineBuilder;
+pub use copy::CopyOptions;
+pub use error::{ArgumentError, Error, ErrorKind, Mismatch};
+pub use event::Event;
+pub use file::FileOptions;
+pub use instance::Instance;
+pub use machine::Machine;
+pub use memory::Foreign;
+pub use planned::{Planned, memory_name, plan_json, report_json};
+pub use report::CopyReport;
+// What the signatures above speak in.
+pub use {channel, cluster, engine, files, layout, model, planner};

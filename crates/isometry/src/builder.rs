@@ -1,0 +1,160 @@
+//! How a machine is set up.
+
+use crate::Error;
+use crate::discover::{self, Found};
+use crate::disks::Disks;
+use crate::machine::Machine;
+use crate::runtime::{Clock, Core, Shared};
+use crate::trace::Recorder;
+use channel::{Provider, Regions};
+use channel_host::{Cores, HostProvider, Limits, MemcpyChannel, MemcpyConfig, Pages};
+use engine::{EngineConfig, PoolConfig};
+use model::{ChannelId, MemoryId, NodeId};
+use std::path::{Path, PathBuf};
+use std::sync::Arc;
+
+/// One part in so many of a pool is kept for what is more urgent than what holds the rest.
+const RESERVE_PARTS: u64 = 4;
+
+/// The settings of a [`Machine`]. What can be measured is not among them.
+#[derive(Debug, Clone, Default)]
+pub struct MachineBuilder {
+    lanes: Option<usize>,
+    staging_bytes: Option<u64>,
+    disk: Vec<PathBuf>,
+    cache_dir: Option<PathBuf>,
+    remeasure: bool,
+    assume: bool,
+    trace: bool,
+}
+
+impl MachineBuilder {
+    /// Threads that copy inside host memory. Default: one for each core but one.
+    #[must_use]
+    pub fn lanes(mut self, lanes: usize) -> Self {
+        self.lanes = Some(lanes);
+        self
+    }
+
+    /// The sum of all intermediate buffers in host memory. Default: a sixteenth of what the
+    /// process may use, at most 192 MiB.
+    #[must_use]
+    pub fn staging(mut self, bytes: u64) -> Self {
+        self.staging_bytes = Some(bytes);
+        self
+    }
+
+    /// A path whose file system is measured when the machine is opened; others are on their first
+    /// use.
+    #[must_use]
+    pub fn disk(mut self, path: impl AsRef<Path>) -> Self {
+        self.disk.push(path.as_ref().to_owned());
+        self
+    }
+
+    /// Where measurements are kept. Default: the user's cache directory.
+    #[must_use]
+    pub fn cache_dir(mut self, dir: impl AsRef<Path>) -> Self {
+        self.cache_dir = Some(dir.as_ref().to_owned());
+        self
+    }
+
+    /// Measures the channels again, whatever was kept.
+    #[must_use]
+    pub fn remeasure(mut self, again: bool) -> Self {
+        self.remeasure = again;
+        self
+    }
+
+    /// Measures nothing and plans with assumed curves: for tests, and programs whose copies don't
+    /// pay for a second of measuring.
+    #[must_use]
+    pub fn assume(mut self, assume: bool) -> Self {
+        self.assume = assume;
+        self
+    }
+
+    /// Keeps what [`Machine::trace_json`] returns.
+    #[must_use]
+    pub fn trace(mut self, trace: bool) -> Self {
+        self.trace = trace;
+        self
+    }
+
+    /// Opens the machine.
+    ///
+    /// # Errors
+    /// [`Error::Io`] where the process has no descriptors or threads left, or a path of
+    /// [`MachineBuilder::disk`] can't be used; [`Error::Channel`] where there is no memory for
+    /// staging.
+    pub fn open(self) -> Result<Machine, Error> {
+        let regions = Arc::new(Regions::new());
+        let clock = Clock::start();
+        let cores = Cores::detect();
+        let settings = self.settings();
+        let memcpy = self.memcpy(&cores)?;
+        let found = discover::host(&settings, &cores, memcpy)?;
+        let Found { topology, memcpy, pools } = found;
+        let mut configs = Vec::new();
+        let mut arenas = Vec::new();
+        for &memory in &pools {
+            let pages = Pages { prefault: false, huge: true, node: None };
+            let bytes = (settings.staging_bytes / pools.len() as u64).max(1);
+            let region = regions.insert(HostProvider::new(memory, pages).allocate(bytes, 4096)?);
+            let reserve_bytes = bytes / RESERVE_PARTS;
+            configs.push(PoolConfig { memory, region, capacity_bytes: bytes, reserve_bytes });
+            arenas.extend(regions.get(region));
+        }
+        let recorder = self.trace.then(|| Recorder::new(pools));
+        let mut core = Core::new(EngineConfig::new(Vec::new(), configs), recorder);
+        core.add_channel(MEMCPY, Box::new(memcpy), false);
+        let shared = Shared::new(core, topology, regions, clock);
+        let shared = Arc::new(shared.map_err(|e| Error::io("eventfd", e))?);
+        let machine = Machine::start(shared, Disks::new(settings, arenas))?;
+        for path in &self.disk {
+            machine.disk_of(path)?;
+        }
+        Ok(machine)
+    }
+
+    fn memcpy(&self, cores: &Cores) -> Result<MemcpyChannel, Error> {
+        let mut config = MemcpyConfig::near(cores, 0);
+        if let Some(lanes) = self.lanes {
+            config.lanes = lanes.max(1);
+            config.max_in_flight = u32::try_from(config.lanes * 4).unwrap_or(u32::MAX);
+        }
+        MemcpyChannel::new(&config).map_err(|e| Error::io("isometry lanes", e))
+    }
+
+    fn settings(&self) -> Settings {
+        let user = || directories::ProjectDirs::from("", "", "isometry");
+        let dir = || user().map(|dirs| dirs.cache_dir().to_owned());
+        let limit = || Limits::detect().default_staging_bytes();
+        Settings {
+            cache_dir: self.cache_dir.clone().or_else(dir),
+            remeasure: self.remeasure,
+            assume: self.assume,
+            staging_bytes: self.staging_bytes.unwrap_or_else(limit).max(1 << 20),
+        }
+    }
+}
+
+/// What discovery needs of the settings.
+#[derive(Debug, Clone)]
+pub(crate) struct Settings {
+    pub(crate) cache_dir: Option<PathBuf>,
+    pub(crate) remeasure: bool,
+    pub(crate) assume: bool,
+    pub(crate) staging_bytes: u64,
+}
+
+/// The node that we are.
+pub(crate) const HERE: NodeId = NodeId(0);
+
+/// The channel inside host memory is the first.
+pub(crate) const MEMCPY: ChannelId = ChannelId { node: HERE, index: 0 };
+
+/// Memory `index` of this node.
+pub(crate) fn memory(index: u16) -> MemoryId {
+    MemoryId { node: HERE, index }
+}

@@ -1,0 +1,206 @@
+//! Copies: from two instances to an event.
+
+use crate::event::{Event, State};
+use crate::instance::Instance;
+use crate::machine::Machine;
+use crate::matching::check_apart;
+use crate::prepare::{Prepared, prepare};
+use crate::report::CopyReport;
+use crate::runtime::Submission;
+use crate::{ArgumentError, Error};
+use engine::Commit;
+use model::{CopyWork, Priority};
+use planner::Options;
+use std::sync::Arc;
+use std::time::Duration;
+
+/// How a copy is to run. The default: priority 0, no deadline, at once, any algorithm.
+#[derive(Debug, Clone, Default)]
+pub struct CopyOptions {
+    /// The larger, the more urgent.
+    pub priority: i32,
+    /// Ends the copy as [`Error::TimedOut`] when it is not done by then, from now.
+    pub deadline: Option<Duration>,
+    /// What must have ended well before it starts; if one of them doesn't, the copy fails.
+    pub after: Vec<Event>,
+    /// How it is planned.
+    pub planning: Options,
+    /// Whether a file that the copy completes must survive a power failure when it ends.
+    pub sync: bool,
+}
+
+impl CopyOptions {
+    /// A copy of this priority.
+    #[must_use]
+    pub fn with_priority(priority: i32) -> Self {
+        CopyOptions { priority, ..CopyOptions::default() }
+    }
+
+    fn is_immediate(&self) -> bool {
+        self.after.is_empty() && self.deadline.is_none()
+    }
+}
+
+impl Machine {
+    /// Copies the box `src` into the box `dst`, whatever their memories, layouts and orders of
+    /// dimensions, and returns at once.
+    ///
+    /// Dimensions and fields match by name, a lone field matches a lone field; extents and types
+    /// must be equal. The bytes of `dst` outside of its box stay as they are. A copy that covers
+    /// all of a created file commits it. A copy of up to 96 KiB that needs no intermediate buffer
+    /// is done when this returns, unless something more urgent is running.
+    ///
+    /// ```
+    /// # use isometry::{Array, CopyOptions, Machine};
+    /// # let machine = Machine::builder().assume(true).open()?;
+    /// let image = machine.empty(Array::of(&[("h", 2), ("w", 2), ("c", 3)], "|u1")?, "sys")?;
+    /// let planes = machine.empty(image.array().laid_out("chw")?, "sys")?;
+    /// image.fill(&[1, 2, 3, 4, 5, 6, 7, 8, 9, 10, 11, 12])?;
+    /// machine.copy(&image, &planes, &CopyOptions::default())?.wait(None)?;
+    /// assert_eq!(planes.to_vec()?, [1, 4, 7, 10, 2, 5, 8, 11, 3, 6, 9, 12]);
+    /// # Ok::<(), isometry::Error>(())
+    /// ```
+    ///
+    /// # Errors
+    /// [`crate::Mismatch`] where the two don't match; [`ArgumentError::ReadOnly`],
+    /// [`ArgumentError::Overlap`], [`ArgumentError::Destination`] for a destination that can't be
+    /// written; [`ArgumentError::OtherMachine`]; [`Error::Plan`] where there is no path;
+    /// [`Error::Closed`], [`Error::Forked`], [`Error::Busy`].
+    pub fn copy(
+        &self,
+        src: &Instance,
+        dst: &Instance,
+        options: &CopyOptions,
+    ) -> Result<Event, Error> {
+        let ready = self.ready(src, dst, options)?;
+        if let Some(report) = self.run_here(&ready, options)? {
+            return Ok(Event::new(Arc::new(State::done(&self.shared, report))));
+        }
+        let state = Arc::new(State::new(&self.shared, 1, src.payload_bytes()));
+        self.shared.submit(&state, submission(&ready, options))?;
+        Ok(Event::new(state))
+    }
+
+    /// Several copies with one event, which ends when all of them have, and fails if one does.
+    /// They may run in any order.
+    ///
+    /// # Errors
+    /// As [`Machine::copy`]; none has started then.
+    pub fn copy_many(
+        &self,
+        pairs: &[(&Instance, &Instance)],
+        options: &CopyOptions,
+    ) -> Result<Event, Error> {
+        let ready = pairs.iter().map(|(src, dst)| self.ready(src, dst, options));
+        let ready = ready.collect::<Result<Vec<_>, _>>()?;
+        let total = pairs.iter().map(|(src, _)| src.payload_bytes()).sum();
+        let state = Arc::new(State::new(&self.shared, ready.len(), total));
+        if ready.is_empty() {
+            return Ok(Event::new(Arc::new(State::nothing(&self.shared))));
+        }
+        let event = Event::new(Arc::clone(&state));
+        for copy in &ready {
+            match self.run_here(copy, options) {
+                Ok(Some(report)) => state.finish(None, Ok(()), report),
+                Ok(None) => {
+                    if let Err(error) = self.shared.submit(&state, submission(copy, options)) {
+                        state.finish(None, Err(error), CopyReport::of_none(&copy.prepared.plan));
+                    }
+                }
+                Err(error) => {
+                    state.finish(None, Err(error), CopyReport::of_none(&copy.prepared.plan))
+                }
+            }
+        }
+        Ok(event)
+    }
+
+    /// How a copy of `src` to `dst` would run, without running it.
+    ///
+    /// # Errors
+    /// As [`Machine::copy`].
+    pub fn plan(
+        &self,
+        src: &Instance,
+        dst: &Instance,
+        planning: &Options,
+    ) -> Result<crate::Planned, Error> {
+        self.check(src, dst)?;
+        let (prepared, cached) = prepare(&self.shared, &src.view, &dst.view, planning)?;
+        Ok(crate::Planned {
+            plan: Arc::clone(&prepared.plan),
+            topology: self.shared.topology(),
+            space: dst.view.space.clone(),
+            plan_time: prepared.plan_time,
+            cached,
+        })
+    }
+
+    fn ready<'a>(
+        &self,
+        src: &'a Instance,
+        dst: &'a Instance,
+        options: &CopyOptions,
+    ) -> Result<Ready<'a>, Error> {
+        self.check(src, dst)?;
+        let (prepared, _) = prepare(&self.shared, &src.view, &dst.view, &options.planning)?;
+        if src.may_share_bytes(dst) {
+            check_apart((src, prepared.program.src()), (dst, prepared.program.dst()))?;
+        }
+        Ok(Ready { prepared, src, dst })
+    }
+
+    fn check(&self, src: &Instance, dst: &Instance) -> Result<(), Error> {
+        self.shared.check_open()?;
+        let ours = |i: &Instance| Arc::ptr_eq(&i.holding.shared, &self.shared);
+        if !ours(src) || !ours(dst) {
+            return Err(ArgumentError::OtherMachine.into());
+        }
+        if !dst.holding.writable {
+            return Err(ArgumentError::ReadOnly.into());
+        }
+        Ok(())
+    }
+
+    /// Runs what is cheaper than waking a thread. `None` where it has to go the long way.
+    fn run_here(
+        &self,
+        ready: &Ready<'_>,
+        options: &CopyOptions,
+    ) -> Result<Option<CopyReport>, Error> {
+        let Some(list) = &ready.prepared.small else { return Ok(None) };
+        if !options.is_immediate() || self.shared.urgency.exceeds(Priority(options.priority)) {
+            return Ok(None);
+        }
+        let bytes = ready.prepared.program.payload_bytes();
+        let (src, dst) = (ready.src.place(), ready.dst.place());
+        let work = CopyWork { list: Arc::clone(list), src, dst, payload_bytes: bytes };
+        let started = self.shared.clock.now();
+        channel_host::run_here(&work, &ready.src.holding.region, &ready.dst.holding.region)?;
+        let ended = self.shared.clock.now();
+        self.shared.note_direct(&ready.prepared.plan, (started, ended), bytes);
+        Ok(Some(CopyReport::of_direct(&ready.prepared.plan, bytes, ended - started)))
+    }
+}
+
+/// A copy that has been checked and planned.
+struct Ready<'a> {
+    prepared: Arc<Prepared>,
+    src: &'a Instance,
+    dst: &'a Instance,
+}
+
+fn submission(ready: &Ready<'_>, options: &CopyOptions) -> Submission {
+    let side = |i: &Instance| (Arc::clone(&i.holding), i.place());
+    let commits = ready.dst.holding.created.is_some() && ready.dst.view.is_whole();
+    Submission {
+        plan: Arc::clone(&ready.prepared.plan),
+        program: Arc::clone(&ready.prepared.program),
+        src: side(ready.src),
+        dst: side(ready.dst),
+        priority: Priority(options.priority),
+        deadline: options.deadline,
+        after: options.after.clone(),
+        commit: commits.then_some(Commit { sync: options.sync }),
+    }
+}

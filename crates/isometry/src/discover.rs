@@ -1,0 +1,145 @@
+//! What this machine is: its memories and channels, with measured curves.
+
+use crate::Error;
+use crate::builder::{Settings, memory};
+use crate::probe;
+use channel_host::{Cores, Limits, MemcpyChannel};
+use model::{
+    Channel, ChannelKind, Curves, Memory, MemoryId, MemoryKind, NodeClass, Throughput, Topology,
+};
+use std::fs;
+use std::path::PathBuf;
+
+/// Of the staging, the part that one intermediate buffer may take: a conversion on disk needs
+/// two, and some must remain for others.
+const LARGEST_BUFFER_PARTS: u64 = 3;
+
+/// A machine without its disks.
+pub(crate) struct Found {
+    pub(crate) topology: Topology,
+    pub(crate) memcpy: MemcpyChannel,
+    /// The memories that have staging.
+    pub(crate) pools: Vec<MemoryId>,
+}
+
+/// The host memories and the channel inside them, measured through `memcpy` unless the cache
+/// knows the curves.
+pub(crate) fn host(
+    settings: &Settings,
+    cores: &Cores,
+    mut memcpy: MemcpyChannel,
+) -> Result<Found, Error> {
+    let mut topology = skeleton(settings, cores);
+    let key = format!("host {}", machine_key());
+    let kept = Cache::new(settings, &key).load();
+    match kept.and_then(|kept| kept.classes.into_iter().next()?.channels.into_iter().next()) {
+        Some(channel) => topology.classes[0].channels[0].curves = channel.curves,
+        None if settings.assume => {}
+        None => {
+            let curves = probe::memcpy(&mut memcpy)?;
+            let channel = &mut topology.classes[0].channels[0];
+            (channel.curves, channel.assumed) = (curves, false);
+            Cache::new(settings, &key).store(&topology);
+        }
+    }
+    let measured = !settings.assume;
+    topology.classes[0].channels[0].assumed = !measured;
+    let pools = (0..topology.classes[0].memories.len()).filter_map(|i| u16::try_from(i).ok());
+    let pools = pools.map(memory).collect();
+    Ok(Found { topology, memcpy, pools })
+}
+
+/// One SYS for each NUMA node, and Memcpy between all of them, at an assumed rate.
+fn skeleton(settings: &Settings, cores: &Cores) -> Topology {
+    let capacity_bytes = Limits::detect().usable_bytes().map(|b| b / cores.nodes.len() as u64);
+    let name = |i: usize| if i == 0 { "sys".to_owned() } else { format!("sys{i}") };
+    let sys = |i| Memory { name: name(i), kind: MemoryKind::Sys, capacity_bytes, th_bytes: None };
+    let memories: Vec<_> = (0..cores.nodes.len()).map(sys).collect();
+    let all: Vec<u16> = (0..memories.len()).filter_map(|i| u16::try_from(i).ok()).collect();
+    let memcpy = Channel {
+        kind: ChannelKind::Memcpy,
+        from: all.clone(),
+        to: all,
+        curves: assumed_memcpy(),
+        latency_ns: 25_000,
+        wire: None,
+        in_flight: None,
+        assumed: true,
+    };
+    let class = NodeClass {
+        name: "node".to_owned(),
+        count: 1,
+        memories,
+        channels: vec![memcpy],
+        wires: Vec::new(),
+    };
+    Topology {
+        name: "this machine".to_owned(),
+        generation: 1,
+        th_bytes: (settings.staging_bytes / LARGEST_BUFFER_PARTS).max(64 << 10),
+        classes: vec![class],
+        links: Vec::new(),
+    }
+}
+
+/// What a core of the last years does, roughly.
+fn assumed_memcpy() -> Curves {
+    let curve = |points: &[(u64, f64)]| Throughput::measured(points.to_vec()).ok();
+    Curves {
+        run: curve(&[(16, 0.3e9), (256, 3e9), (4096, 7e9), (1 << 20, 8e9)])
+            .unwrap_or_else(|| unreachable!("the points ascend")),
+        interleave: curve(&[(1, 0.2e9), (4, 0.8e9), (64, 3e9)]),
+        transpose: curve(&[(1, 0.15e9), (4, 0.6e9), (64, 3e9)]),
+        gather: curve(&[(4, 0.2e9), (64, 2e9), (4096, 7e9)]),
+    }
+}
+
+/// What curves depend on: the processor, the kernel and this library's version.
+pub(crate) fn machine_key() -> String {
+    let cpu = fs::read_to_string("/proc/cpuinfo").unwrap_or_default();
+    let model = cpu.lines().find_map(|l| l.strip_prefix("model name")).unwrap_or("unknown");
+    let model = model.trim_start_matches([' ', '\t', ':']);
+    let kernel = fs::read_to_string("/proc/sys/kernel/osrelease").unwrap_or_default();
+    let cores = Cores::detect().allowed.len();
+    format!("{model} x{cores}, {}, {}", kernel.trim(), env!("CARGO_PKG_VERSION"))
+}
+
+/// Topologies kept in files, each under the key that its figures depend on.
+pub(crate) struct Cache<'a> {
+    key: &'a str,
+    path: Option<PathBuf>,
+    fresh: bool,
+}
+
+impl<'a> Cache<'a> {
+    pub(crate) fn new(settings: &Settings, key: &'a str) -> Self {
+        use std::hash::BuildHasher;
+        let hash = foldhash::quality::FixedState::with_seed(0).hash_one(key);
+        let dir = settings.cache_dir.as_ref().filter(|_| !settings.assume);
+        let path = dir.map(|dir| dir.join(format!("curves-{hash:016x}.json")));
+        Cache { key, path, fresh: settings.remeasure }
+    }
+
+    /// What was kept under this very key. A file that can't be read counts as none.
+    pub(crate) fn load(&self) -> Option<Topology> {
+        let text = fs::read_to_string(self.path.as_ref().filter(|_| !self.fresh)?).ok()?;
+        cluster::parse_json(&text).ok().filter(|kept| kept.name == self.key)
+    }
+
+    /// Keeps `topology`. A directory that can't be written means measuring again next time.
+    pub(crate) fn store(&self, topology: &Topology) {
+        let Some(path) = &self.path else { return };
+        let named = Topology { name: self.key.to_owned(), ..topology.clone() };
+        let text = cluster::to_json(&named).to_string();
+        let write = || {
+            fs::create_dir_all(path.parent()?).ok()?;
+            // Aside first: another process may be reading.
+            let aside = path.with_extension(format!("{}.tmp", std::process::id()));
+            fs::write(&aside, text).ok()?;
+            fs::rename(&aside, path).ok()
+        };
+        if write().is_none() {
+            log::warn!("can't keep measurements in {}", path.display());
+        }
+    }
+}

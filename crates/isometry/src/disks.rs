@@ -1,0 +1,203 @@
+//! File systems as memories: each joins the machine when a path on it is first used.
+
+use crate::Error;
+use crate::builder::{Settings, memory};
+use crate::discover::{Cache, machine_key};
+use crate::machine::Machine;
+use crate::probe;
+use channel::Region;
+use channel_disk::{Direction, DiskChannel, DiskConfig, Interface, clean_stale};
+use model::{Channel, ChannelId, ChannelKind, Curves, Memory, MemoryId, MemoryKind, Throughput};
+use rustix::fs::statfs;
+use std::collections::{HashMap, HashSet};
+use std::fs;
+use std::os::unix::fs::MetadataExt;
+use std::path::{Path, PathBuf};
+use std::sync::{Arc, Mutex, PoisonError};
+
+/// Requests at once where nothing was measured.
+const ASSUMED_DEPTH: u32 = 4;
+
+/// The file systems in use, by device number.
+pub(crate) struct Disks {
+    settings: Settings,
+    arenas: Vec<Arc<Region>>,
+    known: Mutex<Known>,
+}
+
+#[derive(Default)]
+struct Known {
+    by_device: HashMap<u64, MemoryId>,
+    /// Directories whose stale temporaries were deleted.
+    cleaned: HashSet<PathBuf>,
+}
+
+/// A file system's two channels: rates and how many requests keep them busy.
+#[derive(Debug, Clone)]
+pub(crate) struct DiskCurves {
+    pub(crate) read: Throughput,
+    pub(crate) write: Throughput,
+    pub(crate) depth: u32,
+    pub(crate) assumed: bool,
+}
+
+impl Disks {
+    pub(crate) fn new(settings: Settings, arenas: Vec<Arc<Region>>) -> Self {
+        Disks { settings, arenas, known: Mutex::default() }
+    }
+}
+
+impl Machine {
+    /// The memory of the file system that holds `path`, or its directory where it is yet to be.
+    pub(crate) fn disk_of(&self, path: &Path) -> Result<MemoryId, Error> {
+        let dir = if path.is_dir() { path } else { parent(path) };
+        let device = fs::metadata(dir).map_err(|e| Error::io(dir, e))?.dev();
+        let mut known = self.disks.known.lock().unwrap_or_else(PoisonError::into_inner);
+        if known.cleaned.insert(dir.to_owned()) {
+            // A directory that may be read but not written has none of ours.
+            let _ = clean_stale(dir);
+        }
+        if let Some(&memory) = known.by_device.get(&device) {
+            return Ok(memory);
+        }
+        let curves = self.disks.curves(dir, device)?;
+        let memory = self.add_disk(&curves)?;
+        known.by_device.insert(device, memory);
+        Ok(memory)
+    }
+
+    fn add_disk(&self, curves: &DiskCurves) -> Result<MemoryId, Error> {
+        let mut topology = (*self.topology()).clone();
+        let class = &mut topology.classes[0];
+        let index = u16::try_from(class.memories.len()).unwrap_or(u16::MAX);
+        let hosts: Vec<u16> =
+            (0..index).filter(|&i| class.memories[usize::from(i)].kind.is_host()).collect();
+        let disks = class.memories.len() - hosts.len();
+        let name = if disks == 0 { "dsk".to_owned() } else { format!("dsk{disks}") };
+        class.memories.push(Memory {
+            name,
+            kind: MemoryKind::Dsk,
+            capacity_bytes: None,
+            th_bytes: Some(0),
+        });
+        for direction in [Direction::Read, Direction::Write] {
+            let id = ChannelId {
+                node: crate::builder::HERE,
+                index: u16::try_from(class.channels.len()).unwrap_or(u16::MAX),
+            };
+            class.channels.push(entry(direction, index, &hosts, curves));
+            let channel = self.disks.channel(direction, curves.depth)?;
+            self.shared.core().add_channel(id, Box::new(channel), true);
+        }
+        topology.generation += 1;
+        self.shared.set_topology(topology);
+        self.channels_changed();
+        Ok(memory(index))
+    }
+}
+
+impl Disks {
+    fn channel(&self, direction: Direction, depth: u32) -> Result<DiskChannel, Error> {
+        let arenas = self.arenas.clone();
+        let config = DiskConfig { direction, depth, interface: Interface::Best, arenas };
+        DiskChannel::new(config).map_err(|e| Error::io("io_uring", e))
+    }
+
+    /// From the cache, or measured in a temporary file in `dir`; assumed where that can't be
+    /// written.
+    fn curves(&self, dir: &Path, device: u64) -> Result<DiskCurves, Error> {
+        if self.settings.assume {
+            return Ok(DiskCurves::assumed());
+        }
+        let key = format!("disk {device:x} {} {}", kind_of(dir), machine_key());
+        let cache = Cache::new(&self.settings, &key);
+        if let Some(curves) = cache.load().as_ref().and_then(DiskCurves::of_topology) {
+            return Ok(curves);
+        }
+        match probe::disk(dir)? {
+            Some(curves) => {
+                cache.store(&curves.to_topology());
+                Ok(curves)
+            }
+            None => Ok(DiskCurves::assumed()),
+        }
+    }
+}
+
+impl DiskCurves {
+    fn assumed() -> Self {
+        let curve = |top: f64| Throughput::measured(vec![(4096, top / 20.0), (1 << 20, top)]);
+        let curve = |top| curve(top).unwrap_or_else(|_| unreachable!("the points ascend"));
+        DiskCurves { read: curve(1e9), write: curve(1e9), depth: ASSUMED_DEPTH, assumed: true }
+    }
+
+    /// As a cluster of one disk, which is what the cache keeps.
+    fn to_topology(&self) -> model::Topology {
+        let disk = Memory {
+            name: "dsk".into(),
+            kind: MemoryKind::Dsk,
+            capacity_bytes: None,
+            th_bytes: Some(0),
+        };
+        let host = Memory {
+            name: "sys".into(),
+            kind: MemoryKind::Sys,
+            capacity_bytes: None,
+            th_bytes: None,
+        };
+        let channels = [Direction::Read, Direction::Write].map(|d| entry(d, 1, &[0], self));
+        let class = model::NodeClass {
+            name: "node".into(),
+            count: 1,
+            memories: vec![host, disk],
+            channels: channels.into(),
+            wires: Vec::new(),
+        };
+        model::Topology {
+            name: String::new(),
+            generation: 0,
+            th_bytes: 1 << 20,
+            classes: vec![class],
+            links: Vec::new(),
+        }
+    }
+
+    fn of_topology(topology: &model::Topology) -> Option<Self> {
+        let channels = &topology.classes.first()?.channels;
+        let of = |kind| channels.iter().find(|c| c.kind == kind);
+        let (read, write) = (of(ChannelKind::DiskRead)?, of(ChannelKind::DiskWrite)?);
+        Some(DiskCurves {
+            read: read.curves.run.clone(),
+            write: write.curves.run.clone(),
+            depth: read.in_flight?,
+            assumed: false,
+        })
+    }
+}
+
+fn entry(direction: Direction, disk: u16, hosts: &[u16], curves: &DiskCurves) -> Channel {
+    let (kind, from, to, rate) = match direction {
+        Direction::Read => (ChannelKind::DiskRead, vec![disk], hosts.to_vec(), &curves.read),
+        Direction::Write => (ChannelKind::DiskWrite, hosts.to_vec(), vec![disk], &curves.write),
+    };
+    Channel {
+        kind,
+        from,
+        to,
+        curves: Curves::all(rate.clone()),
+        latency_ns: 100_000,
+        wire: None,
+        in_flight: Some(curves.depth),
+        assumed: curves.assumed,
+    }
+}
+
+/// The directory that holds `path`.
+pub(crate) fn parent(path: &Path) -> &Path {
+    path.parent().filter(|p| !p.as_os_str().is_empty()).unwrap_or(Path::new("."))
+}
+
+/// The type of the file system, by the kernel's number.
+fn kind_of(dir: &Path) -> String {
+    statfs(dir).map_or_else(|_| "unknown".to_owned(), |s| format!("{:x}", s.f_type))
+}

@@ -1,0 +1,245 @@
+//! The one error of the public API.
+
+use engine::{CompileError, SubmitError};
+use files::{FilesError, FilesErrorKind};
+use layout::{LayoutError, ParseError};
+use model::{ChannelError, ChannelErrorKind, ModelError, TransferError};
+use planner::PlanError;
+use std::io;
+use std::path::PathBuf;
+use std::sync::Arc;
+use thiserror::Error;
+
+/// What two instances of a copy disagree on.
+#[derive(Debug, Clone, PartialEq, Eq, Error)]
+pub enum Mismatch {
+    /// A dimension that one of them lacks.
+    #[error("only one side has a dimension `{name}`")]
+    Dim {
+        /// The dimension.
+        name: String,
+    },
+    /// A dimension whose boxes differ in extent.
+    #[error("dimension `{name}` has {src} indices in the source and {dst} in the destination")]
+    Extent {
+        /// The dimension.
+        name: String,
+        /// The extent of the source's box.
+        src: u64,
+        /// The extent of the destination's box.
+        dst: u64,
+    },
+    /// A field that one of them lacks.
+    #[error("only one side has a field `{name}`")]
+    Field {
+        /// The field.
+        name: String,
+    },
+    /// A field whose types differ. A copy converts none.
+    #[error("field `{name}` is {src} in the source and {dst} in the destination")]
+    Type {
+        /// The field.
+        name: String,
+        /// The source's type and size.
+        src: String,
+        /// The destination's.
+        dst: String,
+    },
+    /// A view that no strides express.
+    #[error("the layout {layout} has no strides: a dimension is in blocks, or fields lie apart")]
+    Strides {
+        /// The layout.
+        layout: String,
+    },
+}
+
+/// An argument that can't be used.
+#[derive(Debug, Clone, PartialEq, Eq, Error)]
+pub enum ArgumentError {
+    /// The destination shares bytes with the source.
+    #[error("the destination overlaps the source")]
+    Overlap,
+    /// The destination shares bytes with itself, or has stride 0.
+    #[error("the destination can't be written to: {0}")]
+    Destination(LayoutError),
+    /// The destination was wrapped for reading, or is a file opened for reading.
+    #[error("the destination is read-only")]
+    ReadOnly,
+    /// No memory of that name.
+    #[error("no memory `{name}`; there are {}", .there.join(", "))]
+    NoMemory {
+        /// The name.
+        name: String,
+        /// The names that there are.
+        there: Vec<String>,
+    },
+    /// A memory that holds no instances of this sort, a disk for `empty` for example.
+    #[error("`{name}` is not host memory")]
+    NotHost {
+        /// The memory.
+        name: String,
+    },
+    /// No dimension of that name.
+    #[error("no dimension `{name}`")]
+    NoDim {
+        /// The name.
+        name: String,
+    },
+    /// More bytes than an instance has.
+    #[error("{given} bytes for an instance of {has}")]
+    Bytes {
+        /// How many were given.
+        given: u64,
+        /// How many there are.
+        has: u64,
+    },
+    /// Strides that reach outside of the memory that was given.
+    #[error("the strides reach outside of the memory that they are for")]
+    Outside,
+    /// A raw file without dimensions and element type.
+    #[error("a raw file needs dimensions and an element type")]
+    RawShape,
+    /// An instance or event of another machine.
+    #[error("the instance belongs to another machine")]
+    OtherMachine,
+    /// A commit of something that is not a created file, or was committed.
+    #[error("nothing to commit")]
+    NothingToCommit,
+}
+
+/// An error of this crate.
+#[derive(Debug, Clone, Error)]
+#[non_exhaustive]
+pub enum Error {
+    /// Source and destination don't match.
+    #[error(transparent)]
+    Mismatch(#[from] Mismatch),
+    /// A layout, box or placement that can't be.
+    #[error(transparent)]
+    Layout(#[from] LayoutError),
+    /// A layout's text that can't be read.
+    #[error(transparent)]
+    Parse(#[from] ParseError),
+    /// A value that breaks its invariant.
+    #[error(transparent)]
+    Model(#[from] ModelError),
+    /// No path, or none within the limits on memory.
+    #[error(transparent)]
+    Plan(#[from] PlanError),
+    /// A plan that can't run on its instances.
+    #[error(transparent)]
+    Compile(#[from] CompileError),
+    /// A request of the transfer failed.
+    #[error("{error} (in memory `{memory}`)")]
+    Transfer {
+        /// The name of the memory that failed.
+        memory: String,
+        /// Hop and cause.
+        error: TransferError,
+    },
+    /// The engine can't run the plan with the staging that there is.
+    #[error(transparent)]
+    Refused(#[from] SubmitError),
+    /// A header that is wrong, or that can't say what was asked.
+    #[error("{}: {error}", .path.display())]
+    File {
+        /// The file.
+        path: PathBuf,
+        /// What is wrong.
+        error: FilesError,
+    },
+    /// A text that describes no element type.
+    #[error(transparent)]
+    Dtype(#[from] FilesError),
+    /// The operating system refused something about a file.
+    #[error("{}: {error}", .path.display())]
+    Io {
+        /// The file.
+        path: PathBuf,
+        /// What it said.
+        error: Arc<io::Error>,
+    },
+    /// A channel or a memory refused something outside of a transfer.
+    #[error(transparent)]
+    Channel(#[from] ChannelError),
+    /// An argument that can't be used.
+    #[error(transparent)]
+    Argument(#[from] ArgumentError),
+    /// The transfer was cancelled.
+    #[error("the transfer was cancelled")]
+    Cancelled,
+    /// The transfer's deadline passed, or a wait's timeout.
+    #[error("the time is over")]
+    TimedOut,
+    /// The machine is closed.
+    #[error("the machine is closed")]
+    Closed,
+    /// The process forked after the machine was opened: its threads did not come along.
+    #[error("the machine was opened before a fork; open one in this process")]
+    Forked,
+    /// As many transfers are known as the machine keeps.
+    #[error("too many transfers at once")]
+    Busy,
+}
+
+/// What sort of mistake an [`Error`] is: one for each exception of Python's tree.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
+pub enum ErrorKind {
+    /// Instances that don't match, or a layout that can't be.
+    Layout,
+    /// No path.
+    Plan,
+    /// A failed transfer.
+    Transfer,
+    /// A file that is not what it should be.
+    FileFormat,
+    /// The other node is gone.
+    PeerLost,
+    /// Cancelled.
+    Cancelled,
+    /// Out of time.
+    Timeout,
+    /// An argument that can't be used.
+    Argument,
+    /// The operating system refused.
+    Io,
+    /// The machine can't be used any more, or not in this process.
+    State,
+}
+
+impl Error {
+    /// Whose mistake it is.
+    #[must_use]
+    pub fn kind(&self) -> ErrorKind {
+        match self {
+            Error::Mismatch(_) | Error::Layout(_) | Error::Parse(_) | Error::Model(_) => {
+                ErrorKind::Layout
+            }
+            Error::Plan(_) | Error::Compile(_) | Error::Refused(_) => ErrorKind::Plan,
+            Error::Transfer { error, .. } => match error.cause.kind {
+                ChannelErrorKind::PeerLost => ErrorKind::PeerLost,
+                _ => ErrorKind::Transfer,
+            },
+            Error::File { error, .. } | Error::Dtype(error) => match error.kind() {
+                FilesErrorKind::Format => ErrorKind::FileFormat,
+                FilesErrorKind::Layout => ErrorKind::Layout,
+                FilesErrorKind::Argument => ErrorKind::Argument,
+            },
+            Error::Io { .. } | Error::Channel(_) => ErrorKind::Io,
+            Error::Argument(_) => ErrorKind::Argument,
+            Error::Cancelled => ErrorKind::Cancelled,
+            Error::TimedOut => ErrorKind::Timeout,
+            Error::Closed | Error::Forked | Error::Busy => ErrorKind::State,
+        }
+    }
+
+    /// Whether the same call may succeed later, unchanged.
+    #[must_use]
+    pub fn is_retryable(&self) -> bool {
+        matches!(self, Error::TimedOut | Error::Busy)
+    }
+
+    pub(crate) fn io(path: impl Into<PathBuf>, error: io::Error) -> Self {
+        Error::Io { path: path.into(), error: Arc::new(error) }
+    }
+}

@@ -1,0 +1,291 @@
+//! What a copy returns: the promise of its end.
+//!
+//! **Hazard.** A waiter sleeps through the end, or memory is given back before it. **Guarantee.**
+//! The outcome is set under the lock that waiters look under, once, after the engine has said
+//! that no channel touches the memory any more. **Structure.** [`Event`] is a handle; its
+//! [`State`] is shared with the runtime, which tells it of each transfer's end.
+
+use crate::Error;
+use crate::report::CopyReport;
+use crate::runtime::Shared;
+use model::{Plan, TransferId};
+use std::future::Future;
+use std::pin::Pin;
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
+use std::task::{Context, Poll, Waker};
+use std::time::{Duration, Instant};
+
+type Callback = Box<dyn FnOnce(&Result<(), Error>) + Send>;
+
+/// The end of a copy, or of several.
+///
+/// Clones are the same event. When the last is dropped the copy runs on; should it fail, its
+/// error is logged. An event may be awaited by any executor, and waited for by any thread.
+#[derive(Clone)]
+pub struct Event {
+    pub(crate) handle: Arc<Handle>,
+}
+
+/// Knows that somebody still looks at the event.
+pub(crate) struct Handle {
+    pub(crate) state: Arc<State>,
+}
+
+/// What the runtime and the handles share.
+pub(crate) struct State {
+    pub(crate) shared: Arc<Shared>,
+    ended: AtomicBool,
+    watched: AtomicBool,
+    inner: Mutex<Inner>,
+    changed: Condvar,
+}
+
+#[derive(Default)]
+struct Inner {
+    /// Transfers that have not ended.
+    running: Vec<(TransferId, Arc<Plan>)>,
+    reports: Vec<CopyReport>,
+    done_bytes: u64,
+    total_bytes: u64,
+    /// The first failure, then the outcome.
+    failure: Option<Error>,
+    outcome: Option<Result<(), Error>>,
+    /// Copies that have not ended, those yet to be submitted among them.
+    left: usize,
+    callbacks: Vec<Callback>,
+    wakers: Vec<Waker>,
+}
+
+impl Event {
+    /// Waits until it has ended, at most for `timeout`.
+    ///
+    /// # Errors
+    /// What ended the copy, if not success: [`Error::Transfer`], [`Error::Cancelled`],
+    /// [`Error::TimedOut`] where its deadline passed. [`Error::TimedOut`] as well where `timeout`
+    /// passed first: then the copy runs on, and [`Event::is_done`] is false.
+    pub fn wait(&self, timeout: Option<Duration>) -> Result<(), Error> {
+        self.handle.state.watched.store(true, Ordering::Relaxed);
+        self.handle.state.wait(timeout).unwrap_or(Err(Error::TimedOut))
+    }
+
+    /// Whether it has ended in any way. From then on no memory of it is touched.
+    #[must_use]
+    pub fn is_done(&self) -> bool {
+        self.handle.state.ended.load(Ordering::Acquire)
+    }
+
+    /// How it has ended; `None` while it has not.
+    #[must_use]
+    pub fn outcome(&self) -> Option<Result<(), Error>> {
+        self.handle.state.watched.store(true, Ordering::Relaxed);
+        self.handle.state.lock().outcome.clone()
+    }
+
+    /// Bytes of payload written to the destination, and in all.
+    #[must_use]
+    pub fn progress(&self) -> (u64, u64) {
+        let state = &self.handle.state;
+        let (mut done, total, running) = {
+            let inner = state.lock();
+            let running: Vec<_> = inner.running.iter().map(|r| r.0).collect();
+            (inner.done_bytes, inner.total_bytes, running)
+        };
+        done += state.shared.progress_of(&running);
+        (done.min(total), total)
+    }
+
+    /// Ends it as [`Error::Cancelled`], unless it has ended or is about to. Returns when no
+    /// memory of it is touched any more.
+    pub fn cancel(&self) {
+        let state = &self.handle.state;
+        let running: Vec<_> = state.lock().running.iter().map(|r| r.0).collect();
+        state.shared.cancel(&running);
+        let _ = state.wait(None);
+    }
+
+    /// Where its time went: one report for each copy, those that have ended first.
+    #[must_use]
+    pub fn report(&self) -> Vec<CopyReport> {
+        let state = &self.handle.state;
+        let (mut reports, running) = {
+            let inner = state.lock();
+            (inner.reports.clone(), inner.running.clone())
+        };
+        reports.extend(state.shared.reports_of(&running));
+        reports
+    }
+
+    /// Calls `callback` with the outcome when it ends: at once where it has, else on the thread
+    /// that ends it, which `callback` should not hold up.
+    pub fn on_done(&self, callback: impl FnOnce(&Result<(), Error>) + Send + 'static) {
+        let state = &self.handle.state;
+        state.watched.store(true, Ordering::Relaxed);
+        let mut inner = state.lock();
+        match inner.outcome.clone() {
+            None => inner.callbacks.push(Box::new(callback)),
+            Some(outcome) => {
+                drop(inner);
+                callback(&outcome);
+            }
+        }
+    }
+
+    /// Adds `token` to what [`crate::Machine::take_finished`] returns when it has ended.
+    pub fn notify(&self, token: u64) {
+        let shared = Arc::clone(&self.handle.state.shared);
+        self.on_done(move |_| shared.finished.push(token));
+    }
+
+    pub(crate) fn new(state: Arc<State>) -> Self {
+        Event { handle: Arc::new(Handle { state }) }
+    }
+}
+
+impl std::fmt::Debug for Event {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.debug_struct("Event").field("outcome", &self.handle.state.lock().outcome).finish()
+    }
+}
+
+impl Future for Event {
+    type Output = Result<(), Error>;
+
+    fn poll(self: Pin<&mut Self>, context: &mut Context<'_>) -> Poll<Self::Output> {
+        let state = &self.handle.state;
+        state.watched.store(true, Ordering::Relaxed);
+        let mut inner = state.lock();
+        match inner.outcome.clone() {
+            Some(outcome) => Poll::Ready(outcome),
+            None => {
+                if !inner.wakers.iter().any(|w| w.will_wake(context.waker())) {
+                    inner.wakers.push(context.waker().clone());
+                }
+                Poll::Pending
+            }
+        }
+    }
+}
+
+impl Drop for Handle {
+    fn drop(&mut self) {
+        if self.state.watched.load(Ordering::Relaxed) {
+            return;
+        }
+        let mut inner = self.state.lock();
+        match inner.outcome.clone() {
+            Some(outcome) => log_failure(&outcome),
+            None => inner.callbacks.push(Box::new(log_failure)),
+        }
+    }
+}
+
+fn log_failure(outcome: &Result<(), Error>) {
+    match outcome {
+        Ok(()) | Err(Error::Cancelled) => {}
+        Err(error) => log::error!("a copy that nobody waited for failed: {error}"),
+    }
+}
+
+impl State {
+    /// An event of as many copies as `left`, of `total_bytes` in all.
+    pub(crate) fn new(shared: &Arc<Shared>, left: usize, total_bytes: u64) -> Self {
+        State {
+            shared: Arc::clone(shared),
+            ended: AtomicBool::new(false),
+            watched: AtomicBool::new(false),
+            inner: Mutex::new(Inner { total_bytes, left, ..Inner::default() }),
+            changed: Condvar::new(),
+        }
+    }
+
+    /// One without copies.
+    pub(crate) fn nothing(shared: &Arc<Shared>) -> Self {
+        let state = State::new(shared, 0, 0);
+        state.lock().outcome = Some(Ok(()));
+        state.ended.store(true, Ordering::Release);
+        state
+    }
+
+    /// One whose only copy is done already.
+    pub(crate) fn done(shared: &Arc<Shared>, report: CopyReport) -> Self {
+        let bytes = report.bytes();
+        let state = State::new(shared, 0, bytes);
+        let mut inner = state.lock();
+        (inner.done_bytes, inner.outcome) = (bytes, Some(Ok(())));
+        inner.reports.push(report);
+        drop(inner);
+        state.ended.store(true, Ordering::Release);
+        state
+    }
+
+    /// One of its copies runs as `transfer`.
+    pub(crate) fn add(&self, transfer: TransferId, plan: &Arc<Plan>) {
+        self.lock().running.push((transfer, Arc::clone(plan)));
+    }
+
+    /// One of its copies, `transfer` if it was submitted, has ended. Must not be called under the
+    /// runtime's lock: it may run callbacks.
+    pub(crate) fn finish(
+        &self,
+        transfer: Option<TransferId>,
+        result: Result<(), Error>,
+        report: CopyReport,
+    ) {
+        let mut inner = self.lock();
+        inner.running.retain(|r| Some(r.0) != transfer);
+        inner.done_bytes += if result.is_ok() { report.bytes() } else { 0 };
+        inner.reports.push(report);
+        if let Err(error) = result {
+            inner.failure.get_or_insert(error);
+        }
+        inner.left -= 1;
+        if inner.left == 0 {
+            self.settle(inner);
+        }
+    }
+
+    /// What another transfer has to wait for.
+    ///
+    /// # Errors
+    /// The failure of a copy that has ended.
+    pub(crate) fn unfinished(&self) -> Result<Vec<TransferId>, Error> {
+        let inner = self.lock();
+        let failed = inner.failure.clone().map_or(Ok(()), Err);
+        inner.outcome.clone().unwrap_or(failed)?;
+        Ok(inner.running.iter().map(|r| r.0).collect())
+    }
+
+    fn settle(&self, mut inner: MutexGuard<'_, Inner>) {
+        let outcome = inner.failure.take().map_or(Ok(()), Err);
+        inner.outcome = Some(outcome.clone());
+        self.ended.store(true, Ordering::Release);
+        let callbacks = std::mem::take(&mut inner.callbacks);
+        let wakers = std::mem::take(&mut inner.wakers);
+        drop(inner);
+        self.changed.notify_all();
+        wakers.into_iter().for_each(Waker::wake);
+        callbacks.into_iter().for_each(|callback| callback(&outcome));
+    }
+
+    /// The outcome; `None` where `timeout` passed first.
+    fn wait(&self, timeout: Option<Duration>) -> Option<Result<(), Error>> {
+        let deadline = timeout.and_then(|t| Instant::now().checked_add(t));
+        let mut inner = self.lock();
+        while inner.outcome.is_none() {
+            inner = match deadline {
+                None => self.changed.wait(inner).unwrap_or_else(PoisonError::into_inner),
+                Some(deadline) => {
+                    let left = deadline.checked_duration_since(Instant::now())?;
+                    let waited = self.changed.wait_timeout(inner, left);
+                    waited.unwrap_or_else(PoisonError::into_inner).0
+                }
+            };
+        }
+        inner.outcome.clone()
+    }
+
+    fn lock(&self) -> MutexGuard<'_, Inner> {
+        self.inner.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}

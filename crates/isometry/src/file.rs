@@ -1,0 +1,172 @@
+//! Files as instances: `.npy`, safetensors and raw.
+
+use crate::disks::parent;
+use crate::instance::{Holding, Instance};
+use crate::machine::Machine;
+use crate::view::View;
+use crate::{ArgumentError, Array, Error};
+use channel_disk::{Cache, FileRegion};
+use files::{FileHeader, FilesError, Format, npy, raw, tensors};
+use std::fs::File;
+use std::io::Read;
+use std::path::Path;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
+
+/// What a file doesn't say about itself.
+#[derive(Debug, Clone, Default)]
+pub struct FileOptions {
+    /// Names for the dimensions, slowest first; `d0`, `d1`, … where there are none.
+    pub dims: Option<Vec<String>>,
+    /// The tensor of a safetensors file; may be left out where there is only one.
+    pub tensor: Option<String>,
+    /// What a raw file holds.
+    pub raw: Option<Array>,
+    /// Where a raw file's data starts.
+    pub raw_offset: u64,
+    /// Goes through the page cache rather than around it.
+    pub buffered: bool,
+}
+
+/// A file that we write: what became of it.
+#[derive(Debug, Default)]
+pub(crate) struct Created {
+    settled: AtomicBool,
+}
+
+impl Created {
+    /// A commit, or the abort of a copy that should have ended in one, has been carried out.
+    pub(crate) fn settled(&self, _committed: bool) {
+        self.settled.store(true, Ordering::Relaxed);
+    }
+}
+
+impl Machine {
+    /// The array in the file at `path`, for reading: `.npy` and `.safetensors` by their
+    /// extension, anything else raw.
+    ///
+    /// # Errors
+    /// [`Error::File`] for a header that is wrong, truncated or longer than the file, and for a
+    /// raw file whose length is not its array's; [`ArgumentError::RawShape`]; [`Error::Io`],
+    /// [`Error::Channel`] where the file can't be opened or is a directory.
+    pub fn open_file(
+        &self,
+        path: impl AsRef<Path>,
+        options: &FileOptions,
+    ) -> Result<Instance, Error> {
+        let path = path.as_ref();
+        self.shared.check_open()?;
+        let header = read_header(path, options)?;
+        let memory = self.disk_of(path)?;
+        let span = header.data_offset..header.data_offset + header.data_bytes;
+        let file = FileRegion::open(path, span, cache_of(options))?;
+        let holding = Holding::new(&self.shared, file.into_region(memory), false);
+        let array = Array { space: header.space, fields: header.fields, layout: header.layout };
+        Ok(Instance::new(Arc::new(holding), 0, View::of_array(memory, array)))
+    }
+
+    /// A file to be at `path`, in `array`'s layout. It appears under its name, replacing what is
+    /// there, when a copy has covered all of it or [`Instance::commit`] is called, and is gone if
+    /// neither happens before its last instance is dropped.
+    ///
+    /// # Errors
+    /// [`Error::File`] where the format can't express the array; [`Error::Channel`],
+    /// [`Error::Io`] where the disk has no room or the directory can't be written.
+    pub fn create_file(
+        &self,
+        path: impl AsRef<Path>,
+        array: Array,
+        options: &FileOptions,
+    ) -> Result<Instance, Error> {
+        let path = path.as_ref();
+        self.shared.check_open()?;
+        let memory = self.disk_of(parent(path))?;
+        let head = write_header(path, &array, options)?;
+        let file = FileRegion::create(path, &head, array.bytes()?, cache_of(options))?;
+        let mut holding = Holding::new(&self.shared, file.into_region(memory), true);
+        holding.created = Some(Created::default());
+        Ok(Instance::new(Arc::new(holding), 0, View::of_array(memory, array)))
+    }
+
+    /// The names of the tensors in a safetensors file, by their position in it.
+    ///
+    /// # Errors
+    /// [`Error::File`] for a broken header, [`Error::Io`] where the file can't be read.
+    pub fn tensors(&self, path: impl AsRef<Path>) -> Result<Vec<String>, Error> {
+        let path = path.as_ref();
+        let (head, length) = head_of(path, Format::Safetensors)?;
+        tensors::names(&head, length).map_err(|error| wrong(path, error))
+    }
+}
+
+fn cache_of(options: &FileOptions) -> Cache {
+    if options.buffered { Cache::Use } else { Cache::Bypass }
+}
+
+fn wrong(path: &Path, error: FilesError) -> Error {
+    Error::File { path: path.to_owned(), error }
+}
+
+fn read_header(path: &Path, options: &FileOptions) -> Result<FileHeader, Error> {
+    let names: Option<Vec<&str>> =
+        options.dims.as_ref().map(|d| d.iter().map(String::as_str).collect());
+    let names = names.as_deref();
+    let format = Format::of_path(path);
+    let (head, length) = head_of(path, format)?;
+    let header = match format {
+        Format::Npy => npy::read(&head, length, names),
+        Format::Safetensors => tensors::read(&head, length, options.tensor.as_deref(), names),
+        Format::Raw => {
+            let array = options.raw.as_ref().ok_or(ArgumentError::RawShape)?;
+            raw::read((&array.space, &array.fields), &array.layout, options.raw_offset, length)
+        }
+    };
+    header.map_err(|error| wrong(path, error))
+}
+
+/// The header's bytes, and the length of the file.
+fn head_of(path: &Path, format: Format) -> Result<(Vec<u8>, u64), Error> {
+    let fail = |e| Error::io(path, e);
+    let mut file = File::open(path).map_err(fail)?;
+    let meta = file.metadata().map_err(fail)?;
+    if !meta.is_file() {
+        return Err(fail(std::io::Error::new(
+            std::io::ErrorKind::InvalidInput,
+            "is not a regular file",
+        )));
+    }
+    let preamble = match format {
+        Format::Npy => npy::PREAMBLE_BYTES,
+        Format::Safetensors => tensors::PREAMBLE_BYTES,
+        Format::Raw => 0,
+    } as u64;
+    let mut head = Vec::new();
+    file.by_ref().take(preamble).read_to_end(&mut head).map_err(fail)?;
+    let bytes = match format {
+        Format::Npy => npy::head_bytes(&head),
+        Format::Safetensors => tensors::head_bytes(&head),
+        Format::Raw => Ok(0),
+    };
+    let more = bytes.map_err(|error| wrong(path, error))?.saturating_sub(head.len() as u64);
+    file.take(more).read_to_end(&mut head).map_err(fail)?;
+    Ok((head, meta.len()))
+}
+
+fn write_header(path: &Path, array: &Array, options: &FileOptions) -> Result<Vec<u8>, Error> {
+    let name = options.tensor.as_deref().unwrap_or("data");
+    let head = match Format::of_path(path) {
+        Format::Npy => npy::write(&array.space, &array.fields, &array.layout),
+        Format::Safetensors => tensors::write(&array.space, &array.fields, &array.layout, name),
+        Format::Raw => Ok(Vec::new()),
+    };
+    head.map_err(|error| wrong(path, error))
+}
+
+/// Commits the created file that `instance` lies in, through the channel that writes it.
+pub(crate) fn commit(instance: &Instance, sync: bool) -> Result<(), Error> {
+    let created = instance.holding.created.as_ref().ok_or(ArgumentError::NothingToCommit)?;
+    if created.settled.load(Ordering::Relaxed) {
+        return Err(ArgumentError::NothingToCommit.into());
+    }
+    instance.holding.shared.commit(instance, sync)
+}

@@ -1,0 +1,225 @@
+//! Instances: arrays in a memory, and boxes of them.
+
+use crate::memory;
+use crate::runtime::Shared;
+use crate::view::View;
+use crate::{ArgumentError, Error};
+use channel::{HostSpan, Region};
+use model::{FieldSpace, IndexSpace, Layout, MemoryId, Place, RegionId, Span};
+use std::ops::Range;
+use std::sync::Arc;
+
+/// A region in a machine's table, for as long as anything uses it.
+pub(crate) struct Holding {
+    pub(crate) shared: Arc<Shared>,
+    pub(crate) id: RegionId,
+    pub(crate) region: Arc<Region>,
+    pub(crate) writable: bool,
+    /// Set where the region is a file that we make.
+    pub(crate) created: Option<crate::file::Created>,
+}
+
+impl Holding {
+    /// Adds `region` to a machine's table.
+    pub(crate) fn new(shared: &Arc<Shared>, region: Region, writable: bool) -> Self {
+        let id = shared.regions.insert(region);
+        let region = shared.regions.get(id).expect("just inserted");
+        Holding { shared: Arc::clone(shared), id, region, writable, created: None }
+    }
+}
+
+impl Drop for Holding {
+    fn drop(&mut self) {
+        // Requests in flight hold the region itself.
+        self.shared.regions.revoke(self.id);
+    }
+}
+
+/// Data in one memory: index space, field space, layout, and which box of it is meant.
+///
+/// Cheap to clone; clones and boxes share the data. The data lives as long as an instance or a
+/// transfer uses it.
+#[derive(Clone)]
+pub struct Instance {
+    pub(crate) holding: Arc<Holding>,
+    /// Of the instance's base in the region.
+    pub(crate) base: u64,
+    pub(crate) view: Arc<View>,
+}
+
+impl std::fmt::Debug for Instance {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.debug_struct("Instance")
+            .field("view", &self.view)
+            .field("place", &self.place())
+            .finish_non_exhaustive()
+    }
+}
+
+impl Instance {
+    /// The entries of the whole instance.
+    #[must_use]
+    pub fn space(&self) -> &IndexSpace {
+        &self.view.space
+    }
+
+    /// What is stored for each entry.
+    #[must_use]
+    pub fn fields(&self) -> &FieldSpace {
+        &self.view.fields
+    }
+
+    /// The memory that holds it.
+    #[must_use]
+    pub fn memory(&self) -> MemoryId {
+        self.view.memory
+    }
+
+    /// The layout vector, or for a wrapped array the nearest one.
+    #[must_use]
+    pub fn layout(&self) -> Layout {
+        match self.view.placement() {
+            Ok(placement) => placement.layout().clone(),
+            Err(_) => Layout::row_major(self.view.space.rank()),
+        }
+    }
+
+    /// The extents of the box, in the order of the dimensions.
+    #[must_use]
+    pub fn extents(&self) -> Vec<u64> {
+        self.view.selection.extents()
+    }
+
+    /// The bytes of all fields at all indices of the box.
+    #[must_use]
+    pub fn payload_bytes(&self) -> u64 {
+        self.view.payload_bytes()
+    }
+
+    /// Whether a copy may write to it.
+    #[must_use]
+    pub fn is_writable(&self) -> bool {
+        self.holding.writable
+    }
+
+    /// The box of `ranges`: half-open, in absolute indices; a dimension that is not named stays.
+    ///
+    /// # Errors
+    /// [`ArgumentError::NoDim`]; [`Error::Model`] for indices outside the box.
+    pub fn select(&self, ranges: &[(&str, Range<i64>)]) -> Result<Instance, Error> {
+        let mut view = View::clone(&self.view);
+        for (name, range) in ranges {
+            view = view.with_span(name, Span::Range { lo: range.start, hi: range.end })?;
+        }
+        Ok(self.with_view(view))
+    }
+
+    /// The entries at `indices` of dimension `dim`, in that order: the pages of a cache, say. A
+    /// source may repeat one.
+    ///
+    /// # Errors
+    /// As [`Instance::select`].
+    pub fn take(&self, dim: &str, indices: &[i64]) -> Result<Instance, Error> {
+        Ok(self.with_view(self.view.with_span(dim, Span::List(indices.into()))?))
+    }
+
+    /// Bytes from one index to the next, in the order of the dimensions, with the fields at their
+    /// own offsets in each entry.
+    ///
+    /// # Errors
+    /// [`crate::Mismatch::Strides`] where a dimension is in blocks or an index list, or several
+    /// fields lie apart.
+    pub fn strides(&self) -> Result<Vec<i64>, Error> {
+        self.view.strides()
+    }
+
+    /// Where the entry with the box's lowest indices lies.
+    ///
+    /// # Errors
+    /// [`ArgumentError::NotHost`] where no CPU core reaches it, [`crate::Mismatch::Strides`] as
+    /// [`Instance::strides`].
+    pub fn first_byte(&self) -> Result<*mut u8, Error> {
+        let strides = self.view.strides()?;
+        let span = self.host_span()?;
+        let lows = self.view.space.dims().iter().zip(self.view.selection.spans());
+        let offset: i64 = lows
+            .zip(strides)
+            .map(|((dim, span), stride)| match span {
+                Span::Range { lo, .. } => (lo - dim.lo) * stride,
+                Span::List(_) => 0,
+            })
+            .sum();
+        let offset = offset.wrapping_add_unsigned(self.base);
+        Ok(span.start().as_ptr().wrapping_offset(isize::try_from(offset).unwrap_or(0)))
+    }
+
+    /// The bytes of the whole instance in its own linear order, padding included. The region
+    /// stays valid while this instance or a clone of it lives.
+    ///
+    /// # Errors
+    /// [`ArgumentError::NotHost`] where no CPU core reaches it.
+    pub fn host_span(&self) -> Result<HostSpan, Error> {
+        let not_host = || ArgumentError::NotHost { name: "the instance's memory".to_owned() };
+        Ok(self.holding.region.host_span().ok_or_else(not_host)?)
+    }
+
+    /// A copy of [`Instance::host_span`].
+    ///
+    /// # Errors
+    /// As [`Instance::host_span`].
+    pub fn to_vec(&self) -> Result<Vec<u8>, Error> {
+        self.host_span()?;
+        let region = &self.holding.region;
+        Ok(memory::bytes_of(region, 0..region.len_bytes()).unwrap_or_default())
+    }
+
+    /// Writes `bytes` over the start of [`Instance::host_span`].
+    ///
+    /// # Errors
+    /// As [`Instance::host_span`]; [`ArgumentError::ReadOnly`]; [`ArgumentError::Bytes`] where
+    /// there are more bytes than the instance has.
+    pub fn fill(&self, bytes: &[u8]) -> Result<(), Error> {
+        self.host_span()?;
+        if !self.holding.writable {
+            return Err(ArgumentError::ReadOnly.into());
+        }
+        let has = self.holding.region.len_bytes();
+        let too_many = ArgumentError::Bytes { given: bytes.len() as u64, has };
+        Ok(memory::write_to(&self.holding.region, 0, bytes).ok_or(too_many)?)
+    }
+
+    /// Makes a created file appear under its name, whatever was written to it; with `sync` only
+    /// after it would survive a power failure.
+    ///
+    /// # Errors
+    /// [`ArgumentError::NothingToCommit`] for anything but a file that this machine created and
+    /// did not commit; [`Error::Io`] where the operating system refuses.
+    pub fn commit(&self, sync: bool) -> Result<(), Error> {
+        crate::file::commit(self, sync)
+    }
+
+    /// The layout with the entries and fields that it orders.
+    #[must_use]
+    pub fn array(&self) -> crate::Array {
+        let (space, fields) = (self.view.space.clone(), self.view.fields.clone());
+        crate::Array { space, fields, layout: self.layout() }
+    }
+
+    /// Whether the two could share bytes: both on the host, or in one region.
+    pub(crate) fn may_share_bytes(&self, other: &Instance) -> bool {
+        let (a, b) = (&self.holding, &other.holding);
+        a.id == b.id || (a.region.host_span().is_some() && b.region.host_span().is_some())
+    }
+
+    pub(crate) fn new(holding: Arc<Holding>, base: u64, view: View) -> Self {
+        Instance { holding, base, view: Arc::new(view) }
+    }
+
+    pub(crate) fn place(&self) -> Place {
+        Place { region: self.holding.id, offset: self.base }
+    }
+
+    fn with_view(&self, view: View) -> Self {
+        Instance { holding: Arc::clone(&self.holding), base: self.base, view: Arc::new(view) }
+    }
+}

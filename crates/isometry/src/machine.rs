@@ -1,0 +1,175 @@
+//! The machine: what it is made of, and everything that starts on it.
+
+use crate::builder::MachineBuilder;
+use crate::disks::Disks;
+use crate::instance::{Holding, Instance};
+use crate::memory::Foreign;
+use crate::runtime::{Driver, Shared};
+use crate::view::View;
+use crate::{ArgumentError, Array, Error};
+use channel::Provider;
+use channel_host::{HostProvider, Pages};
+use layout::Placement;
+use model::{FieldSpace, IndexSpace, Topology};
+use serde_json::Value;
+use std::os::fd::{AsFd, BorrowedFd};
+use std::sync::{Arc, Mutex, PoisonError};
+
+/// Where instances start: on a line of the cache, and on what direct I/O wants.
+const ALIGN_BYTES: u64 = 4096;
+
+/// The memories of this machine, the channels between them, and what runs on them.
+///
+/// All methods may be called by any thread. Dropping it waits until everything that was submitted
+/// has ended, as [`Machine::close`] does. Several machines in one process work beside each other.
+/// In a process that forked, the child's copy only says so: [`Error::Forked`].
+pub struct Machine {
+    pub(crate) shared: Arc<Shared>,
+    pub(crate) disks: Disks,
+    driver: Mutex<Option<Driver>>,
+}
+
+impl std::fmt::Debug for Machine {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.debug_struct("Machine").field("topology", &self.topology().name).finish_non_exhaustive()
+    }
+}
+
+impl Machine {
+    /// The machine as it is found. The first time, its channels are measured, which takes about a
+    /// second; after that the figures come from the user's cache directory.
+    ///
+    /// # Errors
+    /// As [`MachineBuilder::open`].
+    pub fn open() -> Result<Self, Error> {
+        MachineBuilder::default().open()
+    }
+
+    /// A machine with other settings than the default ones.
+    #[must_use]
+    pub fn builder() -> MachineBuilder {
+        MachineBuilder::default()
+    }
+
+    pub(crate) fn start(shared: Arc<Shared>, disks: Disks) -> Result<Self, Error> {
+        let driver = Driver::start(&shared).map_err(|e| Error::io("isometry-driver", e))?;
+        Ok(Machine { shared, disks, driver: Mutex::new(Some(driver)) })
+    }
+
+    /// Memories, channels and their measured curves, as they are now: a file system joins them on
+    /// its first use.
+    #[must_use]
+    pub fn topology(&self) -> Arc<Topology> {
+        self.shared.topology()
+    }
+
+    /// A zeroed instance in the memory called `memory`: `sys`, or a host memory of
+    /// [`Machine::topology`].
+    ///
+    /// # Errors
+    /// [`ArgumentError::NoMemory`], [`ArgumentError::NotHost`]; [`Error::Channel`] where there is
+    /// not that much memory; [`Error::Closed`], [`Error::Forked`].
+    pub fn empty(&self, array: Array, memory: &str) -> Result<Instance, Error> {
+        self.shared.check_open()?;
+        let id = self.shared.memory_named(memory)?;
+        let topology = self.topology();
+        if !topology.memory(id).is_some_and(|m| m.kind.is_host()) {
+            return Err(ArgumentError::NotHost { name: memory.to_owned() }.into());
+        }
+        let provider = HostProvider::new(id, Pages { node: None, ..Pages::default() });
+        let region = provider.allocate(array.bytes()?, ALIGN_BYTES)?;
+        let holding = Holding::new(&self.shared, region, true);
+        Ok(Instance::new(Arc::new(holding), 0, View::of_array(id, array)))
+    }
+
+    /// An instance in memory that somebody else owns, used in place.
+    ///
+    /// ```
+    /// # use isometry::{Array, Foreign, Machine};
+    /// # let machine = Machine::builder().assume(true).open()?;
+    /// let array = Array::of(&[("y", 2), ("x", 3)], "|u1")?;
+    /// // Rows four bytes apart: one byte of each is padding.
+    /// let foreign = Foreign::of_vec(vec![1, 2, 3, 0, 4, 5, 6, 0], vec![4, 1]);
+    /// let rows = machine.wrap(array.space, array.fields, foreign)?;
+    /// assert_eq!((rows.strides()?, rows.payload_bytes()), (vec![4, 1], 6));
+    /// # Ok::<(), isometry::Error>(())
+    /// ```
+    ///
+    /// # Errors
+    /// [`Error::Layout`] where the number of strides differs from that of dimensions;
+    /// [`ArgumentError::Outside`] where they reach outside of memory whose length is known;
+    /// [`Error::Closed`], [`Error::Forked`].
+    pub fn wrap(
+        &self,
+        space: IndexSpace,
+        fields: FieldSpace,
+        foreign: Foreign,
+    ) -> Result<Instance, Error> {
+        self.shared.check_open()?;
+        let id = self.shared.memory_named("sys")?;
+        let span = Placement::of_strides(&space, &fields, &foreign.strides)?.span();
+        let region = foreign.region(id, &span).ok_or(ArgumentError::Outside)?;
+        let holding = Holding::new(&self.shared, region, foreign.writable);
+        let view = View::of_strides(id, (space, fields), foreign.strides);
+        Ok(Instance::new(Arc::new(holding), span.start.unsigned_abs(), view))
+    }
+
+    /// A descriptor that is readable while [`Machine::take_finished`] has something: one for all
+    /// events of the machine, for an event loop to watch.
+    #[must_use]
+    pub fn finished_fd(&self) -> BorrowedFd<'_> {
+        self.shared.finished.bell().as_fd()
+    }
+
+    /// Appends the tokens of the events that have ended since the last call, of those that were
+    /// asked for by [`crate::Event::notify`].
+    pub fn take_finished(&self, tokens: &mut Vec<u64>) {
+        self.shared.finished.take(tokens);
+    }
+
+    /// What the machine did since it was opened, as Chrome's and Perfetto's trace format: a track
+    /// for each channel, a counter for each staging buffer. `None` unless it was opened with
+    /// [`MachineBuilder::trace`].
+    #[must_use]
+    pub fn trace_json(&self) -> Option<Value> {
+        let topology = self.topology();
+        let core = self.shared.core();
+        core.recorder.as_ref().map(|recorder| recorder.to_json(&topology))
+    }
+
+    /// Takes no more copies, and waits until all that were submitted have ended. Created files
+    /// that were not committed disappear with their last instance.
+    pub fn close(&self) {
+        let driver = self.driver.lock().unwrap_or_else(PoisonError::into_inner).take();
+        let Some(driver) = driver else { return };
+        if !self.shared.is_of_this_process() {
+            // The thread stayed with the parent: there is nothing to wait for here.
+            std::mem::forget(driver);
+            return;
+        }
+        self.shared.close();
+        driver.join(&self.shared);
+    }
+
+    /// As [`Machine::close`], but what runs is cancelled.
+    pub fn close_now(&self) {
+        if self.shared.is_of_this_process() {
+            self.shared.close();
+            self.shared.cancel_all();
+        }
+        self.close();
+    }
+
+    /// Has the driver look at the channels again.
+    pub(crate) fn channels_changed(&self) {
+        if let Some(driver) = &*self.driver.lock().unwrap_or_else(PoisonError::into_inner) {
+            driver.channels_changed(&self.shared);
+        }
+    }
+}
+
+impl Drop for Machine {
+    fn drop(&mut self) {
+        self.close();
+    }
+}

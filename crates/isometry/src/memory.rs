@@ -1,0 +1,168 @@
+//! Memory that others own, as regions: the only place of this crate where addresses are touched.
+//!
+//! **Hazard.** A wrapped array may be freed, moved or read while a copy runs. **Guarantee.** The
+//! owner that is handed in lives as long as the region, and the region as long as any copy that
+//! uses it. That no one else writes what a copy reads, or touches what it writes, is up to the
+//! user, as with two threads that call `memcpy`. **Structure.** [`Foreign`] is the memory with its
+//! owner; [`bytes_of`] and [`write_to`] are the two ways to look inside from safe code.
+
+use channel::{HostSpan, Region};
+use model::MemoryId;
+use std::any::Any;
+use std::ops::Range;
+use std::ptr::NonNull;
+use std::sync::Arc;
+
+/// An array in memory that somebody else allocated.
+#[derive(Clone)]
+pub struct Foreign {
+    pub(crate) base: NonNull<u8>,
+    pub(crate) strides: Vec<i64>,
+    pub(crate) writable: bool,
+    pub(crate) owner: Arc<dyn Any + Send + Sync>,
+    /// The bytes around `base` that are known to be there, where its constructor checks that.
+    within: Option<Range<i64>>,
+}
+
+// SAFETY: an address and its owner, which is `Send + Sync` itself; nothing is read through it
+// but by copies, for which `Foreign::new` has the caller answer.
+unsafe impl Send for Foreign {}
+// SAFETY: as for `Send`.
+unsafe impl Sync for Foreign {}
+
+impl std::fmt::Debug for Foreign {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.debug_struct("Foreign")
+            .field("base", &self.base)
+            .field("strides", &self.strides)
+            .field("writable", &self.writable)
+            .finish_non_exhaustive()
+    }
+}
+
+impl Foreign {
+    /// The array whose entry with the lowest indices is at `base`, with `strides` bytes from one
+    /// index to the next, in the order of the dimensions that it is wrapped with.
+    ///
+    /// # Safety
+    /// Every byte of every entry that those dimensions and strides reach is valid for reads, and
+    /// for writes if `writable`, for as long as `owner` lives; and no one touches what a copy
+    /// writes, or writes what it reads, while it runs.
+    #[must_use]
+    pub unsafe fn new(
+        base: NonNull<u8>,
+        strides: Vec<i64>,
+        writable: bool,
+        owner: Arc<dyn Any + Send + Sync>,
+    ) -> Self {
+        Foreign { base, strides, writable, owner, within: None }
+    }
+
+    /// Bytes that are read only, with `strides` from the first of them.
+    #[must_use]
+    pub fn of_bytes(bytes: Arc<[u8]>, strides: Vec<i64>) -> Self {
+        let base = NonNull::from(&bytes[..]).cast();
+        Self::checked((base, bytes.len()), strides, false, Arc::new(bytes))
+    }
+
+    /// Bytes of the program that are read only, with `strides` from the first of them.
+    #[must_use]
+    pub fn of_static(bytes: &'static [u8], strides: Vec<i64>) -> Self {
+        Self::checked((NonNull::from(bytes).cast(), bytes.len()), strides, false, Arc::new(()))
+    }
+
+    /// A vector that is given away; [`crate::Instance::to_vec`] reads it.
+    #[must_use]
+    pub fn of_vec(bytes: Vec<u8>, strides: Vec<i64>) -> Self {
+        let mut bytes = bytes.into_boxed_slice();
+        let (base, len) = (NonNull::from(&mut bytes[..]).cast(), bytes.len());
+        // The box is never looked at again, only dropped.
+        Self::checked((base, len), strides, true, Arc::new(std::sync::Mutex::new(bytes)))
+    }
+
+    fn checked(
+        (base, len): (NonNull<u8>, usize),
+        strides: Vec<i64>,
+        writable: bool,
+        owner: Arc<dyn Any + Send + Sync>,
+    ) -> Self {
+        let within = Some(0..i64::try_from(len).unwrap_or(i64::MAX));
+        Foreign { base, strides, writable, owner, within }
+    }
+
+    /// The region of the bytes `span` around the base; `None` where the owner doesn't have them.
+    pub(crate) fn region(&self, memory: MemoryId, span: &Range<i64>) -> Option<Region> {
+        if self.within.as_ref().is_some_and(|w| span.start < w.start || span.end > w.end) {
+            return None;
+        }
+        let start = self.base.as_ptr().wrapping_offset(isize::try_from(span.start).ok()?);
+        let len = usize::try_from(span.end - span.start).ok()?;
+        // SAFETY: the bytes are there and stay there with `owner`: its constructor's caller said
+        // so, or they lie within the slice that it came from.
+        let span = unsafe { HostSpan::new(NonNull::new(start)?, len) };
+        Some(Region::host(memory, span, Arc::clone(&self.owner)))
+    }
+}
+
+/// A copy of the bytes `range` of host memory; `None` where they are not there.
+pub(crate) fn bytes_of(region: &Region, range: Range<u64>) -> Option<Vec<u8>> {
+    let (from, len) = part_of(region, range)?;
+    let mut bytes = vec![0; len];
+    // SAFETY: `part_of` found the bytes inside the region, which lives during this call; the
+    // vector is new.
+    unsafe { from.as_ptr().copy_to_nonoverlapping(bytes.as_mut_ptr(), len) };
+    Some(bytes)
+}
+
+/// Writes `bytes` to host memory at `offset`; `None` where there is no room.
+pub(crate) fn write_to(region: &Region, offset: u64, bytes: &[u8]) -> Option<()> {
+    let end = offset.checked_add(bytes.len() as u64)?;
+    let (to, len) = part_of(region, offset..end)?;
+    // SAFETY: as in `bytes_of`; a caller who has a slice into the region answers for the overlap,
+    // which `copy_from` allows.
+    unsafe { to.as_ptr().copy_from(bytes.as_ptr(), len) };
+    Some(())
+}
+
+fn part_of(region: &Region, range: Range<u64>) -> Option<(NonNull<u8>, usize)> {
+    let span = region.host_span()?;
+    if range.start > range.end || range.end > region.len_bytes() {
+        return None;
+    }
+    let offset = usize::try_from(range.start).ok()?;
+    let start = NonNull::new(span.start().as_ptr().wrapping_add(offset))?;
+    Some((start, usize::try_from(range.end - range.start).ok()?))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use model::NodeId;
+
+    const MEMORY: MemoryId = MemoryId { node: NodeId(0), index: 0 };
+
+    #[test]
+    fn a_vector_is_written_and_read() {
+        let foreign = Foreign::of_vec(vec![1, 2, 3, 4], vec![1]);
+        assert!(foreign.region(MEMORY, &(0..5)).is_none());
+        assert!(foreign.region(MEMORY, &(-1..2)).is_none());
+        let region = foreign.region(MEMORY, &(1..4)).unwrap();
+        drop(foreign);
+        assert_eq!(bytes_of(&region, 0..3), Some(vec![2, 3, 4]));
+        assert_eq!(write_to(&region, 1, &[9, 8]), Some(()));
+        assert_eq!(bytes_of(&region, 0..3), Some(vec![2, 9, 8]));
+        assert_eq!(write_to(&region, 2, &[9, 8]), None);
+        assert_eq!(bytes_of(&region, 2..4), None);
+    }
+
+    #[test]
+    fn read_only_bytes_stay_with_their_owner() {
+        let bytes: Arc<[u8]> = Arc::new([5, 6, 7]);
+        let region =
+            Foreign::of_bytes(Arc::clone(&bytes), vec![1]).region(MEMORY, &(0..3)).unwrap();
+        assert_eq!(Arc::strong_count(&bytes), 2);
+        drop(region);
+        assert_eq!(Arc::strong_count(&bytes), 1);
+        assert!(!Foreign::of_static(b"abc", vec![1]).writable);
+    }
+}

@@ -1,0 +1,252 @@
+//! What the runtime's lock holds.
+
+use super::Urgency;
+use super::urgency::Census;
+use crate::event::State;
+use crate::instance::Holding;
+use crate::trace::Recorder;
+use channel::{Channel, Job, Regions};
+use engine::{ChannelConfig, Engine, EngineConfig, Report, SubmitError, Transfer};
+use model::{
+    ChannelError, ChannelErrorKind, ChannelId, Completion, MemoryId, Outcome, Plan, Priority,
+    RegionId, Request, Time, TransferId, Work,
+};
+use std::collections::{HashMap, VecDeque};
+use std::os::fd::OwnedFd;
+use std::sync::Arc;
+
+/// What a transfer needs kept until its end, and who is told of it.
+pub(crate) struct Pending {
+    pub(crate) state: Arc<State>,
+    pub(crate) plan: Arc<Plan>,
+    pub(crate) priority: Priority,
+    /// The instances: source and destination.
+    pub(crate) holdings: [Arc<Holding>; 2],
+    /// Whether its success commits the destination.
+    pub(crate) commits: bool,
+}
+
+/// A transfer that has ended. To be told and dropped after the lock is given back.
+pub(crate) struct Ended {
+    pub(crate) transfer: TransferId,
+    pub(crate) pending: Pending,
+    pub(crate) outcome: Outcome,
+    pub(crate) report: Report,
+}
+
+/// Who calls. Some channels serve the driver's thread only: io_uring cancels what a thread has
+/// begun when that thread ends.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Caller {
+    /// Any thread, which looks after the channels that let it.
+    Any,
+    /// The driver, which looks after all.
+    Driver,
+}
+
+struct Driven {
+    id: ChannelId,
+    /// Whether only the driver may call it.
+    pinned: bool,
+    channel: Box<dyn Channel>,
+    /// Given out by the engine and not yet taken by the channel, in order.
+    waiting: VecDeque<Job>,
+}
+
+impl Driven {
+    fn serves(&self, caller: Caller) -> bool {
+        caller == Caller::Driver || !self.pinned
+    }
+}
+
+/// The engine, its channels and what is pending.
+pub(crate) struct Core {
+    engine: Engine,
+    channels: Vec<Driven>,
+    pending: HashMap<TransferId, Pending>,
+    census: Census,
+    completions: Vec<Completion>,
+    pub(crate) recorder: Option<Recorder>,
+}
+
+impl Core {
+    pub(crate) fn new(config: EngineConfig, recorder: Option<Recorder>) -> Self {
+        Core {
+            engine: Engine::new(config),
+            channels: Vec::new(),
+            pending: HashMap::new(),
+            census: Census::default(),
+            completions: Vec::new(),
+            recorder,
+        }
+    }
+
+    /// Drives `channel` from now on.
+    pub(crate) fn add_channel(&mut self, id: ChannelId, channel: Box<dyn Channel>, pinned: bool) {
+        let most = channel.capabilities().max_in_flight.max(1);
+        self.engine.add_channel(&ChannelConfig::new(id, most));
+        self.channels.push(Driven { id, pinned, channel, waiting: VecDeque::new() });
+    }
+
+    /// Descriptors of what the driver sleeps on, one for each channel that has one.
+    pub(crate) fn wake_fds(&self) -> std::io::Result<Vec<OwnedFd>> {
+        let fds = self.channels.iter().filter_map(|c| c.channel.wake_fd());
+        fds.map(|fd| fd.try_clone_to_owned()).collect()
+    }
+
+    pub(crate) fn submit(
+        &mut self,
+        now: Time,
+        transfer: Transfer,
+        pending: Pending,
+        urgency: &Urgency,
+    ) -> Result<TransferId, SubmitError> {
+        let id = self.engine.submit(now, transfer)?;
+        self.census.add(pending.priority, urgency);
+        pending.state.add(id, &pending.plan);
+        if let Some(recorder) = &mut self.recorder {
+            recorder.submitted(now, id);
+        }
+        self.pending.insert(id, pending);
+        Ok(id)
+    }
+
+    pub(crate) fn cancel(&mut self, now: Time, transfers: &[TransferId]) {
+        for &id in transfers {
+            self.engine.cancel(now, id);
+        }
+    }
+
+    pub(crate) fn cancel_all(&mut self, now: Time) {
+        let all: Vec<_> = self.pending.keys().copied().collect();
+        self.cancel(now, &all);
+    }
+
+    pub(crate) fn handle_fence(&mut self, now: Time, fence: model::FenceId, ok: bool) {
+        let failed = || ChannelError {
+            kind: ChannelErrorKind::Dependency,
+            detail: "what it waited for on another machine failed".to_owned(),
+        };
+        self.engine.handle_fence(now, fence, if ok { Ok(()) } else { Err(failed()) });
+    }
+
+    pub(crate) fn forget(&mut self, transfers: impl Iterator<Item = TransferId>) {
+        transfers.for_each(|id| self.engine.forget(id));
+    }
+
+    pub(crate) fn engine(&self) -> &Engine {
+        &self.engine
+    }
+
+    /// Whether the driver has something to do that does not ring: jobs for its own channels.
+    pub(crate) fn needs_driver(&self) -> bool {
+        self.channels.iter().any(|c| c.pinned && !c.waiting.is_empty())
+    }
+
+    /// Whether nothing is pending.
+    pub(crate) fn is_idle(&self) -> bool {
+        self.pending.is_empty()
+    }
+
+    /// Takes what the channels have completed, gives them what the engine gives out, until
+    /// neither has more, and returns what has ended.
+    pub(crate) fn pump(
+        &mut self,
+        (now, caller): (Time, Caller),
+        regions: &Regions,
+        urgency: &Urgency,
+    ) -> Vec<Ended> {
+        if self.engine.poll_timeout().is_some_and(|due| due <= now) {
+            self.engine.handle_timeout(now);
+        }
+        let mut moved = true;
+        while moved {
+            moved = self.take_completions(now, caller);
+            while let Some(request) = self.engine.poll_request() {
+                moved = true;
+                self.start(now, request, regions);
+            }
+            self.feed(caller);
+        }
+        if let Some(recorder) = &mut self.recorder {
+            recorder.staging(now, &self.engine);
+        }
+        self.take_events(now, urgency)
+    }
+
+    fn take_completions(&mut self, now: Time, caller: Caller) -> bool {
+        for driven in self.channels.iter_mut().filter(|c| c.serves(caller)) {
+            driven.channel.poll(&mut self.completions);
+        }
+        let any = !self.completions.is_empty();
+        for completion in self.completions.drain(..) {
+            if let Some(recorder) = &mut self.recorder {
+                recorder.completed(now, completion.request);
+            }
+            self.engine.handle_completion(now, completion);
+        }
+        any
+    }
+
+    fn start(&mut self, now: Time, request: Request, regions: &Regions) {
+        if let Some(recorder) = &mut self.recorder {
+            recorder.started(now, &request);
+        }
+        let driven = self.channels.iter_mut().find(|c| c.id == request.channel);
+        match (job_of(&request, regions), driven) {
+            (Some(job), Some(driven)) => driven.waiting.push_back(job),
+            _ => {
+                self.completions.push(Completion { request: request.id, result: Err(no_region()) })
+            }
+        }
+    }
+
+    /// Hands over jobs until their channels are full. The engine keeps to what they take, so that
+    /// none stays but where a channel was told to take fewer.
+    fn feed(&mut self, caller: Caller) {
+        for driven in self.channels.iter_mut().filter(|c| c.serves(caller)) {
+            while let Some(job) = driven.waiting.pop_front() {
+                if let Err(job) = driven.channel.submit(job) {
+                    driven.waiting.push_front(job);
+                    break;
+                }
+            }
+        }
+    }
+
+    fn take_events(&mut self, now: Time, urgency: &Urgency) -> Vec<Ended> {
+        let mut ended = Vec::new();
+        while let Some(event) = self.engine.poll_event() {
+            let transfer = event.transfer;
+            let Some(report) = self.engine.report(transfer) else { continue };
+            let Some(pending) = self.pending.remove(&transfer) else { continue };
+            self.census.remove(pending.priority, urgency);
+            if let Some(recorder) = &mut self.recorder {
+                recorder.ended(now, transfer, &event.outcome);
+            }
+            ended.push(Ended { transfer, pending, outcome: event.outcome, report });
+        }
+        ended
+    }
+}
+
+fn job_of(request: &Request, regions: &Regions) -> Option<Job> {
+    let find = |id: RegionId| regions.get(id);
+    let (src, dst) = match &request.work {
+        Work::Copy(copy) => (find(copy.src.region)?, find(copy.dst.region)?),
+        Work::Commit { region, .. } | Work::Abort { region } => (find(*region)?, find(*region)?),
+    };
+    Some(Job { request: request.id, work: request.work.clone(), src, dst })
+}
+
+fn no_region() -> ChannelError {
+    let detail = "the region or channel of the request is gone".to_owned();
+    ChannelError { kind: ChannelErrorKind::UnknownRegion, detail }
+}
+
+/// The failure of a transfer that did not start since what it waited for failed before.
+pub(crate) fn dependency_failed(memory: MemoryId, why: &crate::Error) -> model::TransferError {
+    let detail = format!("what the copy waited for failed: {why}");
+    let cause = ChannelError { kind: ChannelErrorKind::Dependency, detail };
+    model::TransferError { hop: 0, memory, cause }
+}

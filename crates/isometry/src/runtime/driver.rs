@@ -1,0 +1,69 @@
+//! The thread that drives a machine's channels while nobody else does.
+
+use super::Shared;
+use super::core::Caller;
+use rustix::event::{PollFd, PollFlags, Timespec, poll};
+use std::io;
+use std::os::fd::OwnedFd;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicU64, Ordering};
+use std::thread::{Builder, JoinHandle};
+
+/// The running thread. It sleeps whenever nothing is to be done.
+pub(crate) struct Driver {
+    thread: JoinHandle<()>,
+    /// Counts the changes to the set of channels.
+    changes: Arc<AtomicU64>,
+}
+
+impl Driver {
+    pub(crate) fn start(shared: &Arc<Shared>) -> io::Result<Self> {
+        let changes = Arc::new(AtomicU64::new(1));
+        let (shared, seen) = (Arc::clone(shared), Arc::clone(&changes));
+        let body = move || drive(&shared, &seen);
+        let thread = Builder::new().name("isometry-driver".to_owned()).spawn(body)?;
+        Ok(Driver { thread, changes })
+    }
+
+    /// Has the thread look at the channels that there are now.
+    pub(crate) fn channels_changed(&self, shared: &Shared) {
+        self.changes.fetch_add(1, Ordering::Release);
+        shared.bell.ring();
+    }
+
+    /// Waits until everything that was submitted has ended.
+    pub(crate) fn join(self, shared: &Shared) {
+        shared.bell.ring();
+        // A panic of the driver was printed when it happened.
+        let _ = self.thread.join();
+    }
+}
+
+fn drive(shared: &Shared, changes: &AtomicU64) {
+    let (mut fds, mut seen) = (Vec::new(), 0);
+    loop {
+        let current = changes.load(Ordering::Acquire);
+        if current != seen {
+            match shared.core().wake_fds() {
+                Ok(all) => (fds, seen) = (all, current),
+                Err(error) => log::error!("no descriptor left to watch a channel with: {error}"),
+            }
+        }
+        shared.bell.clear();
+        let timeout = shared.step(Caller::Driver);
+        if shared.is_closed() && shared.core().is_idle() {
+            return;
+        }
+        let now = shared.clock.now();
+        let wait = timeout.and_then(|due| Timespec::try_from(due.since(now)).ok());
+        sleep(shared, &fds, wait);
+    }
+}
+
+/// Until a channel or the bell rings, or the time is over.
+fn sleep(shared: &Shared, fds: &[OwnedFd], wait: Option<Timespec>) {
+    let mut polled: Vec<_> = fds.iter().map(|fd| PollFd::new(fd, PollFlags::IN)).collect();
+    polled.push(PollFd::new(&shared.bell, PollFlags::IN));
+    // An interruption is a wake-up like any other: the caller looks and sleeps again.
+    let _ = poll(&mut polled, wait.as_ref());
+}

@@ -1,0 +1,19 @@
+//! What runs copies: the engine and its channels under one lock, and a thread that drives them.
+//!
+//! **Hazard.** A wake-up is lost and a copy hangs; or memory of others is dropped, or their code
+//! called, under the lock, and two threads wait for each other. **Guarantee.** The driver sleeps
+//! on descriptors that stay readable until what rang them is taken; what is not rung by a channel
+//! (an earlier deadline, a new channel, the end) rings its bell. What ends is collected under the
+//! lock, and told and dropped after it. **Structure.** [`Core`] is what the lock holds: engine,
+//! channels, what is pending. [`Shared`] is the lock, the region table and the cache of plans,
+//! which machines, instances and events hold. [`driver`] is the thread.
+
+mod core;
+mod driver;
+mod shared;
+mod urgency;
+
+pub(crate) use self::core::Core;
+pub(crate) use driver::Driver;
+pub(crate) use shared::{Clock, Shared, Submission};
+pub(crate) use urgency::Urgency;

@@ -1,0 +1,320 @@
+//! What machines, instances and events share.
+
+use super::Urgency;
+use super::core::{Caller, Core, Ended, Pending, dependency_failed};
+use crate::event::{Event, State};
+use crate::prepare::Plans;
+use crate::report::CopyReport;
+use crate::{ArgumentError, Error};
+use channel::{Bell, DoneQueue, Regions};
+use engine::{Commit, Dependency, Program, SubmitError, Transfer};
+use model::{FenceId, MemoryId, Outcome, Place, Plan, Priority, Time, Topology, TransferId};
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError, RwLock};
+use std::time::{Duration, Instant};
+
+/// Time since a machine was opened.
+#[derive(Debug, Clone, Copy)]
+pub(crate) struct Clock(Instant);
+
+impl Clock {
+    pub(crate) fn start() -> Self {
+        Clock(Instant::now())
+    }
+
+    pub(crate) fn now(self) -> Time {
+        Time(u64::try_from(self.0.elapsed().as_nanos()).unwrap_or(u64::MAX))
+    }
+}
+
+/// Everything that outlives a machine's handle for as long as an instance or event uses it.
+pub(crate) struct Shared {
+    pub(crate) regions: Arc<Regions>,
+    /// Tokens of [`Event::notify`].
+    pub(crate) finished: DoneQueue<u64>,
+    pub(crate) plans: Plans,
+    pub(crate) urgency: Urgency,
+    pub(crate) clock: Clock,
+    topology: RwLock<Arc<Topology>>,
+    core: Mutex<Core>,
+    /// Transfers that have been told of, to be forgotten by the engine.
+    told: Mutex<Vec<TransferId>>,
+    fences: AtomicU64,
+    /// Wakes the driver.
+    pub(crate) bell: Bell,
+    life: Life,
+    traces: bool,
+}
+
+/// Whether a machine may be used, and by whom.
+struct Life {
+    closed: AtomicBool,
+    process: u32,
+}
+
+/// A copy that is to run.
+pub(crate) struct Submission {
+    pub(crate) plan: Arc<Plan>,
+    pub(crate) program: Arc<Program>,
+    pub(crate) src: (Arc<crate::instance::Holding>, Place),
+    pub(crate) dst: (Arc<crate::instance::Holding>, Place),
+    pub(crate) priority: Priority,
+    pub(crate) deadline: Option<Duration>,
+    pub(crate) after: Vec<Event>,
+    pub(crate) commit: Option<Commit>,
+}
+
+impl Shared {
+    pub(crate) fn new(
+        core: Core,
+        topology: Topology,
+        regions: Arc<Regions>,
+        clock: Clock,
+    ) -> std::io::Result<Self> {
+        let traces = core.recorder.is_some();
+        Ok(Shared {
+            traces,
+            regions,
+            finished: DoneQueue::new(Arc::new(Bell::new()?)),
+            plans: Plans::new(),
+            urgency: Urgency::new(),
+            clock,
+            topology: RwLock::new(Arc::new(topology)),
+            core: Mutex::new(core),
+            told: Mutex::new(Vec::new()),
+            fences: AtomicU64::new(0),
+            bell: Bell::new()?,
+            life: Life { closed: AtomicBool::new(false), process: std::process::id() },
+        })
+    }
+
+    pub(crate) fn topology(&self) -> Arc<Topology> {
+        Arc::clone(&self.topology.read().unwrap_or_else(PoisonError::into_inner))
+    }
+
+    /// Replaces the topology; its generation must have grown.
+    pub(crate) fn set_topology(&self, topology: Topology) {
+        *self.topology.write().unwrap_or_else(PoisonError::into_inner) = Arc::new(topology);
+    }
+
+    /// The topology's generation.
+    pub(crate) fn generation(&self) -> u64 {
+        self.topology.read().unwrap_or_else(PoisonError::into_inner).generation
+    }
+
+    /// Writes a copy that ran on its caller's thread into the trace.
+    pub(crate) fn note_direct(&self, plan: &Plan, (from, to): (Time, Time), bytes: u64) {
+        if self.traces {
+            let channel = plan.hops[0].channel;
+            if let Some(recorder) = &mut self.core().recorder {
+                recorder.direct(channel, (from, to), bytes);
+            }
+        }
+    }
+
+    /// Whether copies may be submitted.
+    pub(crate) fn check_open(&self) -> Result<(), Error> {
+        if self.life.process != std::process::id() {
+            return Err(Error::Forked);
+        }
+        if self.life.closed.load(Ordering::Relaxed) {
+            return Err(Error::Closed);
+        }
+        Ok(())
+    }
+
+    pub(crate) fn is_of_this_process(&self) -> bool {
+        self.life.process == std::process::id()
+    }
+
+    /// Refuses copies from now on; returns whether it was open.
+    pub(crate) fn close(&self) -> bool {
+        !self.life.closed.swap(true, Ordering::Relaxed)
+    }
+
+    pub(crate) fn is_closed(&self) -> bool {
+        self.life.closed.load(Ordering::Relaxed)
+    }
+
+    pub(crate) fn core(&self) -> MutexGuard<'_, Core> {
+        // A panic under the lock is a bug of ours; going on shows it where it can be seen.
+        self.core.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// Starts a copy as a part of the event `state`.
+    pub(crate) fn submit(
+        self: &Arc<Self>,
+        state: &Arc<State>,
+        submission: Submission,
+    ) -> Result<(), Error> {
+        let plan = Arc::clone(&submission.plan);
+        let now = self.clock.now();
+        let mut core = self.core();
+        // Under the lock, so that nothing that is still to be waited for is forgotten meanwhile.
+        let after = match self.dependencies(&submission.after) {
+            Ok(after) => after,
+            Err(why) => {
+                drop(core);
+                let error = dependency_failed(plan.memories[0], &why);
+                let report = CopyReport::of_none(&plan);
+                state.finish(None, Err(self.failed(error)), report);
+                return Ok(());
+            }
+        };
+        let transfer = Transfer {
+            after,
+            deadline: submission.deadline.map(|d| now + d),
+            priority: submission.priority,
+            commit: submission.commit,
+            ..Transfer::new(submission.program, submission.src.1, submission.dst.1)
+        };
+        let has_deadline = transfer.deadline.is_some();
+        let pending = Pending {
+            state: Arc::clone(state),
+            plan,
+            priority: submission.priority,
+            commits: transfer.commit.is_some(),
+            holdings: [submission.src.0, submission.dst.0],
+        };
+        core.submit(now, transfer, pending, &self.urgency).map_err(refused)?;
+        drop(core);
+        if has_deadline {
+            self.bell.ring();
+        }
+        self.step(Caller::Any);
+        Ok(())
+    }
+
+    /// What a transfer waits for: transfers of this machine, and fences that events of others
+    /// will reach.
+    fn dependencies(self: &Arc<Self>, after: &[Event]) -> Result<Vec<Dependency>, Error> {
+        let mut all = Vec::new();
+        for event in after {
+            let state = &event.handle.state;
+            if Arc::ptr_eq(&state.shared, self) {
+                all.extend(state.unfinished()?.into_iter().map(Dependency::Transfer));
+            } else if let Some(outcome) = event.outcome() {
+                outcome?;
+            } else {
+                all.push(Dependency::Fence(self.fence_of(event)));
+            }
+        }
+        Ok(all)
+    }
+
+    /// A fence that is reached when `event`, of another machine, ends.
+    fn fence_of(self: &Arc<Self>, event: &Event) -> FenceId {
+        let fence = FenceId(self.fences.fetch_add(1, Ordering::Relaxed));
+        let shared = Arc::clone(self);
+        let other = event.clone();
+        // On a thread of its own, since the callback may run at once, under this machine's lock.
+        std::thread::spawn(move || {
+            let ok = other.wait(None).is_ok();
+            shared.core().handle_fence(shared.clock.now(), fence, ok);
+            shared.step(Caller::Any);
+        });
+        fence
+    }
+
+    /// Handles what there is to handle, and tells of what has ended. Returns when to call again
+    /// although nothing rings.
+    pub(crate) fn step(&self, caller: Caller) -> Option<Time> {
+        let now = self.clock.now();
+        let mut core = self.core();
+        core.forget(std::mem::take(&mut *self.told()).into_iter());
+        let ended = core.pump((now, caller), &self.regions, &self.urgency);
+        let timeout = core.engine().poll_timeout();
+        let wake = caller == Caller::Any && core.needs_driver();
+        drop(core);
+        if wake {
+            self.bell.ring();
+        }
+        self.tell(ended);
+        timeout
+    }
+
+    pub(crate) fn cancel(&self, transfers: &[TransferId]) {
+        self.core().cancel(self.clock.now(), transfers);
+        self.step(Caller::Any);
+    }
+
+    pub(crate) fn cancel_all(&self) {
+        self.core().cancel_all(self.clock.now());
+        self.step(Caller::Any);
+    }
+
+    /// Payload that these transfers have written so far.
+    pub(crate) fn progress_of(&self, transfers: &[TransferId]) -> u64 {
+        if transfers.is_empty() {
+            return 0;
+        }
+        let core = self.core();
+        transfers.iter().filter_map(|&id| core.engine().progress(id)).map(|p| p.0).sum()
+    }
+
+    pub(crate) fn reports_of(&self, transfers: &[(TransferId, Arc<Plan>)]) -> Vec<CopyReport> {
+        if transfers.is_empty() {
+            return Vec::new();
+        }
+        let core = self.core();
+        let report = |(id, plan): &(TransferId, Arc<Plan>)| {
+            let times = core.engine().report(*id)?;
+            Some(CopyReport { plan: Arc::clone(plan), outcome: None, times })
+        };
+        transfers.iter().filter_map(report).collect()
+    }
+
+    fn tell(&self, ended: Vec<Ended>) {
+        for end in ended {
+            let Pending { state, plan, holdings, commits, .. } = end.pending;
+            let result = self.result_of(&end.outcome);
+            if let Some(created) = holdings[1].created.as_ref().filter(|_| commits) {
+                created.settled(result.is_ok());
+            }
+            let report = CopyReport { plan, outcome: Some(end.outcome), times: end.report };
+            // The instances go before anyone is told, so that memory that was given away for the
+            // copy is free by then.
+            drop(holdings);
+            state.finish(Some(end.transfer), result, report);
+            self.told().push(end.transfer);
+        }
+    }
+
+    fn told(&self) -> MutexGuard<'_, Vec<TransferId>> {
+        self.told.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    fn result_of(&self, outcome: &Outcome) -> Result<(), Error> {
+        match outcome {
+            Outcome::Done => Ok(()),
+            Outcome::Cancelled => Err(Error::Cancelled),
+            Outcome::TimedOut => Err(Error::TimedOut),
+            Outcome::Failed(error) => Err(self.failed(error.clone())),
+        }
+    }
+
+    fn failed(&self, error: model::TransferError) -> Error {
+        Error::Transfer { memory: self.memory_name(error.memory), error }
+    }
+
+    pub(crate) fn memory_name(&self, id: MemoryId) -> String {
+        let topology = self.topology();
+        topology.memory(id).map_or_else(|| format!("{id:?}"), |m| m.name.clone())
+    }
+
+    /// The memory called `name`.
+    pub(crate) fn memory_named(&self, name: &str) -> Result<MemoryId, Error> {
+        let topology = self.topology();
+        let there = || topology.classes.iter().flat_map(|c| &c.memories).map(|m| m.name.clone());
+        let unknown =
+            || ArgumentError::NoMemory { name: name.to_owned(), there: there().collect() };
+        Ok(topology.memory_named(name).ok_or_else(unknown)?)
+    }
+}
+
+fn refused(error: SubmitError) -> Error {
+    match error {
+        SubmitError::Full => Error::Busy,
+        error => Error::Refused(error),
+    }
+}

@@ -1,0 +1,175 @@
+//! What a machine did, as a trace that Perfetto and Chrome draw.
+
+use engine::Engine;
+use model::{ChannelId, MemoryId, Outcome, Request, RequestId, Time, Topology, TransferId, Work};
+use serde_json::{Value, json};
+use std::collections::{HashMap, VecDeque};
+
+/// The most spans kept; the oldest go first.
+const MAX_SPANS: usize = 1 << 20;
+
+/// A request that has ended.
+#[derive(Debug, Clone, Copy)]
+struct Span {
+    channel: ChannelId,
+    transfer: Option<TransferId>,
+    hop: u16,
+    bytes: u64,
+    from: Time,
+    to: Time,
+}
+
+/// One value of a counter.
+#[derive(Debug, Clone, Copy)]
+struct Sample {
+    memory: MemoryId,
+    at: Time,
+    bytes: u64,
+}
+
+/// A transfer from its submission to its end.
+#[derive(Debug, Clone, Copy)]
+struct Life {
+    transfer: TransferId,
+    from: Time,
+    to: Time,
+    done: bool,
+}
+
+/// Collects spans and counters while a machine runs.
+#[derive(Debug)]
+pub(crate) struct Recorder {
+    pools: Vec<MemoryId>,
+    open: HashMap<RequestId, Span>,
+    spans: VecDeque<Span>,
+    samples: VecDeque<Sample>,
+    submitted: HashMap<TransferId, Time>,
+    lives: VecDeque<Life>,
+}
+
+impl Recorder {
+    /// One that follows the staging of `pools`.
+    pub(crate) fn new(pools: Vec<MemoryId>) -> Self {
+        Recorder {
+            pools,
+            open: HashMap::new(),
+            spans: VecDeque::new(),
+            samples: VecDeque::new(),
+            submitted: HashMap::new(),
+            lives: VecDeque::new(),
+        }
+    }
+
+    pub(crate) fn submitted(&mut self, now: Time, transfer: TransferId) {
+        self.submitted.insert(transfer, now);
+    }
+
+    pub(crate) fn ended(&mut self, now: Time, transfer: TransferId, outcome: &Outcome) {
+        if let Some(from) = self.submitted.remove(&transfer) {
+            let done = *outcome == Outcome::Done;
+            push(&mut self.lives, Life { transfer, from, to: now, done });
+        }
+    }
+
+    pub(crate) fn started(&mut self, now: Time, request: &Request) {
+        let bytes = match &request.work {
+            Work::Copy(copy) => copy.payload_bytes,
+            Work::Commit { .. } | Work::Abort { .. } => 0,
+        };
+        let (channel, transfer, hop) = (request.channel, Some(request.transfer), request.hop);
+        self.open.insert(request.id, Span { channel, transfer, hop, bytes, from: now, to: now });
+    }
+
+    pub(crate) fn completed(&mut self, now: Time, request: RequestId) {
+        if let Some(span) = self.open.remove(&request) {
+            push(&mut self.spans, Span { to: now, ..span });
+        }
+    }
+
+    /// A copy of `bytes` that ran on its caller's thread.
+    pub(crate) fn direct(&mut self, channel: ChannelId, (from, to): (Time, Time), bytes: u64) {
+        push(&mut self.spans, Span { channel, transfer: None, hop: 0, bytes, from, to });
+    }
+
+    /// Notes how full the staging is, where that has changed.
+    pub(crate) fn staging(&mut self, now: Time, engine: &Engine) {
+        for &memory in &self.pools {
+            let Some((bytes, _)) = engine.staging(memory) else { continue };
+            let last = self.samples.iter().rev().find(|s| s.memory == memory).map(|s| s.bytes);
+            if last != Some(bytes) {
+                push(&mut self.samples, Sample { memory, at: now, bytes });
+            }
+        }
+    }
+
+    /// The trace so far, in Chrome's JSON format: a track for each channel, one for transfers,
+    /// a counter for each staging pool.
+    pub(crate) fn to_json(&self, topology: &Topology) -> Value {
+        let mut events = tracks(topology);
+        events.extend(self.spans.iter().map(span_event));
+        events.extend(self.lives.iter().flat_map(life_events));
+        events.extend(self.samples.iter().map(|sample| {
+            let name = topology.memory(sample.memory).map_or("?", |m| &m.name);
+            let args = json!({ "bytes": sample.bytes });
+            json!({ "ph": "C", "pid": 1, "ts": micros(sample.at), "name": format!("staging {name}"), "args": args })
+        }));
+        json!({ "displayTimeUnit": "ns", "traceEvents": events })
+    }
+}
+
+fn push<T>(list: &mut VecDeque<T>, item: T) {
+    if list.len() >= MAX_SPANS {
+        list.pop_front();
+    }
+    list.push_back(item);
+}
+
+/// A name for each channel's track, by its ends.
+fn tracks(topology: &Topology) -> Vec<Value> {
+    let mut events = Vec::new();
+    for class in &topology.classes {
+        let names = |ids: &[u16]| {
+            let names: Vec<_> =
+                ids.iter().map(|&i| &*class.memories[usize::from(i)].name).collect();
+            names.join(",")
+        };
+        for (i, channel) in class.channels.iter().enumerate() {
+            let ends = format!("{}→{}", names(&channel.from), names(&channel.to));
+            let name = format!("{} {ends}", channel.kind.name());
+            let args = json!({ "name": name });
+            events.push(
+                json!({ "ph": "M", "pid": 1, "tid": i + 1, "name": "thread_name", "args": args }),
+            );
+        }
+    }
+    events
+}
+
+fn span_event(span: &Span) -> Value {
+    let name = match span.transfer {
+        Some(id) => format!("copy {} hop {}", id.index, span.hop),
+        None => "small copy".to_owned(),
+    };
+    json!({
+        "ph": "X", "pid": 1, "tid": span.channel.index + 1, "cat": "request", "name": name,
+        "ts": micros(span.from), "dur": micros(span.to) - micros(span.from),
+        "args": { "bytes": span.bytes },
+    })
+}
+
+/// Transfers overlap, so that each is a pair of asynchronous events.
+fn life_events(life: &Life) -> [Value; 2] {
+    let id = format!("{}.{}", life.transfer.index, life.transfer.generation);
+    let event = |phase: &str, at: Time| {
+        json!({
+            "ph": phase, "pid": 1, "tid": 0, "cat": "copy", "id": id, "ts": micros(at),
+            "name": format!("copy {}", life.transfer.index), "args": { "done": life.done },
+        })
+    };
+    [event("b", life.from), event("e", life.to)]
+}
+
+#[expect(clippy::cast_precision_loss, reason = "a trace of 104 days still has nanoseconds")]
+fn micros(at: Time) -> f64 {
+    at.0 as f64 / 1000.0
+}

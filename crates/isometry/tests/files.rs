@@ -1,0 +1,253 @@
+//! Copies from files to files: layouts, rings that wrap, commits, and what goes wrong.
+
+use isometry::planner::Options;
+use isometry::{
+    ArgumentError, Array, CopyOptions, Error, ErrorKind, FileOptions, Instance, Machine,
+};
+use std::fs;
+use std::path::{Path, PathBuf};
+use std::time::Duration;
+use tempfile::TempDir;
+
+fn machine() -> Machine {
+    Machine::builder().assume(true).lanes(1).staging(1 << 20).open().unwrap()
+}
+
+fn noise(len: usize) -> Vec<u8> {
+    (0..len as u64).map(|i| (i.wrapping_mul(0x9e37_79b9_7f4a_7c15) >> 56) as u8).collect()
+}
+
+/// A `.npy` file of `shape` with bytes of type `u1`, as NumPy would write it.
+fn npy(path: &Path, shape: &[u64]) -> Vec<u8> {
+    use npyz::WriterBuilder;
+    let data = noise(shape.iter().product::<u64>() as usize);
+    let file = fs::File::create(path).unwrap();
+    let options = npyz::WriteOptions::new().default_dtype().shape(shape);
+    let mut writer = options.writer(std::io::BufWriter::new(file)).begin_nd().unwrap();
+    writer.extend(data.iter().copied()).unwrap();
+    writer.finish().unwrap();
+    data
+}
+
+fn read_npy(path: &Path) -> (Vec<u64>, Vec<u8>) {
+    let file = npyz::NpyFile::new(std::io::BufReader::new(fs::File::open(path).unwrap())).unwrap();
+    (file.shape().to_vec(), file.into_vec().unwrap())
+}
+
+fn named(dims: &str) -> FileOptions {
+    FileOptions { dims: Some(dims.chars().map(String::from).collect()), ..FileOptions::default() }
+}
+
+struct Scene {
+    dir: TempDir,
+    machine: Machine,
+}
+
+impl Scene {
+    fn new() -> Self {
+        Scene { dir: tempfile::tempdir().unwrap(), machine: machine() }
+    }
+
+    fn path(&self, name: &str) -> PathBuf {
+        self.dir.path().join(name)
+    }
+
+    /// `in.npy` of shape (n, h, w, c), open, and its bytes.
+    fn images(&self, shape: [u64; 4]) -> (Instance, Vec<u8>) {
+        let data = npy(&self.path("in.npy"), &shape);
+        (self.machine.open_file(self.path("in.npy"), &named("nhwc")).unwrap(), data)
+    }
+
+    fn create(&self, name: &str, like: &Instance, layout: &str) -> Result<Instance, Error> {
+        let array = like.array().laid_out(layout)?;
+        self.machine.create_file(self.path(name), array, &FileOptions::default())
+    }
+
+    fn left(&self) -> Vec<String> {
+        let names = fs::read_dir(self.dir.path()).unwrap();
+        let mut names: Vec<_> =
+            names.map(|e| e.unwrap().file_name().into_string().unwrap()).collect();
+        names.sort();
+        names
+    }
+}
+
+fn planes(data: &[u8], [n, h, w, c]: [usize; 4]) -> Vec<u8> {
+    let mut out = Vec::with_capacity(data.len());
+    for image in 0..n {
+        for channel in 0..c {
+            out.extend((0..h * w).map(|p| data[(image * h * w + p) * c + channel]));
+        }
+    }
+    out
+}
+
+#[test]
+fn nhwc_becomes_nchw_through_rings_that_wrap() {
+    let scene = Scene::new();
+    let shape = [40, 64, 96, 3];
+    let (src, data) = scene.images(shape);
+    let dst = scene.create("out.npy", &src, "nchw").unwrap();
+    let planning = Options { th_bytes: Some(96 << 10), ..Options::default() };
+    let options = CopyOptions { planning, sync: true, ..CopyOptions::default() };
+    let planned = scene.machine.plan(&src, &dst, &planning).unwrap();
+    let largest = planned.plan.buffers.iter().map(|b| b.bytes).max().unwrap();
+    assert!(largest * 4 <= data.len() as u64, "the rings wrap: {}", planned.explain());
+    let event = scene.machine.copy(&src, &dst, &options).unwrap();
+    event.wait(Some(Duration::from_secs(60))).unwrap();
+    let (shape_out, out) = read_npy(&scene.path("out.npy"));
+    assert_eq!(shape_out, [40, 3, 64, 96]);
+    assert_eq!(out, planes(&data, shape.map(|n| n as usize)));
+    assert_eq!(scene.left(), ["in.npy", "out.npy"]);
+    assert!(matches!(dst.commit(false), Err(Error::Argument(ArgumentError::NothingToCommit))));
+}
+
+#[test]
+fn files_and_memory_exchange_any_layout() {
+    let scene = Scene::new();
+    let (src, data) = scene.images([3, 17, 13, 5]);
+    let host = scene
+        .machine
+        .empty(src.array().laid_out("<w_in=4, F, c, w_out, h, n>").unwrap(), "sys")
+        .unwrap();
+    scene.machine.copy(&src, &host, &CopyOptions::default()).unwrap().wait(None).unwrap();
+    for (name, layout) in [("a.npy", "nhwc"), ("b.safetensors", "nhwc"), ("c.raw", "nhwc")] {
+        let dst = scene.create(name, &src, layout).unwrap();
+        scene.machine.copy(&host, &dst, &CopyOptions::default()).unwrap().wait(None).unwrap();
+        let raw = FileOptions { raw: Some(src.array()), ..named("nhwc") };
+        let again = scene.machine.open_file(scene.path(name), &raw).unwrap();
+        let back = scene.machine.empty(src.array(), "sys").unwrap();
+        scene.machine.copy(&again, &back, &CopyOptions::default()).unwrap().wait(None).unwrap();
+        assert_eq!(back.to_vec().unwrap(), data, "{name}");
+    }
+    assert_eq!(scene.machine.tensors(scene.path("b.safetensors")).unwrap(), ["data"]);
+}
+
+#[test]
+fn a_file_appears_when_it_is_whole() {
+    let scene = Scene::new();
+    let (src, data) = scene.images([4, 8, 8, 3]);
+    let dst = scene.create("out.npy", &src, "nhwc").unwrap();
+    for half in [0..2, 2..4] {
+        let (a, b) =
+            (src.select(&[("n", half.clone())]).unwrap(), dst.select(&[("n", half)]).unwrap());
+        scene.machine.copy(&a, &b, &CopyOptions::default()).unwrap().wait(None).unwrap();
+        assert!(!scene.path("out.npy").exists());
+    }
+    dst.commit(true).unwrap();
+    assert_eq!(read_npy(&scene.path("out.npy")).1, data);
+    assert!(dst.commit(true).is_err());
+    let forgotten = scene.create("never.npy", &src, "nhwc").unwrap();
+    assert_eq!(scene.left().len(), 3);
+    drop(forgotten);
+    assert_eq!(scene.left(), ["in.npy", "out.npy"]);
+}
+
+#[test]
+fn a_cancelled_copy_leaves_nothing() {
+    let scene = Scene::new();
+    let (src, _) = scene.images([64, 128, 128, 3]);
+    let dst = scene.create("out.npy", &src, "nchw").unwrap();
+    let event = scene.machine.copy(&src, &dst, &CopyOptions::default()).unwrap();
+    event.cancel();
+    assert!(event.is_done());
+    let outcome = event.wait(None);
+    assert!(matches!(outcome, Err(Error::Cancelled) | Ok(())), "{outcome:?}");
+    drop(dst);
+    assert_eq!(scene.path("out.npy").exists(), outcome.is_ok());
+    assert!(!scene.left().iter().any(|n| n.ends_with(".tmp")));
+}
+
+#[test]
+fn what_a_format_lacks_is_a_layout_error() {
+    let scene = Scene::new();
+    let (src, _) = scene.images([2, 4, 4, 3]);
+    let error = scene.create("out.npy", &src, "<w_in=2, F, w_out, h, c, n>").unwrap_err();
+    assert_eq!(error.kind(), ErrorKind::Layout, "{error}");
+    assert_eq!(scene.left(), ["in.npy"]);
+}
+
+#[test]
+fn wrong_files_are_clear_errors() {
+    let scene = Scene::new();
+    let (src, _) = scene.images([2, 4, 4, 3]);
+    let open = |name: &str, options: &FileOptions| {
+        scene.machine.open_file(scene.path(name), options).map(drop)
+    };
+    let kind = |result: Result<(), Error>| result.unwrap_err().kind();
+    fs::write(scene.path("bad.npy"), b"\x93NUMPY\x01\x00\xff\xff{").unwrap();
+    assert_eq!(kind(open("bad.npy", &FileOptions::default())), ErrorKind::FileFormat);
+    let whole = fs::read(scene.path("in.npy")).unwrap();
+    fs::write(scene.path("short.npy"), &whole[..whole.len() - 1]).unwrap();
+    assert_eq!(kind(open("short.npy", &FileOptions::default())), ErrorKind::FileFormat);
+    assert_eq!(kind(open("in.npy", &named("nhw"))), ErrorKind::Argument);
+    assert_eq!(kind(open("none.npy", &FileOptions::default())), ErrorKind::Io);
+    assert_eq!(kind(open(".", &FileOptions::default())), ErrorKind::Io);
+    fs::write(scene.path("x.raw"), [0; 10]).unwrap();
+    assert_eq!(kind(open("x.raw", &FileOptions::default())), ErrorKind::Argument);
+    let raw = FileOptions {
+        raw: Some(Array::of(&[("x", 11)], "|u1").unwrap()),
+        ..FileOptions::default()
+    };
+    assert_eq!(kind(open("x.raw", &raw)), ErrorKind::FileFormat);
+    fs::create_dir(scene.path("dir.npy")).unwrap();
+    assert!(scene.create("dir.npy", &src, "nhwc").is_err());
+    assert!(
+        scene
+            .machine
+            .create_file(scene.path("no/such/dir.npy"), src.array(), &FileOptions::default())
+            .is_err()
+    );
+    assert!(matches!(
+        scene.machine.copy(&src, &src, &CopyOptions::default()),
+        Err(Error::Argument(ArgumentError::ReadOnly))
+    ));
+}
+
+#[test]
+fn a_file_that_shrinks_fails_its_copy_alone() {
+    let scene = Scene::new();
+    let (src, _) = scene.images([8, 64, 64, 3]);
+    let dst = scene.create("out.npy", &src, "nchw").unwrap();
+    fs::OpenOptions::new().write(true).open(scene.path("in.npy")).unwrap().set_len(5000).unwrap();
+    let event = scene.machine.copy(&src, &dst, &CopyOptions::default()).unwrap();
+    match event.wait(None).unwrap_err() {
+        Error::Transfer { memory, error } => {
+            assert_eq!((&*memory, error.hop), ("dsk", 0), "{error}");
+        }
+        error => panic!("{error}"),
+    }
+    drop(dst);
+    assert_eq!(scene.left(), ["in.npy"]);
+    let (src, data) = scene.images([2, 4, 4, 3]);
+    let dst = scene.machine.empty(src.array(), "sys").unwrap();
+    scene.machine.copy(&src, &dst, &CopyOptions::default()).unwrap().wait(None).unwrap();
+    assert_eq!(dst.to_vec().unwrap(), data);
+}
+
+#[test]
+fn two_machines_work_beside_each_other() {
+    let (one, two) = (Scene::new(), Scene::new());
+    let events: Vec<_> = [&one, &two]
+        .into_iter()
+        .map(|scene| {
+            let (src, data) = scene.images([8, 32, 32, 3]);
+            let dst = scene.create("out.npy", &src, "nchw").unwrap();
+            (scene.machine.copy(&src, &dst, &CopyOptions::default()).unwrap(), data, scene)
+        })
+        .collect();
+    for (event, data, scene) in events {
+        event.wait(None).unwrap();
+        assert_eq!(read_npy(&scene.path("out.npy")).1, planes(&data, [8, 32, 32, 3]));
+    }
+}
+
+#[test]
+fn stale_temporaries_go_at_the_first_use_of_their_directory() {
+    let scene = Scene::new();
+    let stale = scene.path(".out.npy.isometry-2147483646-0123456789abcdef.tmp");
+    fs::write(&stale, "half").unwrap();
+    let (src, _) = scene.images([1, 2, 2, 3]);
+    assert!(!stale.exists());
+    drop(src);
+}
