@@ -1,19 +1,35 @@
 //! The check that every channel makes before it moves a byte.
 
-use model::{ChannelError, ChannelErrorKind, CopyWork};
+use model::{ChannelError, ChannelErrorKind, CopyWork, NdCopy};
 use std::ops::Range;
+use std::sync::Arc;
 
-/// Whether `work` stays inside a source of `src_bytes` and a destination of `dst_bytes`.
+/// Whether `work` is well-formed (a stride for each dimension, an index table as long as its loop)
+/// and stays inside a source of `src_bytes` and a destination of `dst_bytes`.
 ///
 /// # Errors
 /// [`ChannelErrorKind::OutOfBounds`] for the first copy that does not, naming its bytes.
 pub fn check_bounds(work: &CopyWork, src_bytes: u64, dst_bytes: u64) -> Result<(), ChannelError> {
     for copy in work.list.iter() {
+        check_form(copy)?;
         let (src, dst) = layout::touched(copy);
         check_side("source", src, work.src.offset, src_bytes)?;
         check_side("destination", dst, work.dst.offset, dst_bytes)?;
     }
     Ok(())
+}
+
+fn check_form(copy: &NdCopy) -> Result<(), ChannelError> {
+    let whole = |table: &Option<Arc<[u64]>>, extent: u64| {
+        table.as_ref().is_none_or(|t| t.len() as u64 >= extent)
+    };
+    let tables =
+        copy.dims.iter().all(|d| whole(&d.src_index, d.extent) && whole(&d.dst_index, d.extent));
+    if tables && copy.fields.iter().all(|f| f.strides.len() == copy.dims.len()) {
+        return Ok(());
+    }
+    let detail = "a copy whose strides or index tables are fewer than its loops need".to_owned();
+    Err(ChannelError { kind: ChannelErrorKind::OutOfBounds, detail })
 }
 
 fn check_side(

@@ -3,8 +3,8 @@
 use super::{Draw, Fixture, Shape};
 use crate::{Channel, Job, Region};
 use model::{
-    ChannelErrorKind, Completion, CopyWork, MemoryId, NdCopy, NodeId, Place, RegionId, RequestId,
-    Work,
+    ChannelErrorKind, Completion, CopyDim, CopyWork, MemoryId, NdCopy, NodeId, Place, RegionId,
+    RequestId, Stride, Work,
 };
 use rustix::event::{PollFd, PollFlags, Timespec, poll};
 use std::collections::HashSet;
@@ -143,9 +143,32 @@ pub(super) fn many_copies_in_one_request(fixture: &dyn Fixture) {
 }
 
 pub(super) fn an_empty_request_completes(fixture: &dyn Fixture) {
-    let ends = (fixture.source(&[1]), fixture.destination(&[2]));
-    let done = run_one(fixture.channel().as_mut(), job_of(7, Vec::new(), (0, 0), ends));
-    assert_eq!(done, Completion { request: RequestId(7), result: Ok(()) });
+    let mut nowhere = Shape::run(1).copy;
+    nowhere.dims.push(CopyDim { extent: 0, src_index: None, dst_index: None });
+    nowhere.fields[0].strides.push(Stride { src: 1, dst: 1 });
+    for list in [Vec::new(), vec![nowhere]] {
+        let ends = (fixture.source(&[1]), fixture.destination(&[2]));
+        let dst = Arc::clone(&ends.1);
+        let done = run_one(fixture.channel().as_mut(), job_of(7, list, (0, 0), ends));
+        assert_eq!(done, Completion { request: RequestId(7), result: Ok(()) });
+        assert_eq!(fixture.contents(&dst), [2]);
+    }
+}
+
+pub(super) fn a_malformed_copy_is_refused(fixture: &dyn Fixture) {
+    let dim = |table: Option<Arc<[u64]>>| CopyDim { extent: 9, src_index: table, dst_index: None };
+    let mut no_stride = Shape::run(1).copy;
+    no_stride.dims.push(dim(None));
+    let mut short_table = Shape::run(1).copy;
+    short_table.dims.push(dim(Some([0, 1].into())));
+    short_table.fields[0].strides.push(Stride { src: 1, dst: 1 });
+    for copy in [no_stride, short_table] {
+        let ends = (fixture.source(&[1; 64]), fixture.destination(&[2; 64]));
+        let dst = Arc::clone(&ends.1);
+        let done = run_one(fixture.channel().as_mut(), job_of(7, vec![copy], (0, 0), ends));
+        assert!(done.result.is_err());
+        assert_eq!(fixture.contents(&dst), [2; 64]);
+    }
 }
 
 pub(super) fn out_of_bounds_touches_nothing(fixture: &dyn Fixture) {

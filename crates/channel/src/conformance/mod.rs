@@ -43,6 +43,7 @@ pub const CASES: &[Case] = &[
     Case { name: "long runs match the oracle", check: cases::long_runs_match_the_oracle },
     Case { name: "many copies in one request", check: cases::many_copies_in_one_request },
     Case { name: "an empty request completes", check: cases::an_empty_request_completes },
+    Case { name: "a malformed copy is refused", check: cases::a_malformed_copy_is_refused },
     Case { name: "out of bounds touches nothing", check: cases::out_of_bounds_touches_nothing },
     Case { name: "the wrong kind of region is refused", check: cases::a_foreign_region_is_refused },
     Case { name: "a full channel gives the job back", check: cases::a_full_channel_gives_back },

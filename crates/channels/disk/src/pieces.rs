@@ -82,6 +82,10 @@ impl Walk {
 
     /// Starts the next copy that there is.
     fn enter(&mut self) {
+        let empty = |copy: &NdCopy| copy.dims.iter().any(|d| d.extent == 0);
+        while self.list.get(self.copy).is_some_and(empty) {
+            self.copy += 1;
+        }
         let Some(copy) = self.list.get(self.copy) else { return };
         let stride = |d: &usize| self.file_stride(copy.fields[0].strides[*d]).unsigned_abs();
         let mut order: Vec<usize> = (0..copy.dims.len()).collect();

@@ -46,7 +46,7 @@ pub(crate) fn check(work: &CopyWork, src: &Region, dst: &Region) -> Result<Bases
 /// returns.
 pub(crate) unsafe fn run(copy: &channel::layout::NdCopy, bases: Bases) {
     // SAFETY: the caller's promise is what the kernel asks for.
-    unsafe { crate::plain::copy(copy, bases.src, bases.dst) };
+    unsafe { kernels::copy(copy, bases.src, bases.dst) };
 }
 
 fn at(span: HostSpan, offset: u64) -> *mut u8 {

@@ -11,7 +11,6 @@ mod cores;
 mod lanes;
 mod limits;
 mod memcpy;
-mod plain;
 mod pool;
 
 pub use copy::run_here;

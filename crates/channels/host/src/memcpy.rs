@@ -3,7 +3,8 @@
 use crate::copy;
 use crate::cores::Cores;
 use crate::lanes::{Lanes, Running, Task};
-use channel::model::{ChannelError, ChannelErrorKind, Completion, Work};
+use channel::layout::NdCopy;
+use channel::model::{ChannelError, ChannelErrorKind, Completion, CopyWork, Work};
 use channel::{Bell, Capabilities, Channel, DoneQueue, Job};
 use std::collections::BTreeSet;
 use std::io;
@@ -74,7 +75,7 @@ impl MemcpyChannel {
         let Work::Copy(work) = &job.work else { return Err(no_commit()) };
         let bases = copy::check(work, &job.src, &job.dst)?;
         let lanes = self.lanes.count();
-        let copies = Arc::clone(&work.list);
+        let copies = cut(work, lanes);
         let tasks = if work.payload_bytes < SPLIT_BYTES { 1 } else { lanes.min(copies.len()) };
         let tasks = tasks.max(1);
         let (left, broken) = (AtomicUsize::new(tasks), AtomicBool::new(false));
@@ -86,6 +87,14 @@ impl MemcpyChannel {
         }
         Ok(())
     }
+}
+
+/// The copies of `work`, each cut into a piece for every lane where they are few and large.
+fn cut(work: &CopyWork, lanes: usize) -> Arc<[NdCopy]> {
+    if lanes == 1 || work.payload_bytes < SPLIT_BYTES || work.list.len() >= lanes * 4 {
+        return Arc::clone(&work.list);
+    }
+    work.list.iter().flat_map(|copy| kernels::split(copy, lanes)).collect()
 }
 
 fn no_commit() -> ChannelError {
