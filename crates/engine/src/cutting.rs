@@ -34,8 +34,16 @@ impl Rule {
     /// The end of the piece that starts at `from`: past `from`, at most `limit`.
     pub(crate) fn end(self, stream: &Stream, from: u64, limit: u64) -> u64 {
         let end = match self {
-            Rule::Every { bytes } => from.saturating_add(bytes),
-            Rule::Component { bytes } => stream.cut(from, bytes).min(from.saturating_add(bytes)),
+            Rule::Every { bytes } => {
+                let even = without_sliver(limit - from, bytes);
+                let is_aligned = bytes.is_multiple_of(ALIGN_BYTES);
+                let step = if is_aligned { even.next_multiple_of(ALIGN_BYTES) } else { even };
+                from.saturating_add(step.min(bytes))
+            }
+            Rule::Component { bytes } => {
+                let bytes = without_sliver(limit - from, bytes);
+                stream.cut(from, bytes).min(from.saturating_add(bytes))
+            }
             Rule::Granules { below, bytes } => {
                 let first = stream.granule_at(below, from).end;
                 match from.checked_add(bytes).filter(|&end| end < stream.bytes()) {
@@ -46,6 +54,11 @@ impl Rule {
         };
         end.clamp(from + 1, limit)
     }
+}
+
+/// `want`, or half of what is left where that is more than one piece and less than two.
+fn without_sliver(left: u64, want: u64) -> u64 {
+    if left > want && left - want < want { left.div_ceil(2) } else { want }
 }
 
 /// The stream of each ring; the order of a direct hop.
@@ -122,9 +135,10 @@ fn ring(
     let bytes = wanted.min(buffer_bytes / 2).min(total).max(needed_bytes);
     let (pitch_bytes, slots) = pitch(bytes, buffer_bytes.max(1));
     let is_disk = is_disk_run(plan, at, parts) || is_disk_run(plan, at + 1, parts);
+    let is_plain = moves_runs(plan, at, parts) && moves_runs(plan, at + 1, parts);
     let rule = match below {
         Some(below) => Rule::Granules { below, bytes: pitch_bytes },
-        None if is_disk => Rule::Every { bytes: pitch_bytes },
+        None if is_disk || is_plain => Rule::Every { bytes: pitch_bytes },
         None => Rule::Component { bytes: pitch_bytes },
     };
     Ok(Ring { memory, stream, rule, pitch_bytes, slots })

@@ -1,0 +1,142 @@
+//! Any plan value compiles or is refused, and what compiles tiles the payload.
+
+mod support;
+
+use isometry_engine::{CompileError, Program};
+use layout::{Part, Placement};
+use model::{Buffer, Component, FieldSpace, IndexSpace, Layout, Plan, Selection};
+use proptest::prelude::*;
+use support::{memory, plan, row};
+
+/// A size that is small, at a boundary, or anything.
+fn sizes() -> impl Strategy<Value = u64> {
+    prop_oneof![0..40u64, Just(1 << 32), Just(u64::MAX), Just(u64::MAX / 2), any::<u64>()]
+}
+
+fn layouts() -> impl Strategy<Value = Layout> {
+    let dims = prop::collection::vec(prop::collection::vec(sizes(), 0..3), 1..4);
+    (dims, any::<u64>()).prop_map(|(dims, order)| {
+        let mut components = vec![Component::Fields];
+        for (dim, blocks) in dims.iter().enumerate() {
+            let dim = u8::try_from(dim).unwrap();
+            for (level, &size) in (1..).zip(blocks) {
+                components.push(Component::Inner { dim, level, size: size.max(1) });
+            }
+            let is_whole = blocks.is_empty();
+            let last = if is_whole { Component::Whole(dim) } else { Component::Outer(dim) };
+            components.push(last);
+        }
+        let count = components.len();
+        components.rotate_left(usize::try_from(order % 16).unwrap() % count);
+        components.swap(0, usize::try_from(order / 16 % 64).unwrap() % count);
+        Layout::new(components, dims.len()).unwrap()
+    })
+}
+
+fn plans() -> impl Strategy<Value = Plan> {
+    let hops = 1..5usize;
+    let values = (
+        prop::collection::vec(layouts(), 5),
+        prop::collection::vec(sizes(), 5),
+        prop::collection::vec(sizes(), 4),
+        prop::collection::vec(sizes(), 0..4),
+        any::<u16>(),
+    );
+    (hops, values).prop_map(|(hops, (layouts, requests, buffers, phase, harm))| {
+        let layouts = layouts[..=hops].to_vec();
+        let mut plan = plan(layouts, &requests, &buffers, 2);
+        plan.phase = phase;
+        match harm % 16 {
+            1 => drop(plan.memories.pop()),
+            2 => drop(plan.layouts.pop()),
+            3 => drop(plan.buffers.pop()),
+            4 => drop(plan.hops.pop()),
+            5 => plan.buffers.push(Buffer { memory: memory(9), bytes: 1 }),
+            6 => plan.hops.clear(),
+            _ => {}
+        }
+        plan
+    })
+}
+
+fn part(extents: &[u64], field_bytes: &[u64], layout: &Layout) -> Option<Part> {
+    let names = ["x", "y", "z"];
+    let dims: Vec<_> = names.into_iter().zip(extents.iter().copied()).collect();
+    let space = IndexSpace::of(&dims).ok()?;
+    let fields = FieldSpace::packed(field_bytes).ok()?;
+    let placement = Placement::of_layout(layout, &space, &fields).ok()?;
+    let all: Vec<usize> = (0..field_bytes.len()).collect();
+    placement.select(&Selection::all(&space), &all).ok()
+}
+
+proptest! {
+    #![proptest_config(ProptestConfig::with_cases(2000))]
+
+    #[test]
+    fn any_plan_compiles_or_is_refused(
+        mut plan in plans(),
+        extents in prop::collection::vec(0..7u64, 1..4),
+        field_bytes in prop::collection::vec(1..5000u64, 1..3),
+        alike in any::<bool>(),
+    ) {
+        let whole = Layout::row_major(extents.len());
+        if alike {
+            // Most random plans are refused for their ranks; these go further.
+            let fits = |l: &Layout| part(&extents, &field_bytes, l).is_some();
+            plan.layouts.iter_mut().filter(|l| !fits(l)).for_each(|l| *l = whole.clone());
+            plan.phase.resize(extents.len(), 0);
+            plan.phase.iter_mut().for_each(|phase| *phase %= 1 << 40);
+        }
+        let Some(part) = part(&extents, &field_bytes, &whole) else { return Ok(()) };
+        let Ok(program) = Program::compile(&plan, part.clone(), part.clone()) else {
+            return Ok(());
+        };
+        for hop in 0..plan.hops.len() {
+            let mut at = 0;
+            for range in program.requests(hop).take(200) {
+                prop_assert!(range.start == at && range.end > at, "{range:?} at {at}");
+                at = range.end;
+            }
+            prop_assert!(at <= part.payload_bytes());
+        }
+        for ((_, bytes), buffer) in program.buffers().zip(&plan.buffers) {
+            prop_assert!(bytes <= buffer.bytes.max(1));
+        }
+    }
+}
+
+#[test]
+fn parts_must_be_alike_and_the_destination_writable() {
+    let (layout, eight) = row(8);
+    let (_, nine) = row(9);
+    let plan = plan(vec![layout; 2], &[4], &[], 1);
+    let plan = Plan { phase: vec![0], ..plan };
+    let error = Program::compile(&plan, eight.clone(), nine).unwrap_err();
+    assert_eq!(error, CompileError::Parts { what: "extents" });
+    let space = IndexSpace::of(&[("x", 8)]).unwrap();
+    let fields = FieldSpace::packed(&[1]).unwrap();
+    let still = Placement::of_strides(&space, &fields, &[0]).unwrap();
+    let still = still.select(&Selection::all(&space), &[0]).unwrap();
+    let error = Program::compile(&plan, eight.clone(), still.clone()).unwrap_err();
+    assert!(matches!(error, CompileError::Destination(_)));
+    assert_eq!(Program::compile(&plan, still, eight).unwrap().payload_bytes(), 8);
+}
+
+#[test]
+fn a_ring_holds_what_the_plan_says() {
+    let (layout, part) = row(100_000);
+    let mut plan = plan(vec![layout; 3], &[4000, 12_000], &[24_000], 2);
+    plan.phase = vec![0];
+    let program = Program::compile(&plan, part.clone(), part.clone()).unwrap();
+    assert_eq!(program.buffers().next(), Some((memory(1), 24_000)));
+    let lengths = |hop| program.requests(hop).map(|r| r.end - r.start).collect::<Vec<_>>();
+    assert_eq!(lengths(0), [4000; 25]);
+    assert_eq!(lengths(1), [&[12_000; 7][..], &[8000; 2]].concat());
+    plan.hops[0].request_bytes = 5000;
+    let program = Program::compile(&plan, part.clone(), part.clone()).unwrap();
+    let lengths: Vec<_> = program.requests(0).map(|r| r.end - r.start).collect();
+    assert!(lengths.iter().all(|bytes| *bytes == 4000), "no slivers: {lengths:?}");
+    plan.buffers[0].bytes = 0;
+    let error = Program::compile(&plan, part.clone(), part).unwrap_err();
+    assert_eq!(error, CompileError::Buffer { buffer: 0, bytes: 0, needed_bytes: 1 });
+}
