@@ -13,7 +13,7 @@ PYTHON_SOURCES := $(shell find python/isometry -name '*.py*' -not -path '*/__pyc
 SEEDS ?= 1000
 FIRST_SEED ?= 0
 
-.PHONY: help test demo lint fuzz-sim package clean
+.PHONY: help test demo lint fuzz-sim mutants package clean
 
 help: ## Say what there is to make
 	@sed -n 's/^\([a-z-]*\):.*## /  \1\t/p' Makefile | expand -t 14
@@ -29,6 +29,9 @@ lint: ## Formatting, clippy, documentation
 
 fuzz-sim: ## Run SEEDS simulations from FIRST_SEED on
 	@cargo run --release -q -p isometry-cli -- sim fuzz --seeds $(SEEDS) --first-seed $(FIRST_SEED)
+
+mutants: ## See that the simulator kills every patch of mutants/ (minutes)
+	@scripts/mutants.sh
 
 package: $(STAMPS)/package ## Install `iso` and the Python package into .venv
 

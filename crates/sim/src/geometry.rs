@@ -1,0 +1,132 @@
+//! Random index spaces, boxes and layouts that fit together in one plan.
+
+use crate::rng::Rng;
+use crate::scenario::End;
+use layout::Sizes;
+use model::{Component, Dim, FieldSpace, IndexSpace, Layout, Selection, Span};
+
+const NAMES: [&str; 4] = ["x", "y", "z", "w"];
+
+/// The box that a transfer moves, and the blocks in which its plan writes every layout.
+#[derive(Debug, Clone)]
+pub(crate) struct Geometry {
+    pub(crate) extents: Vec<u64>,
+    /// Block sizes of each dimension, innermost first; none where it stays whole.
+    blocks: Vec<Vec<u64>>,
+    /// Where the box starts in the outermost block of each dimension.
+    pub(crate) phase: Vec<u64>,
+    pub(crate) field_bytes: Vec<u64>,
+}
+
+impl Geometry {
+    /// A box of about `entries` entries.
+    pub(crate) fn draw(rng: &mut Rng, entries: u64) -> Self {
+        let rank = rng.within(1, 4);
+        let mut left = entries;
+        let extents: Vec<u64> = (0..rank).map(|_| extent(rng, &mut left)).collect();
+        let blocks: Vec<Vec<u64>> = extents.iter().map(|&e| blocks(rng, e)).collect();
+        let phase = blocks.iter().map(|b| rng.within(0, b.iter().product::<u64>() - 1)).collect();
+        let sizes = [1, 2, 3, 4, 8, 16];
+        let field_bytes = (0..rng.within(1, 3)).map(|_| rng.pick(&sizes)).collect();
+        Geometry { extents, blocks, phase, field_bytes }
+    }
+
+    pub(crate) fn fields(&self) -> FieldSpace {
+        FieldSpace::packed(&self.field_bytes).expect("sizes are positive and few")
+    }
+
+    /// Whether every dimension and block has two indices or more.
+    pub(crate) fn is_thick(&self) -> bool {
+        self.extents.iter().chain(self.blocks.iter().flatten()).all(|&size| size > 1)
+    }
+
+    pub(crate) fn sizes(&self) -> Sizes {
+        Sizes { extents: self.extents.clone(), field_bytes: self.field_bytes.clone() }
+    }
+
+    pub(crate) fn payload_bytes(&self) -> u64 {
+        self.extents.iter().product::<u64>() * self.field_bytes.iter().sum::<u64>()
+    }
+
+    /// A layout with every split, in any order.
+    pub(crate) fn layout(&self, rng: &mut Rng) -> Layout {
+        let joined = vec![false; self.extents.len()];
+        self.permute(rng, &joined)
+    }
+
+    /// An end whose instance keeps some of the blocks, and the plan's notation for its layout.
+    pub(crate) fn end(&self, rng: &mut Rng) -> (End, Layout) {
+        let joined: Vec<bool> = self.extents.iter().map(|_| rng.chance(60)).collect();
+        let notation = self.permute(rng, &joined);
+        let layout = self.join(&notation, &joined);
+        let dims: Vec<(Dim, Span)> =
+            (0..joined.len()).map(|d| self.dim(rng, d, joined[d])).collect();
+        let (dims, spans): (Vec<Dim>, Vec<Span>) = dims.into_iter().unzip();
+        let space = IndexSpace::new(dims).expect("few small dimensions");
+        let part = Selection::new(&space, spans).expect("the box lies inside");
+        (End { space, layout, part }, notation)
+    }
+
+    fn permute(&self, rng: &mut Rng, joined: &[bool]) -> Layout {
+        let mut units = vec![vec![Component::Fields]];
+        for (dim, &joined) in joined.iter().enumerate() {
+            let parts = self.components(dim);
+            if joined {
+                units.push(parts)
+            } else {
+                units.extend(parts.into_iter().map(|c| vec![c]))
+            }
+        }
+        rng.shuffle(&mut units);
+        Layout::new(units.concat(), joined.len()).expect("each component once")
+    }
+
+    fn components(&self, dim: usize) -> Vec<Component> {
+        let d = u8::try_from(dim).expect("few dimensions");
+        if self.blocks[dim].is_empty() {
+            return vec![Component::Whole(d)];
+        }
+        let inner = |(level, &size): (u8, &u64)| Component::Inner { dim: d, level, size };
+        (1u8..).zip(&self.blocks[dim]).map(inner).chain([Component::Outer(d)]).collect()
+    }
+
+    /// `notation` without the splits of joined dimensions: the layout that gives the addresses.
+    fn join(&self, notation: &Layout, joined: &[bool]) -> Layout {
+        let keep = |c: &Component| match (c.dim(), *c) {
+            (Some(d), Component::Inner { dim, level: 1, .. }) if joined[d] => {
+                Some(Component::Whole(dim))
+            }
+            (Some(d), Component::Inner { .. } | Component::Outer(_)) if joined[d] => None,
+            (_, component) => Some(component),
+        };
+        let components = notation.components().iter().filter_map(keep).collect();
+        Layout::new(components, joined.len()).expect("each component once")
+    }
+
+    /// A dimension of an instance that holds the box, at its phase where the blocks are kept.
+    fn dim(&self, rng: &mut Rng, dim: usize, joined: bool) -> (Dim, Span) {
+        let block: u64 = self.blocks[dim].iter().product();
+        let before =
+            if joined { rng.within(0, 3) } else { self.phase[dim] + block * rng.within(0, 1) };
+        let first = i64::try_from(rng.within(0, 9)).expect("small") - 4;
+        let at = |n: u64| first + i64::try_from(n).expect("small");
+        let (lo, hi) = (at(before), at(before + self.extents[dim]));
+        let end = hi + i64::try_from(rng.within(0, 3)).expect("small");
+        (Dim { name: NAMES[dim].into(), lo: first, hi: end }, Span::Range { lo, hi })
+    }
+}
+
+fn extent(rng: &mut Rng, left: &mut u64) -> u64 {
+    let extent = match rng.within(0, 49) {
+        0 => 0,
+        1..=4 => 1,
+        _ => rng.within(1, (*left).clamp(1, 48)),
+    };
+    *left /= extent.max(1);
+    extent
+}
+
+fn blocks(rng: &mut Rng, extent: u64) -> Vec<u64> {
+    let levels = rng.pick(&[0, 0, 0, 1, 1, 2]);
+    (0..levels).map(|_| rng.within(1, (extent / 2).clamp(1, 8))).collect()
+}

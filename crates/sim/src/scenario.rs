@@ -1,0 +1,127 @@
+//! Scenarios: everything that a run does, as a value.
+
+use crate::channel::ChannelSpec;
+use model::{
+    ChannelErrorKind, ChannelId, FieldSpace, IndexSpace, Layout, MemoryId, Plan, Priority,
+    Selection, Time,
+};
+
+/// What a channel's worker serves next.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Rule {
+    /// The most urgent.
+    Priority,
+    /// The oldest.
+    Fifo,
+    /// The least served.
+    FairShare,
+}
+
+/// A staging pool.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct PoolSpec {
+    /// The memory that it lies in.
+    pub memory: MemoryId,
+    /// Its size.
+    pub capacity_bytes: u64,
+    /// The part that is kept for the urgent.
+    pub reserve_bytes: u64,
+}
+
+/// One end of a transfer: a box of an instance.
+#[derive(Debug, Clone, PartialEq)]
+pub struct End {
+    /// The instance's index space.
+    pub space: IndexSpace,
+    /// Its layout.
+    pub layout: Layout,
+    /// The box.
+    pub part: Selection,
+}
+
+/// What a transfer waits for, by position in the scenario.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum After {
+    /// A transfer listed earlier.
+    Transfer(usize),
+    /// A fence that ends after the transfer's submission.
+    Fence(usize),
+}
+
+/// One transfer.
+#[derive(Debug, Clone, PartialEq)]
+pub struct TransferSpec {
+    /// How it runs.
+    pub plan: Plan,
+    /// What is stored for each entry, at both ends.
+    pub fields: FieldSpace,
+    /// Where the bytes come from.
+    pub src: End,
+    /// Where they go.
+    pub dst: End,
+    /// How urgent it is.
+    pub priority: Priority,
+    /// When it is submitted.
+    pub submit_at: Time,
+    /// When it must have ended.
+    pub deadline: Option<Time>,
+    /// What it waits for.
+    pub after: Vec<After>,
+    /// Whether its destination is committed at the end.
+    pub commit: bool,
+    /// Whether its user drops it right after the submission.
+    pub forgotten: bool,
+}
+
+/// Something outside the engine that transfers wait for.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct FenceSpec {
+    /// When it ends.
+    pub at: Time,
+    /// Whether it fails.
+    pub fails: bool,
+}
+
+/// What goes wrong, or is asked for, besides the transfers.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub enum Fault {
+    /// A transfer is cancelled, by position.
+    Cancel(usize),
+    /// The oldest request in flight fails, or the next one if there is none.
+    Break {
+        /// Where.
+        channel: ChannelId,
+        /// How.
+        kind: ChannelErrorKind,
+    },
+    /// The device goes away: every request in flight and every later one fails.
+    Lose(ChannelId),
+    /// The channel starts nothing for a while.
+    Stall {
+        /// Where.
+        channel: ChannelId,
+        /// How long.
+        for_ns: u64,
+    },
+}
+
+/// A whole run. Equal scenarios with equal seeds run alike, event for event.
+#[derive(Debug, Clone, PartialEq)]
+pub struct Scenario {
+    /// The seed of the adversary and of all bytes.
+    pub seed: u64,
+    /// The channels.
+    pub channels: Vec<ChannelSpec>,
+    /// The staging pools, in the order of their memories.
+    pub pools: Vec<PoolSpec>,
+    /// The transfers.
+    pub transfers: Vec<TransferSpec>,
+    /// The fences.
+    pub fences: Vec<FenceSpec>,
+    /// What goes wrong, and when.
+    pub faults: Vec<(Time, Fault)>,
+    /// Whether bytes move. Without, only lengths and times are kept, and the run is the same.
+    pub payload: bool,
+    /// When every transfer must have ended.
+    pub limit: Time,
+}
