@@ -25,7 +25,7 @@ impl Job {
         let array = Array::of(&[("y", side), ("x", side)], "<f4")?;
         let src = machine.empty(array.clone(), "sys")?;
         let bytes = src.host_span()?.len_bytes();
-        src.fill(&(0..bytes).map(|i| (i * 7 >> 3) as u8).collect::<Vec<_>>())?;
+        src.fill(&(0..bytes).map(|i| ((i * 7) >> 3) as u8).collect::<Vec<_>>())?;
         let dst = machine.empty(array.laid_out("xy")?, "sys")?;
         // Touched before it is timed.
         dst.fill(&vec![2; bytes])?;
@@ -100,7 +100,7 @@ fn run(
 fn is_turned(job: &Job, side: u64) -> Result<bool, isometry::Error> {
     let side = usize::try_from(side).unwrap_or(0);
     let turned = job.dst.to_vec()?;
-    let value = |i: usize| (i * 7 >> 3) as u8;
+    let value = |i: usize| ((i * 7) >> 3) as u8;
     Ok((0..side * side).all(|i| {
         let (x, y) = (i / side, i % side);
         (0..4).all(|b| turned[i * 4 + b] == value((y * side + x) * 4 + b))

@@ -83,7 +83,7 @@ fn main() -> Result<(), Error> {
     let a = instance(&machine, arena.array(0, vec![row, 4]))?;
     let b = instance(&machine, arena.array(BYTES, vec![4, column]))?;
     let c = instance(&machine, arena.array(2 * BYTES, vec![row, 4]))?;
-    a.fill(&(0..BYTES).map(|i| (i * 7 >> 3) as u8).collect::<Vec<_>>())?;
+    a.fill(&(0..BYTES).map(|i| ((i * 7) >> 3) as u8).collect::<Vec<_>>())?;
 
     let mut runtime = Runtime { machine, waiting: HashMap::new(), next: 0 };
     let turned = runtime.machine.copy(&a, &b, &CopyOptions::default())?;
