@@ -3,7 +3,8 @@
 use crate::canon::canonical;
 use crate::lattice::Lattice;
 use crate::merge::merged;
-use crate::side::{Point, Side};
+use crate::short::Short;
+use crate::side::{Finder, Point, Side};
 use crate::stream::{Cell, Stream, cross};
 use model::{CopyDim, FieldCopy, NdCopy, Stride};
 use std::ops::Range;
@@ -31,18 +32,18 @@ pub fn copies(src: Side, dst: Side, range_of: &Stream, range: Range<u64>) -> Vec
     let whole = range == (0..range_of.bytes());
     let cells = if whole { vec![whole_box(range_of)] } else { range_of.cells(range) };
     let mut list = Vec::with_capacity(cells.len());
-    for cell in cells {
-        for dims in boxes(&src, &dst, &cell.dims) {
+    let mut finders = (src.finder(), dst.finder());
+    for mut cell in cells {
+        for dims in boxes(&src, &dst, std::mem::take(&mut cell.dims)) {
             let piece = Piece { src: &src, dst: &dst, dims: &dims };
-            piece.copies_of(&cell, &mut list);
+            piece.copies_of(&cell, &mut finders, &mut list);
         }
     }
     merged(list.into_iter().map(canonical).collect())
 }
 
 fn check_alike(src: &Side, dst: &Side, range_of: &Stream) {
-    let extents = range_of.extents();
-    assert!(src.extents() == extents && dst.extents() == extents, "both sides have equal extents");
+    assert!(src.is_as_long_as(range_of) && dst.is_as_long_as(range_of), "equal extents");
     let fields = range_of.field_count();
     assert!(src.field_count() == fields && dst.field_count() == fields, "equally many fields");
     let same = |f| {
@@ -76,10 +77,10 @@ fn whole_box(stream: &Stream) -> Cell {
 }
 
 /// The boxes of a cell on which both sides are affine.
-fn boxes(src: &Side, dst: &Side, dims: &[Lattice]) -> Vec<Vec<Lattice>> {
+fn boxes(src: &Side, dst: &Side, dims: Vec<Lattice>) -> Vec<Vec<Lattice>> {
     let mut boxes = vec![Vec::with_capacity(dims.len())];
-    for (dim, lattice) in dims.iter().enumerate() {
-        boxes = cross(boxes, &dst.split(dim, src.split(dim, vec![lattice.clone()])));
+    for (dim, lattice) in dims.into_iter().enumerate() {
+        boxes = cross(boxes, dst.split(dim, src.split(dim, vec![lattice])));
     }
     boxes
 }
@@ -104,24 +105,56 @@ struct Motion {
     step: Point,
 }
 
+/// How far one more turn of each of a dimension's loops goes: count, source, destination.
+type Along = Short<(u64, Point, Point), 4>;
+
 impl Piece<'_> {
     /// Appends one copy; or one for each field, where index lists cross blocks on both sides of
     /// `F` and so need a table for each field.
-    fn copies_of(&self, cell: &Cell, out: &mut Vec<NdCopy>) {
-        if let Some(turns) = self.turns(None) {
-            out.push(self.copy(cell, cell.fields.clone(), &turns));
+    fn copies_of(&self, cell: &Cell, finders: &mut (Finder, Finder), out: &mut Vec<NdCopy>) {
+        let mut index: Vec<u64> = self.dims.iter().map(|l| l.start).collect();
+        let starts = (finders.0.point(&index), finders.1.point(&index));
+        let mut along = Vec::with_capacity(self.dims.len());
+        for dim in 0..self.dims.len() {
+            along.push(self.along(dim, &mut index, starts, finders));
+        }
+        if let Some(turns) = self.turns(&along, None) {
+            out.push(self.copy(cell, cell.fields.clone(), starts, &turns));
             return;
         }
         for field in cell.fields.clone() {
-            if let Some(turns) = self.turns(Some(self.src.field_bytes(field))) {
-                out.push(self.copy(cell, field..field + 1, &turns));
+            if let Some(turns) = self.turns(&along, Some(self.src.field_bytes(field))) {
+                out.push(self.copy(cell, field..field + 1, starts, &turns));
             }
         }
     }
 
-    fn copy(&self, cell: &Cell, fields: Range<usize>, turns: &[Turn]) -> NdCopy {
-        let starts: Vec<u64> = self.dims.iter().map(|l| l.start).collect();
-        let (src, dst) = (self.src.point(&starts), self.dst.point(&starts));
+    /// The steps of the loops of `dim`, from the `starts` at `index`.
+    fn along(
+        &self,
+        dim: usize,
+        index: &mut [u64],
+        starts: (Point, Point),
+        finders: &mut (Finder, Finder),
+    ) -> Along {
+        let mut along = Along::new();
+        for l in self.dims[dim].loops.iter() {
+            index[dim] += l.step;
+            let src = finders.0.point(index).minus(starts.0);
+            let dst = finders.1.point(index).minus(starts.1);
+            index[dim] -= l.step;
+            along.push((l.count, src, dst));
+        }
+        along
+    }
+
+    fn copy(
+        &self,
+        cell: &Cell,
+        fields: Range<usize>,
+        (src, dst): (Point, Point),
+        turns: &[Turn],
+    ) -> NdCopy {
         let field_copy = |field| {
             let whole = self.src.field_bytes(field);
             let bytes = cell.bytes.clone().unwrap_or(0..whole);
@@ -144,24 +177,13 @@ impl Piece<'_> {
 
     /// The loops of all dimensions. `field_bytes` is given where a table is for one field only;
     /// without it, `None` says that a table would have to be.
-    fn turns(&self, field_bytes: Option<u64>) -> Option<Vec<Turn>> {
-        let mut index: Vec<u64> = self.dims.iter().map(|l| l.start).collect();
-        let (src, dst) = (self.src.point(&index), self.dst.point(&index));
-        let mut turns = Vec::with_capacity(self.dims.len());
-        for (dim, lattice) in self.dims.iter().enumerate() {
-            let listed = self.src.list(dim).is_some() || self.dst.list(dim).is_some();
-            let mut along = Vec::with_capacity(lattice.loops.len());
-            for l in &lattice.loops {
-                index[dim] += l.step;
-                let src = self.src.point(&index).minus(src);
-                let dst = self.dst.point(&index).minus(dst);
-                index[dim] -= l.step;
-                along.push((l.count, src, dst));
-            }
-            if listed {
-                turns.push(self.listed_turn(dim, &along, field_bytes)?);
+    fn turns(&self, along: &[Along], field_bytes: Option<u64>) -> Option<Vec<Turn>> {
+        let mut turns = Vec::with_capacity(2 * along.len());
+        for (dim, along) in along.iter().enumerate() {
+            if self.src.list(dim).is_some() || self.dst.list(dim).is_some() {
+                turns.push(self.listed_turn(dim, along, field_bytes)?);
             } else {
-                turns.extend(along.into_iter().map(plain_turn));
+                turns.extend(along.iter().copied().map(plain_turn));
             }
         }
         Some(turns)

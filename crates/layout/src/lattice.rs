@@ -1,10 +1,11 @@
 //! Sets of indices of one dimension that loops can walk, and how they are cut.
 
 use crate::digits::{Digit, products};
+use crate::short::Short;
 use std::ops::Range;
 
 /// A loop over indices: `count` of them, `step` apart.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, Default)]
 pub struct Loop {
     /// How often it runs; at least 2.
     pub count: u64,
@@ -15,18 +16,28 @@ pub struct Loop {
 /// The indices `start + Σ counter · step`, all different. Steps descend.
 #[derive(Debug, Clone, PartialEq, Eq, Hash)]
 pub struct Lattice {
-    /// The smallest index.
-    pub start: u64,
-    /// The loops, largest step first. With none, there is one index.
-    pub loops: Vec<Loop>,
+    pub(crate) start: u64,
+    pub(crate) loops: Short<Loop, 4>,
 }
 
 impl Lattice {
     /// The indices of `range`, which isn't empty.
     pub(crate) fn interval(range: Range<u64>) -> Self {
         let count = range.end - range.start;
-        let loops = if count > 1 { vec![Loop { count, step: 1 }] } else { Vec::new() };
+        let loops = (count > 1).then_some(Loop { count, step: 1 }).into_iter().collect();
         Lattice { start: range.start, loops }
+    }
+
+    /// The smallest index.
+    #[must_use]
+    pub fn start(&self) -> u64 {
+        self.start
+    }
+
+    /// The loops, largest step first. With none, there is one index.
+    #[must_use]
+    pub fn loops(&self) -> &[Loop] {
+        &self.loops
     }
 
     /// The number of indices.
@@ -45,7 +56,7 @@ impl Lattice {
     #[must_use]
     pub fn indices(&self) -> Vec<u64> {
         let mut indices = vec![self.start];
-        for l in &self.loops {
+        for l in self.loops.iter() {
             let spread = |base: u64| (0..l.count).map(move |i| base + i * l.step);
             indices = indices.into_iter().flat_map(spread).collect();
         }
@@ -105,7 +116,7 @@ fn interval_of(
 /// The lattice of a product of digit ranges, counted from `origin`.
 fn of_product(digits: &[Digit], ranges: &[Range<u64>], origin: u64) -> Lattice {
     let start: u64 = digits.iter().zip(ranges).map(|(d, r)| r.start * d.place).sum();
-    let mut loops: Vec<Loop> = Vec::new();
+    let mut loops: Short<Loop, 4> = Short::new();
     for (digit, range) in digits.iter().zip(ranges) {
         let count = range.end - range.start;
         match loops.last_mut() {
@@ -131,7 +142,7 @@ pub(crate) fn split_at_blocks(lattice: Lattice, block: u64, phase: u64, out: &mu
 }
 
 /// The largest loop that leaves a block other than by whole blocks, if one does.
-fn carrying_loop(lattice: &Lattice, block: u64, phase: u64) -> Option<usize> {
+pub(crate) fn carrying_loop(lattice: &Lattice, block: u64, phase: u64) -> Option<usize> {
     let k = lattice.loops.iter().position(|l| l.step % block != 0)?;
     let within = (lattice.start + phase) % block;
     (within + lattice.reach(|l| l.step % block != 0) >= block).then_some(k)
@@ -181,10 +192,7 @@ fn split_inner(lattice: &Lattice, k: usize, (block, phase): (u64, u64), out: &mu
 fn periodic(mut lattice: Lattice, k: usize, period: u64) -> Lattice {
     let Loop { count, step } = lattice.loops[k];
     lattice.loops[k] = Loop { count: period, step };
-    lattice.loops.insert(k, Loop { count: count / period, step: step * period });
-    if period == 1 {
-        lattice.loops.remove(k + 1);
-    }
+    lattice.loops.push(Loop { count: count / period, step: step * period });
     lattice.loops.sort_by_key(|l| std::cmp::Reverse(l.step));
     lattice
 }
@@ -197,13 +205,12 @@ pub(crate) fn split_at_value(
     at: u64,
     out: &mut Vec<Lattice>,
 ) {
-    let first = value(lattice.start);
-    let rise = |l: &Loop| value(lattice.start + l.step) - first;
-    let reach: u64 = lattice.loops.iter().map(|l| (l.count - 1) * rise(l)).sum();
-    if first >= at || first + reach < at {
+    if !is_cut_at(&lattice, value, at) {
         out.push(lattice);
         return;
     }
+    let (first, reach) = values_of(&lattice, value);
+    let rise = |l: &Loop| value(lattice.start + l.step) - first;
     let k = (0..lattice.loops.len()).max_by_key(|&k| rise(&lattice.loops[k])).unwrap_or(0);
     let (count, by) = (lattice.loops[k].count, rise(&lattice.loops[k]));
     let inner = reach - (count - 1) * by;
@@ -218,6 +225,19 @@ pub(crate) fn split_at_value(
     if above < count {
         out.push(lattice.slice(k, above..count));
     }
+}
+
+/// Whether `value` lies below `at` for some indices of `lattice` and not for others.
+pub(crate) fn is_cut_at(lattice: &Lattice, value: &dyn Fn(u64) -> u64, at: u64) -> bool {
+    let (first, reach) = values_of(lattice, value);
+    first < at && first + reach >= at
+}
+
+/// The value of the first index, and how much larger that of the last is.
+fn values_of(lattice: &Lattice, value: &dyn Fn(u64) -> u64) -> (u64, u64) {
+    let first = value(lattice.start);
+    let rise = |l: &Loop| (l.count - 1) * (value(lattice.start + l.step) - first);
+    (first, lattice.loops.iter().map(rise).sum())
 }
 
 fn gcd(a: u64, b: u64) -> u64 {

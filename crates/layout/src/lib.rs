@@ -18,6 +18,7 @@ mod order;
 mod overlap;
 mod part;
 mod placement;
+mod short;
 mod side;
 mod sizes;
 mod stream;

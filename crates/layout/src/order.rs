@@ -27,6 +27,8 @@ pub(crate) struct Order {
     turns: Vec<Turn>,
     /// The bytes of the fields before each; one more for the sum.
     before: Vec<u64>,
+    /// The values of each digit over the whole box.
+    free: Vec<Range<u64>>,
 }
 
 impl Order {
@@ -44,6 +46,7 @@ impl Order {
             dim_of: Vec::new(),
             turns: Vec::new(),
             before: prefix_sums(field_bytes)?,
+            free: Vec::new(),
         };
         for dim in 0..rank {
             let digits = digits_of(&layout.blocks(dim));
@@ -59,7 +62,17 @@ impl Order {
         let entries = extents.iter().try_fold(1u64, |n, &e| n.checked_mul(e.max(1)));
         let bytes = entries.and_then(|n| n.checked_mul(order.entry_bytes()));
         bytes.filter(|&n| n < 1 << 63).ok_or(LayoutError::TooLarge)?;
+        order.free = order.all_values();
         Ok(order)
+    }
+
+    /// The values of each digit over the whole box.
+    fn all_values(&self) -> Vec<Range<u64>> {
+        let of_dim = |(dim, indices): (usize, &Range<u64>)| match self.digits_of(dim) {
+            [_] => vec![indices.clone()],
+            digits => free_ranges(digits, indices),
+        };
+        self.indices.iter().enumerate().flat_map(of_dim).collect()
     }
 
     fn turn_of(&self, component: Component) -> Turn {
@@ -87,6 +100,7 @@ impl Order {
             }
         }
         self.drop_constant_digits();
+        self.free = self.all_values();
         self
     }
 
@@ -133,6 +147,10 @@ impl Order {
         self.indices.len()
     }
 
+    pub(crate) fn extents(&self) -> impl Iterator<Item = u64> {
+        self.indices.iter().map(|r| r.end - r.start)
+    }
+
     pub(crate) fn turns(&self) -> &[Turn] {
         &self.turns
     }
@@ -174,9 +192,9 @@ impl Order {
         digits.is_sorted()
     }
 
-    /// Where the entry at the box-relative `index` lies.
-    pub(crate) fn rank_of(&self, index: &[u64]) -> Rank {
-        let mut walk = Walk::new(self);
+    /// Where the entry at the box-relative `index` lies. `walk` is a walk of this order.
+    pub(crate) fn rank_of(&self, index: &[u64], walk: &mut Walk) -> Rank {
+        walk.reset();
         let mut rank = Rank::default();
         for &turn in self.turns.iter().rev() {
             match turn {
@@ -220,16 +238,19 @@ pub(crate) struct Walk<'a> {
 impl<'a> Walk<'a> {
     /// The whole of `order`.
     pub(crate) fn new(order: &'a Order) -> Self {
-        let mut ranges = Vec::with_capacity(order.digits.len());
-        let mut counts = [1; model::MAX_DIMS];
-        for (dim, indices) in order.indices.iter().enumerate() {
-            match order.digits_of(dim) {
-                [_] => ranges.push(indices.clone()),
-                digits => ranges.extend(free_ranges(digits, indices)),
-            }
-            counts[dim] = indices.end - indices.start;
+        let (ranges, fields) = (order.free.clone(), 0..order.field_count());
+        let mut walk = Walk { order, ranges, fields, counts: [1; model::MAX_DIMS] };
+        walk.reset();
+        walk
+    }
+
+    /// Makes it the whole of its order again.
+    fn reset(&mut self) {
+        self.ranges.clone_from_slice(&self.order.free);
+        self.fields = 0..self.order.field_count();
+        for (count, indices) in self.counts.iter_mut().zip(&self.order.indices) {
+            *count = indices.end - indices.start;
         }
-        Walk { order, ranges, fields: 0..order.field_count(), counts }
     }
 
     /// The number of entries.

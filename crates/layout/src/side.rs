@@ -1,7 +1,8 @@
 //! The two sides of a copy, and how each maps box-relative indices to bytes.
 
 use crate::digits::Digit;
-use crate::lattice::{Lattice, split_at_blocks, split_at_value};
+use crate::lattice::{Lattice, carrying_loop, is_cut_at, split_at_blocks, split_at_value};
+use crate::order::Walk;
 use crate::part::{Indices, Part};
 use crate::stream::Stream;
 use std::sync::Arc;
@@ -46,10 +47,12 @@ impl Point {
 }
 
 impl<'a> Side<'a> {
-    pub(crate) fn extents(&self) -> Vec<u64> {
+    /// Whether the side is as long as `stream` in every dimension.
+    pub(crate) fn is_as_long_as(&self, stream: &Stream) -> bool {
+        let extents = stream.fused().extents();
         match self {
-            Side::Instance(part) => part.extents().to_vec(),
-            Side::Stream { stream, .. } => stream.extents(),
+            Side::Instance(part) => part.extents().iter().copied().eq(extents),
+            Side::Stream { stream, .. } => stream.fused().extents().eq(extents),
         }
     }
 
@@ -94,18 +97,12 @@ impl<'a> Side<'a> {
         self.digits(dim).0.len() == 1
     }
 
-    /// Where the entry at the box-relative `index` lies; dimensions with a list add nothing.
-    pub(crate) fn point(&self, index: &[u64]) -> Point {
-        match self {
-            Side::Instance(part) => point_of_part(part, index),
+    /// What finds entries on this side.
+    pub(crate) fn finder(&self) -> Finder<'a> {
+        match *self {
+            Side::Instance(part) => Finder::Instance(part),
             Side::Stream { stream, base } => {
-                let rank = stream.fused().rank_of(index);
-                let blocks = (rank.blocks * stream.fused().entry_bytes()) as i64;
-                Point {
-                    fixed: blocks - *base as i64,
-                    scaled: rank.behind as i64,
-                    spread: rank.block_entries as i64,
-                }
+                Finder::Stream { walk: Walk::new(stream.fused()), base }
             }
         }
     }
@@ -127,7 +124,10 @@ impl<'a> Side<'a> {
         }
         let (digits, start) = self.digits(dim);
         for digit in digits[1..].iter().rev() {
-            lattices = split_all(lattices, |l, out| split_at_blocks(l, digit.place, start, out));
+            if lattices.iter().any(|l| carrying_loop(l, digit.place, start).is_some()) {
+                lattices =
+                    split_all(lattices, |l, out| split_at_blocks(l, digit.place, start, out));
+            }
         }
         match self {
             Side::Instance(_) => lattices,
@@ -145,6 +145,29 @@ impl<'a> Side<'a> {
             Side::Stream { stream, .. } => {
                 (stream.fused().digits_of(dim), stream.fused().indices[dim].start)
             }
+        }
+    }
+}
+
+/// Finds entries; it keeps what many searches need.
+pub(crate) enum Finder<'a> {
+    Instance(&'a Part),
+    Stream { walk: Walk<'a>, base: u64 },
+}
+
+impl Finder<'_> {
+    /// Where the entry at the box-relative `index` lies; dimensions with a list add nothing.
+    pub(crate) fn point(&mut self, index: &[u64]) -> Point {
+        let (walk, base) = match self {
+            Finder::Instance(part) => return point_of_part(part, index),
+            Finder::Stream { walk, base } => (walk, *base),
+        };
+        let order = walk.order;
+        let rank = order.rank_of(index, walk);
+        Point {
+            fixed: (rank.blocks * order.entry_bytes()) as i64 - base as i64,
+            scaled: rank.behind as i64,
+            spread: rank.block_entries as i64,
         }
     }
 }
@@ -185,7 +208,7 @@ fn split_at_partial_blocks(
         let last_whole = indices.end - indices.end % digit.place;
         for at in [first_whole, last_whole] {
             let at = at.saturating_sub(indices.start);
-            lattices = split_all(lattices, |l, out| split_at_value(l, &|index| index, at, out));
+            lattices = split_all_at(lattices, &|index| index, at);
         }
     }
     lattices
@@ -199,10 +222,17 @@ fn split_at_edge_digits(stream: &Stream, dim: usize, mut lattices: Vec<Lattice>)
         let (lo, hi) = (digit.of(indices.start), digit.of(indices.end - 1));
         for at in [lo, lo + 1, hi, hi + 1] {
             let value = |index: u64| digit.of(index + indices.start);
-            lattices = split_all(lattices, |l, out| split_at_value(l, &value, at, out));
+            lattices = split_all_at(lattices, &value, at);
         }
     }
     lattices
+}
+
+fn split_all_at(lattices: Vec<Lattice>, value: &dyn Fn(u64) -> u64, at: u64) -> Vec<Lattice> {
+    if !lattices.iter().any(|l| is_cut_at(l, value, at)) {
+        return lattices;
+    }
+    split_all(lattices, |l, out| split_at_value(l, value, at, out))
 }
 
 fn split_all(lattices: Vec<Lattice>, split: impl Fn(Lattice, &mut Vec<Lattice>)) -> Vec<Lattice> {

@@ -85,7 +85,7 @@ impl Stream {
     /// If `index` has too few dimensions or `field` doesn't exist.
     #[must_use]
     pub fn position(&self, index: &[u64], field: usize) -> u64 {
-        let rank = self.fused.rank_of(index);
+        let rank = self.fused.rank_of(index, &mut Walk::new(&self.fused));
         rank.blocks * self.fused.entry_bytes()
             + rank.block_entries * self.fused.before(field)
             + rank.behind * self.fused.field_bytes(field)
@@ -307,7 +307,7 @@ impl Tiler<'_> {
         for dim in 0..order.rank() {
             let choices =
                 lattices(order.digits_of(dim), self.walk.ranges_of(dim), &order.indices[dim]);
-            boxes = cross(boxes, &choices);
+            boxes = cross(boxes, choices);
         }
         let fields = self.walk.fields.clone();
         let cell = |dims| Cell { dims, fields: fields.clone(), bytes: bytes.clone() };
@@ -316,9 +316,9 @@ impl Tiler<'_> {
 }
 
 /// Every box extended by every choice for the next dimension.
-pub(crate) fn cross(mut boxes: Vec<Vec<Lattice>>, choices: &[Lattice]) -> Vec<Vec<Lattice>> {
-    if let [only] = choices {
-        boxes.iter_mut().for_each(|b| b.push(only.clone()));
+pub(crate) fn cross(mut boxes: Vec<Vec<Lattice>>, choices: Vec<Lattice>) -> Vec<Vec<Lattice>> {
+    if let ([one], [only]) = (&mut boxes[..], &choices[..]) {
+        one.push(only.clone());
         return boxes;
     }
     let extended = |b: &Vec<Lattice>, c: &Lattice| {

@@ -127,7 +127,7 @@ pub fn stream_order(
         .into_iter()
         .flat_map(|i| (0..fields).map(move |f| (i.clone(), f)))
         .collect();
-    entries.sort_by_key(|(index, field)| {
+    entries.sort_by_cached_key(|(index, field)| {
         let value = |&c: &Component| match c.dim() {
             None => *field as u64,
             Some(d) => digit(layout, c, index[d] + phase[d]),
@@ -264,7 +264,7 @@ pub fn extents(most: usize) -> impl Strategy<Value = Vec<u64>> {
         let largest = [0u64, 24, 14, 8, 6, 4, 4, 3, 3][rank];
         let extent = prop_oneof![1 => 0u64..2, 8 => 1..=largest];
         prop::collection::vec(extent, rank).prop_map(|mut extents| {
-            while extents.iter().product::<u64>() > 600 {
+            while extents.iter().product::<u64>() > 300 {
                 let largest = (0..extents.len()).max_by_key(|&d| extents[d]).unwrap();
                 extents[largest] /= 2;
             }
