@@ -132,7 +132,11 @@ fn ring(
     }
     // Half a ring for each slot, so that one fills while the other empties.
     let wanted = plan.hops[at].request_bytes.max(plan.hops[at + 1].request_bytes);
-    let bytes = wanted.min(buffer_bytes / 2).min(total).max(needed_bytes);
+    let most = (buffer_bytes / 2).min(total).max(needed_bytes);
+    let bytes = match below {
+        Some(_) => nearest(wanted, needed_bytes).min(most / needed_bytes) * needed_bytes,
+        None => wanted.clamp(1, most),
+    };
     let (pitch_bytes, slots) = pitch(bytes, buffer_bytes.max(1));
     let is_disk = is_disk_run(plan, at, parts) || is_disk_run(plan, at + 1, parts);
     let is_plain = moves_runs(plan, at, parts) && moves_runs(plan, at + 1, parts);
@@ -154,8 +158,13 @@ fn pitch(bytes: u64, buffer_bytes: u64) -> (u64, u64) {
 
 /// About `want`, so that a slot of `slot_bytes` is cut evenly.
 fn even_share(slot_bytes: u64, want: u64) -> u64 {
-    let want = want.clamp(1, slot_bytes.max(1));
-    slot_bytes.max(1).div_ceil(slot_bytes.max(1).div_ceil(want))
+    let (slot, want) = (slot_bytes.max(1), want.clamp(1, slot_bytes.max(1)));
+    slot.div_ceil(nearest(slot, want))
+}
+
+/// How many of `unit` come nearest to `bytes`; at least 1.
+fn nearest(bytes: u64, unit: u64) -> u64 {
+    (bytes / unit + u64::from(bytes % unit > unit / 2)).max(1)
 }
 
 /// How many components hop `at`'s two windows share at their slow end, where it converts between

@@ -44,8 +44,8 @@ impl Engine {
         let record = self.table.get_mut(xd.transfer).expect("who is queued is known");
         let issue = record.run.chain.issue(&record.transfer.program, hop);
         let issue = issue.expect("who is queued has a request ready");
-        record.run.lanes[hop].served_bytes += issue.range.end - issue.range.start;
         let (worker, standing) = (record.run.lanes[hop].worker, record.standing(hop));
+        record.run.lanes[hop].served_bytes += issue.range.end - issue.range.start;
         let work = CopyWork {
             payload_bytes: issue.range.end - issue.range.start,
             src: self.place(xd, &issue, Side::Src),

@@ -108,7 +108,8 @@ impl Worker {
         Some(entry)
     }
 
-    /// A request of `standing`'s descriptor was given out.
+    /// A request was given out of the descriptor that had `standing`. It was the least served one
+    /// that was ready, under a policy that goes by that.
     pub(crate) fn served(&mut self, standing: &Standing) {
         self.floor_bytes = self.floor_bytes.max(standing.served_bytes);
     }
