@@ -1,1 +1,265 @@
+"""The types of the native half. Import them from `isometry`."""
+
+import os
+from collections.abc import Generator, Iterable, Mapping, Sequence
+from types import TracebackType
+from typing import Any, Literal, Protocol, TypeAlias, final
+
+from typing_extensions import Buffer, CapsuleType, Self
+
 VERSION: str
+
+Dims: TypeAlias = str | Mapping[str, int | tuple[int, int]]
+"""Slowest first: a mapping from name to extent or (lo, hi), or names alone: "nhwc", "batch,row"."""
+
+Bounds: TypeAlias = Mapping[str, int | tuple[int, int]]
+"""Half-open ranges of absolute indices; a dimension that is not named means all of it."""
+
+Algorithm: TypeAlias = Literal["auto", "full", "simple", "spsl", "spdl"]
+
+class _Interface(Protocol):
+    @property
+    def __array_interface__(self) -> dict[str, Any]: ...
+
+class _DLPack(Protocol):
+    def __dlpack__(self) -> CapsuleType: ...
+    def __dlpack_device__(self) -> tuple[int, int]: ...
+
+@final
+class Machine:
+    """The memories of this machine, the channels between them, and what runs on them.
+
+    The first time its channels are measured, which takes about a second; later the figures come
+    from the user's cache directory. Leaving `with` waits for what runs; on an exception it cancels.
+    Any thread may use it. After a fork the child's copy raises `Error`: make one there.
+    """
+
+    def __new__(
+        cls,
+        lanes: int | None = None,
+        staging: Mapping[str, str | int] | None = None,
+        disk: str | os.PathLike[str] | Sequence[str | os.PathLike[str]] | None = None,
+        *,
+        trace: bool = False,
+        remeasure: bool = False,
+    ) -> Self:
+        """
+        lanes: threads for copies inside host memory; default: one for each core but one.
+        staging: the sum of all intermediate buffers, {"sys": "512MiB"}; default: a sixteenth of
+            what the process may use, at most 192 MiB.
+        disk: paths whose file systems are measured now; others are on their first use.
+        trace: keep what `trace()` returns.
+        remeasure: measure again, whatever was kept.
+        """
+
+    def wrap(self, array: _Interface | _DLPack | Buffer, dims: Dims | None = None) -> Instance:
+        """An array in place, whatever its strides, kept alive as long as the instance or a copy
+        uses it: an ndarray, a buffer, or what has `__array_interface__` or `__dlpack__`.
+
+        Raises TypeError for an object that exports none, ValueError for dims that don't fit.
+        """
+
+    def empty(
+        self, dims: Bounds, dtype: object, layout: str | None = None, memory: str = "sys"
+    ) -> Instance:
+        """A zeroed array. `dtype` is anything that np.dtype takes; `layout` is "<F, w, h, c, n>",
+        fastest first, or "nchw", slowest first with the fields innermost.
+
+        Raises LayoutError for a layout of other dimensions, ValueError for an unknown memory.
+        """
+
+    def open(
+        self,
+        path: str | os.PathLike[str],
+        dims: Dims | None = None,
+        dtype: object = None,
+        *,
+        tensor: str | None = None,
+        layout: str | None = None,
+    ) -> Instance:
+        """The array in a file: .npy, .safetensors (with `tensor` where it has several), or else
+        raw, with extents in `dims`, a `dtype` and maybe a `layout`. It can't be written.
+
+        Raises FileFormatError for a damaged or short file, OSError as `open` does.
+        """
+
+    def create(
+        self,
+        path: str | os.PathLike[str],
+        like: Instance | None = None,
+        layout: str | None = None,
+        *,
+        dims: Bounds | None = None,
+        dtype: object = None,
+        tensor: str | None = None,
+    ) -> Instance:
+        """A file to be: it appears under `path`, replacing what is there, when one copy has covered
+        all of it or `commit` is called, and never otherwise. Dims, dtype and layout are those of
+        `like` but for what is given.
+
+        Raises LayoutError for what the format can't express.
+        """
+
+    def copy(
+        self,
+        src: Instance,
+        dst: Instance,
+        priority: int = 0,
+        deadline: float | None = None,
+        after: Event | Iterable[Event] | None = None,
+        algorithm: Algorithm = "auto",
+        *,
+        sync: bool = False,
+    ) -> Event:
+        """Copies a box into another of equal extents, and returns at once.
+
+        Dimensions and fields match by name, a lone field matches a lone field. A larger priority
+        is more urgent. `deadline`, in seconds from now, ends the copy as Timeout. It starts when
+        `after` has ended well. `sync`: a file that it completes survives a power failure.
+
+        Raises LayoutError where the two don't match, ValueError for a destination that overlaps
+        the source or itself or can't be written, PlanError where there is no path.
+        """
+
+    def copy_many(
+        self,
+        pairs: Sequence[tuple[Instance, Instance]],
+        priority: int = 0,
+        deadline: float | None = None,
+        after: Event | Iterable[Event] | None = None,
+        algorithm: Algorithm = "auto",
+        *,
+        sync: bool = False,
+    ) -> Event:
+        """Several copies, in any order, with one event: it ends when all have, and fails if one
+        does. Raises as `copy`; none has started then."""
+
+    def plan(
+        self,
+        src: Instance,
+        dst: Instance,
+        algorithm: Algorithm = "auto",
+        model: Literal["default", "paper"] = "default",
+    ) -> Plan:
+        """How `copy` would run, without running it."""
+
+    def topology(self) -> Topology:
+        """Memories, channels and their measured throughput."""
+
+    def trace(self) -> dict[str, Any]:
+        """What ran so far, in the format of Chrome and Perfetto: json.dump it into a file.
+
+        Raises ValueError unless the machine was made with trace=True.
+        """
+
+    def close(self) -> None:
+        """Takes no more copies and waits until all have ended."""
+
+    def __enter__(self) -> Self: ...
+    def __exit__(
+        self,
+        kind: type[BaseException] | None,
+        error: BaseException | None,
+        trace: TracebackType | None,
+    ) -> None: ...
+
+@final
+class Instance:
+    """An array in a memory, or a box of one. Boxes share the data, which lives as long as an
+    instance, a view or a copy uses it."""
+
+    @property
+    def dims(self) -> dict[str, tuple[int, int]]:
+        """The bounds of the whole array, slowest first."""
+
+    @property
+    def shape(self) -> tuple[int, ...]:
+        """The extents of the box."""
+
+    @property
+    def dtype(self) -> Any:
+        """An np.dtype."""
+
+    @property
+    def layout(self) -> str:
+        """The layout vector, fastest first; of a wrapped array the nearest one."""
+
+    @property
+    def memory(self) -> str:
+        """The memory that holds it."""
+
+    @property
+    def nbytes(self) -> int:
+        """The bytes of all fields at all indices of the box."""
+
+    def box(self, ranges: Bounds) -> Instance:
+        """The part with these indices. Raises ValueError for indices outside or unknown names."""
+
+    def take(self, dim: str, indices: Sequence[int]) -> Instance:
+        """The entries at `indices` of `dim`, in that order: pages. A source may repeat one."""
+
+    def bytes(self) -> memoryview:
+        """The bytes of the whole array in its own linear order, padding included; writable.
+
+        Raises ValueError for memory that is not on the host.
+        """
+
+    def commit(self, sync: bool = False) -> None:
+        """Makes a created file appear under its name. Raises ValueError for anything else."""
+
+    @property
+    def __array_interface__(self) -> dict[str, Any]: ...
+    def __array__(self, dtype: object = None, copy: bool | None = None) -> Any:
+        """Zero-copy: shape in the order of dims, strides as the layout.
+
+        Raises ValueError for memory that is not on the host, LayoutError for a layout in blocks,
+        fields that lie apart or index lists, which no strides express.
+        """
+
+    def __dlpack__(self, **options: Any) -> CapsuleType: ...
+    def __dlpack_device__(self) -> tuple[int, int]: ...
+
+@final
+class Event:
+    """The end of a copy, or of several. Dropped, the copy runs on and its error is logged."""
+
+    def wait(self, timeout: float | None = None) -> None:
+        """Returns when it has ended well, and raises what ended it otherwise: TransferError,
+        Cancelled, Timeout for its deadline. Timeout also when `timeout` seconds have passed: then
+        the copy runs on. Ctrl-C interrupts the wait, not the copy."""
+
+    def done(self) -> bool:
+        """Whether it has ended in any way: no memory of it is touched any more."""
+
+    def progress(self) -> tuple[int, int]:
+        """Payload bytes that reached the destination, and in all."""
+
+    def cancel(self) -> None:
+        """Ends it as Cancelled, unless it is over; returns when no memory of it is touched."""
+
+    def report(self) -> dict[str, Any]:
+        """Where its time went: path, bytes, and for each hop its busy and waiting seconds and who
+        held it up. Of `copy_many`: {"bytes": …, "copies": [one for each]}."""
+
+    def __await__(self) -> Generator[Any, None, None]:
+        """As `wait`, for asyncio; one descriptor for each loop, and no thread."""
+
+    def _notify(self, token: int) -> None: ...
+    def _outcome(self) -> None: ...
+
+@final
+class Plan:
+    """How a copy would run: path, layouts, buffers, and what bounds it."""
+
+    def explain(self) -> str:
+        """For people: the plan, the alternatives that were weighed, and what bound each."""
+
+    def to_dict(self) -> dict[str, Any]:
+        """As `iso plan --json` prints it."""
+
+@final
+class Topology:
+    """Memories and channels, with measured throughput."""
+
+    def to_dict(self) -> dict[str, Any]:
+        """As `iso topo --json` prints it: {"memories": [{"name", "kind", …}], "channels": […]}."""

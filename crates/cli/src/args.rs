@@ -1,6 +1,6 @@
 //! The command line's arguments. Their comments are the help texts.
 
-use clap::{Args as ClapArgs, Parser, Subcommand};
+use clap::{Args as ClapArgs, Parser, Subcommand, ValueEnum};
 use std::path::PathBuf;
 
 /// Moves data between any two memories of a machine, in any layout, on a path that it chooses.
@@ -13,19 +13,204 @@ pub(crate) struct Args {
 
 #[derive(Debug, Subcommand)]
 pub(crate) enum Command {
-    /// Show the memories, channels and throughput of a cluster.
+    /// Show memories, channels and their throughput, of this machine or of a cluster file.
     Topo(Topo),
+    /// Show the path that a copy would take in a cluster, and what else was weighed.
+    Plan(Plan),
+    /// Copy an array from a file to another, changing its layout on the way.
+    Copy(Copy),
+    /// Run the engine in virtual time.
+    #[command(subcommand)]
+    Sim(Sim),
 }
 
 #[derive(Debug, ClapArgs)]
 pub(crate) struct Topo {
-    /// The cluster file: TOML, or what `iso topo --json` prints.
+    /// Read this cluster file (TOML, or what `iso topo --json` prints) instead of the machine.
     #[arg(long, value_name = "FILE")]
-    pub(crate) cluster: PathBuf,
+    pub(crate) cluster: Option<PathBuf>,
+    /// Measure the machine's channels again, whatever was kept.
+    #[arg(long, conflicts_with = "cluster")]
+    pub(crate) measure: bool,
     /// Draw the throughput functions into an SVG file.
     #[arg(long, value_name = "FILE")]
     pub(crate) plot: Option<PathBuf>,
     /// Print one JSON object, which is itself a cluster file.
     #[arg(long)]
     pub(crate) json: bool,
+}
+
+#[derive(Debug, ClapArgs)]
+pub(crate) struct Plan {
+    /// Plan on this cluster file (TOML, or what `iso topo --json` prints) instead of the machine.
+    #[arg(long, value_name = "FILE")]
+    pub(crate) cluster: Option<PathBuf>,
+    /// The source memory: `n0.fbm`, or `sys` where there is one node.
+    pub(crate) src: String,
+    /// The destination memory.
+    pub(crate) dst: String,
+    /// Names and extents of the box, slowest first: `x=65536,y=65536`.
+    #[arg(long, value_name = "x=N,…", value_parser = extents)]
+    pub(crate) dims: Extents,
+    /// The sizes of the fields in bytes: `4,4,8`.
+    #[arg(long, value_name = "BYTES,…", value_delimiter = ',', required = true)]
+    pub(crate) fields: Vec<u64>,
+    /// The source's layout: `<F, x, y>`, fastest first, or `y,x`, slowest first.
+    #[arg(long, value_name = "LAYOUT")]
+    pub(crate) from_layout: String,
+    /// The destination's layout.
+    #[arg(long, value_name = "LAYOUT")]
+    pub(crate) to_layout: String,
+    /// How to search.
+    #[arg(long, value_enum, default_value_t = Algorithm::Auto)]
+    pub(crate) algorithm: Algorithm,
+    /// What a prediction counts: the paper's least throughput, or latency, fill and sharing too.
+    #[arg(long, value_enum, default_value_t = Model::Default)]
+    pub(crate) model: Model,
+    /// The largest intermediate buffer, in place of the cluster's: `64MiB`.
+    #[arg(long, value_name = "SIZE", value_parser = size)]
+    pub(crate) th: Option<u64>,
+    /// Print one JSON object.
+    #[arg(long)]
+    pub(crate) json: bool,
+}
+
+/// How to search for a path.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, ValueEnum)]
+pub(crate) enum Algorithm {
+    /// The full algorithm for large copies, the simple one for small ones.
+    Auto,
+    /// Every path, layout and blocking factor.
+    Full,
+    /// The shortest path, converting on a Memcpy channel.
+    Simple,
+    /// The shortest path, intermediates in the source's layout.
+    Spsl,
+    /// The shortest path, intermediates in the destination's layout.
+    Spdl,
+}
+
+/// What a prediction counts.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, ValueEnum)]
+pub(crate) enum Model {
+    /// The least throughput over the hops.
+    Paper,
+    /// Also pipeline fill, latency, and channels and wires used twice.
+    Default,
+}
+
+#[derive(Debug, ClapArgs)]
+pub(crate) struct Copy {
+    /// The source: `in.npy`, `model.safetensors#name`, or a raw file with --dims and --dtype.
+    pub(crate) src: String,
+    /// The destination: a new file, which appears when all of it is written.
+    pub(crate) dst: PathBuf,
+    /// Names of the source's dimensions, slowest first: `nhwc` or `batch,row`; with extents for a
+    /// raw file: `n=32,h=224`.
+    #[arg(long, value_name = "DIMS")]
+    pub(crate) dims: Option<String>,
+    /// The element type of a raw file: `f4`.
+    #[arg(long, value_name = "TYPE")]
+    pub(crate) dtype: Option<String>,
+    /// The destination's layout: `nchw`, slowest first, or `<F, w, h, c, n>`, fastest first.
+    #[arg(long, value_name = "LAYOUT")]
+    pub(crate) layout: Option<String>,
+    /// The larger, the more urgent.
+    #[arg(long, default_value_t = 0, allow_negative_numbers = true)]
+    pub(crate) priority: i32,
+    /// The largest intermediate buffer: `64MiB`.
+    #[arg(long, value_name = "SIZE", value_parser = size)]
+    pub(crate) th: Option<u64>,
+    /// How to search.
+    #[arg(long, value_enum, default_value_t = Algorithm::Auto)]
+    pub(crate) algorithm: Algorithm,
+    /// Make sure that the file survives a power failure before it appears.
+    #[arg(long)]
+    pub(crate) sync: bool,
+    /// Read both files again afterwards and compare them.
+    #[arg(long)]
+    pub(crate) verify: bool,
+    /// Write a trace for Perfetto or Chrome.
+    #[arg(long, value_name = "FILE")]
+    pub(crate) trace: Option<PathBuf>,
+    /// Print one JSON object.
+    #[arg(long)]
+    pub(crate) json: bool,
+}
+
+#[derive(Debug, Subcommand)]
+pub(crate) enum Sim {
+    /// Play random scenarios with faults and check every rule; equal arguments, equal output.
+    Fuzz(Fuzz),
+}
+
+#[derive(Debug, ClapArgs)]
+pub(crate) struct Fuzz {
+    /// How many scenarios to play.
+    #[arg(long, default_value_t = 1000)]
+    pub(crate) seeds: u64,
+    /// The first scenario.
+    #[arg(long, default_value_t = 0)]
+    pub(crate) first_seed: u64,
+    /// Write what happened in the last scenario, event by event.
+    #[arg(long, value_name = "FILE")]
+    pub(crate) trace: Option<PathBuf>,
+    /// Print one JSON object.
+    #[arg(long)]
+    pub(crate) json: bool,
+}
+
+/// Names and extents, slowest first.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub(crate) struct Extents(pub(crate) Vec<(String, u64)>);
+
+/// `x=65536,y=65536`.
+pub(crate) fn extents(text: &str) -> Result<Extents, String> {
+    let one = |part: &str| {
+        let (name, extent) = part.split_once('=')?;
+        Some((name.trim().to_owned(), extent.trim().parse().ok()?))
+    };
+    let all: Option<Vec<_>> = text.split(',').map(one).collect();
+    all.map(Extents).ok_or_else(|| "expected names with extents, as in x=64,y=32".to_owned())
+}
+
+/// `67108864`, `64MiB`, `64M` (1024 each) or `64MB` (1000 each).
+fn size(text: &str) -> Result<u64, String> {
+    let digits = text.trim_end_matches(|c: char| !c.is_ascii_digit());
+    let (base, power) = match text[digits.len()..].trim() {
+        "" | "B" => (1, 0),
+        "kB" => (1000, 1),
+        "MB" => (1000, 2),
+        "GB" => (1000, 3),
+        "K" | "KiB" => (1024u64, 1),
+        "M" | "MiB" => (1024, 2),
+        "G" | "GiB" => (1024, 3),
+        unit => return Err(format!("unknown unit `{unit}`; KiB, MiB, GiB are known")),
+    };
+    let number: Option<u64> = digits.parse().ok();
+    let bytes = number.and_then(|n| n.checked_mul(base.pow(power)));
+    bytes.ok_or_else(|| "expected a size, as in 64MiB".to_owned())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn sizes_have_units() {
+        let sizes = ["7", "64MiB", "64M", "2GB", "3 KiB"].map(|text| size(text).unwrap());
+        assert_eq!(sizes, [7, 64 << 20, 64 << 20, 2_000_000_000, 3072]);
+        for wrong in ["", "MiB", "4 parsecs", "1e6", "99999999999GiB", "-1"] {
+            assert!(size(wrong).is_err(), "{wrong}");
+        }
+    }
+
+    #[test]
+    fn extents_have_names() {
+        let names = |text| extents(text).unwrap().0;
+        assert_eq!(names("x=4, y=5"), [("x".to_owned(), 4), ("y".to_owned(), 5)]);
+        for wrong in ["", "x", "x=", "x=-1", "x=4,,y=5"] {
+            assert!(extents(wrong).is_err(), "{wrong}");
+        }
+    }
 }

@@ -5,9 +5,16 @@
 #![forbid(unsafe_code)]
 
 mod args;
+mod copy;
 mod failure;
+mod interrupt;
+mod output;
+mod plan;
 mod plot;
+mod progress;
+mod simulate;
 mod topo;
+mod verify;
 
 use args::{Args, Command};
 use clap::Parser;
@@ -24,5 +31,8 @@ fn main() -> ExitCode {
 fn run(command: &Command) -> Result<(), Failure> {
     match command {
         Command::Topo(args) => topo::run(args),
+        Command::Plan(args) => plan::run(args),
+        Command::Copy(args) => copy::run(args),
+        Command::Sim(args) => simulate::run(args),
     }
 }

@@ -2,28 +2,32 @@
 
 use crate::args::Topo;
 use crate::failure::Failure;
-use crate::plot;
+use crate::{output, plot};
+use isometry::Machine;
 use model::{Channel, Curves, Memory, MemoryKind, NodeClass, Topology};
 use std::fmt::Write as _;
 use std::fs;
-use std::io::Write as _;
 use std::path::Path;
 
 /// Prints the topology, and plots it where that is asked for.
 pub(crate) fn run(args: &Topo) -> Result<(), Failure> {
-    let topology = read(&args.cluster)?;
+    let topology = read(args.cluster.as_deref(), args.measure)?;
     if let Some(path) = &args.plot {
         plot::write(path, &topology)?;
     }
-    let text = match args.json {
-        true => format!("{:#}\n", cluster::to_json(&topology)),
-        false => table(&topology),
-    };
-    Ok(std::io::stdout().write_all(text.as_bytes())?)
+    match args.json {
+        true => output::json(&cluster::to_json(&topology)),
+        false => output::text(&table(&topology)),
+    }
 }
 
-/// The topology of a cluster file.
-pub(crate) fn read(path: &Path) -> Result<Topology, Failure> {
+/// The topology of a cluster file, or of this machine with the file system of the working
+/// directory; `measure` has it measured anew.
+pub(crate) fn read(cluster: Option<&Path>, measure: bool) -> Result<Topology, Failure> {
+    let Some(path) = cluster else {
+        let machine = Machine::builder().disk(".").remeasure(measure).open();
+        return Ok(Topology::clone(&machine.map_err(Failure::failed)?.topology()));
+    };
     let named = |error: &dyn std::fmt::Display| format!("{}: {error}", path.display());
     let text = fs::read_to_string(path).map_err(|e| Failure::failed(named(&e)))?;
     cluster::parse(&text).map_err(|e| Failure::failed(named(&e)))

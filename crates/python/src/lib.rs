@@ -1,4 +1,19 @@
 //! The native half of the Python package `isometry`.
+//!
+//! Its contract, method by method, is `python/isometry/_native.pyi`. Here are conversions of types
+//! and ownership at the border, and nothing else: every call that may block gives the interpreter
+//! up, and a panic becomes an exception.
+
+mod array;
+mod dims;
+mod dtype;
+mod errors;
+mod event;
+mod instance;
+mod json;
+mod machine;
+mod plan;
+mod settings;
 
 use pyo3::prelude::*;
 
@@ -8,4 +23,13 @@ mod _native {
     /// The package's version.
     #[pymodule_export]
     const VERSION: &str = env!("CARGO_PKG_VERSION");
+
+    #[pymodule_export]
+    use crate::event::PyEvent;
+    #[pymodule_export]
+    use crate::instance::PyInstance;
+    #[pymodule_export]
+    use crate::machine::PyMachine;
+    #[pymodule_export]
+    use crate::plan::{PyPlan, PyTopology};
 }

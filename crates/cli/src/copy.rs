@@ -1,0 +1,164 @@
+//! `iso copy`.
+
+use crate::args::{Copy, Model, extents};
+use crate::failure::Failure;
+use crate::interrupt::Interrupt;
+use crate::topo::{rate, size};
+use crate::{output, plan, progress, verify};
+use isometry::{Array, CopyOptions, Error, Event, FileOptions, Instance, Machine, Planned};
+use serde_json::{Value, json};
+use std::fs;
+use std::path::Path;
+use std::time::{Duration, Instant};
+
+/// A copy that is done.
+struct Copied<'a> {
+    machine: &'a Machine,
+    planned: Planned,
+    event: Event,
+    bytes: u64,
+    took: Duration,
+    verified: bool,
+}
+
+/// Copies, and says on which path and how fast.
+pub(crate) fn run(args: &Copy) -> Result<(), Failure> {
+    let interrupt = Interrupt::listen()?;
+    let builder = Machine::builder().trace(args.trace.is_some());
+    let machine = builder.open().map_err(failure)?;
+    let ended = copied(args, &machine, &interrupt);
+    if let Some(path) = &args.trace {
+        trace(path, &machine)?;
+    }
+    let copied = ended?;
+    match args.json {
+        true => output::json(&copied.to_json()),
+        false => output::text(&copied.summary()),
+    }
+}
+
+fn copied<'a>(
+    args: &Copy,
+    machine: &'a Machine,
+    interrupt: &Interrupt,
+) -> Result<Copied<'a>, Failure> {
+    let src = source(args, machine)?;
+    let dst = destination(args, machine, &src)?;
+    let planning = plan::options(args.algorithm, Model::Default, args.th);
+    let planned = machine.plan(&src, &dst, &planning).map_err(failure)?;
+    let (priority, sync) = (args.priority, args.sync);
+    let options = CopyOptions { priority, planning, sync, ..CopyOptions::default() };
+    interrupt.check()?;
+    eprintln!("{}", path_of(&planned));
+    let started = Instant::now();
+    let event = machine.copy(&src, &dst, &options).map_err(failure)?;
+    progress::wait(&event, interrupt)?.map_err(failure)?;
+    let took = started.elapsed();
+    drop(dst);
+    if args.verify {
+        verify::compare(machine, &src, &written(args, machine, &src)?, interrupt)?;
+    }
+    let bytes = src.payload_bytes();
+    Ok(Copied { machine, planned, event, bytes, took, verified: args.verify })
+}
+
+fn source(args: &Copy, machine: &Machine) -> Result<Instance, Failure> {
+    let (path, tensor) = match args.src.rsplit_once('#') {
+        Some((path, tensor)) => (path, Some(tensor.to_owned())),
+        None => (&*args.src, None),
+    };
+    let mut options = FileOptions { tensor, ..FileOptions::default() };
+    match (&args.dims, &args.dtype) {
+        (Some(dims), Some(dtype)) => options.raw = Some(raw(dims, dtype)?),
+        (dims, None) => options.dims = dims.as_deref().map(names),
+        (None, Some(_)) => return Err(Failure::usage("--dtype is for raw files, with --dims")),
+    }
+    machine.open_file(path, &options).map_err(failure)
+}
+
+fn destination(args: &Copy, machine: &Machine, src: &Instance) -> Result<Instance, Failure> {
+    let (space, fields) = (src.space().clone(), src.fields().clone());
+    let mut array = Array { space, fields, layout: src.layout() };
+    if let Some(layout) = &args.layout {
+        array = array.laid_out(layout).map_err(failure)?;
+    }
+    machine.create_file(&args.dst, array, &FileOptions::default()).map_err(failure)
+}
+
+/// The destination as a reader finds it.
+fn written(args: &Copy, machine: &Machine, src: &Instance) -> Result<Instance, Failure> {
+    let mut array = Array::new(src.space().clone(), src.fields().clone());
+    array.layout = src.layout();
+    if let Some(layout) = &args.layout {
+        array = array.laid_out(layout).map_err(failure)?;
+    }
+    // The file's shape is in the order of its layout, slowest first.
+    let dims = array.layout.components().iter().rev().filter_map(|c| c.dim());
+    let names = dims.map(|dim| array.space.dims()[dim].name.to_string()).collect();
+    let mut options = FileOptions { dims: Some(names), ..FileOptions::default() };
+    options.raw = Some(array);
+    machine.open_file(&args.dst, &options).map_err(failure)
+}
+
+fn raw(dims: &str, dtype: &str) -> Result<Array, Failure> {
+    let extents = extents(dims).map_err(Failure::usage)?.0;
+    let dims: Vec<_> = extents.iter().map(|(name, extent)| (&**name, *extent)).collect();
+    Array::of(&dims, dtype).map_err(Failure::usage)
+}
+
+fn names(dims: &str) -> Vec<String> {
+    match dims.contains(',') {
+        true => dims.split(',').map(|name| name.trim().to_owned()).collect(),
+        false => dims.chars().map(String::from).collect(),
+    }
+}
+
+fn trace(path: &Path, machine: &Machine) -> Result<(), Failure> {
+    let trace = machine.trace_json().unwrap_or_default();
+    let wrote = fs::write(path, trace.to_string());
+    wrote.map_err(|e| Failure::failed(format_args!("{}: {e}", path.display())))
+}
+
+/// What a person did wrong is wrong usage; what the machine could not do is a failure.
+fn failure(error: Error) -> Failure {
+    use isometry::ErrorKind::{Argument, Cancelled, Layout};
+    match error.kind() {
+        Argument | Layout => Failure::usage(error),
+        Cancelled => Failure::Interrupted,
+        _ => Failure::failed(error),
+    }
+}
+
+fn path_of(planned: &Planned) -> String {
+    let plan = &planned.plan;
+    let names = plan.memories.iter().map(|&m| isometry::memory_name(&planned.topology, m));
+    let names: Vec<_> = names.collect();
+    let predicted = rate(plan.throughput);
+    format!("{} ({:?} algorithm, {predicted} predicted)", names.join(" → "), plan.algorithm)
+}
+
+impl Copied<'_> {
+    fn rate(&self) -> f64 {
+        self.bytes as f64 / self.took.as_secs_f64().max(1e-9)
+    }
+
+    fn summary(&self) -> String {
+        let (bytes, seconds) = (size(self.bytes), self.took.as_secs_f64());
+        let verified = if self.verified { ", verified" } else { "" };
+        format!("{bytes} in {seconds:.2} s, {}{verified}", rate(self.rate()))
+    }
+
+    fn to_json(&self) -> Value {
+        let topology = self.machine.topology();
+        let reports = self.event.report();
+        let reports = reports.iter().map(|report| isometry::report_json(report, &topology));
+        json!({
+            "bytes": self.bytes,
+            "seconds": self.took.as_secs_f64(),
+            "throughput": self.rate(),
+            "verified": self.verified,
+            "plan": self.planned.to_json(),
+            "report": reports.collect::<Vec<_>>(),
+        })
+    }
+}

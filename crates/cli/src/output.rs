@@ -1,0 +1,17 @@
+//! Standard output.
+
+use crate::failure::Failure;
+use serde_json::Value;
+use std::io::Write;
+
+/// Prints one JSON object.
+pub(crate) fn json(value: &Value) -> Result<(), Failure> {
+    text(&format!("{value:#}"))
+}
+
+/// Prints `text`, and ends its last line.
+pub(crate) fn text(text: &str) -> Result<(), Failure> {
+    let mut out = std::io::stdout().lock();
+    out.write_all(text.trim_end().as_bytes())?;
+    Ok(out.write_all(b"\n")?)
+}

@@ -1,0 +1,71 @@
+//! `iso sim`.
+
+use crate::args::{Fuzz, Sim};
+use crate::failure::Failure;
+use crate::output;
+use serde_json::{Value, json};
+use sim::FuzzReport;
+use std::fmt::Write;
+use std::fs;
+use std::path::Path;
+use std::time::Instant;
+
+/// Runs the engine in virtual time. What it prints is a function of its arguments; how long it
+/// took goes to standard error.
+pub(crate) fn run(sim: &Sim) -> Result<(), Failure> {
+    match sim {
+        Sim::Fuzz(args) => fuzz(args),
+    }
+}
+
+fn fuzz(args: &Fuzz) -> Result<(), Failure> {
+    let end = args.first_seed.checked_add(args.seeds);
+    let end = end.ok_or_else(|| Failure::usage("the last seed passes 64 bits"))?;
+    let started = Instant::now();
+    let report = sim::fuzz(args.first_seed..end);
+    eprintln!("{:.1} s", started.elapsed().as_secs_f64());
+    if let Some(path) = &args.trace {
+        trace(path, last_seed(args.first_seed, &report))?;
+    }
+    match args.json {
+        true => output::json(&to_json(&report))?,
+        false => output::text(&report.to_string())?,
+    }
+    match report.failure {
+        None => Ok(()),
+        Some(failure) => Err(Failure::failed(failure)),
+    }
+}
+
+/// The seed that failed, or the last that passed.
+fn last_seed(first_seed: u64, report: &FuzzReport) -> u64 {
+    let passed = first_seed + report.passed.saturating_sub(1);
+    report.failure.as_ref().map_or(passed, |failure| failure.seed)
+}
+
+fn trace(path: &Path, seed: u64) -> Result<(), Failure> {
+    let mut text = String::new();
+    for entry in &sim::run(&sim::scenario(seed)).trace {
+        let _ = writeln!(text, "{entry}");
+    }
+    fs::write(path, text).map_err(|e| Failure::failed(format_args!("{}: {e}", path.display())))
+}
+
+fn to_json(report: &FuzzReport) -> Value {
+    let total = &report.total;
+    json!({
+        "passed": report.passed,
+        "failed_seed": report.failure.as_ref().map(|f| f.seed),
+        "failure": report.failure.as_ref().map(|f| f.violation.to_string()),
+        "transfers": {
+            "done": total.done,
+            "cancelled": total.cancelled,
+            "timed_out": total.timed_out,
+            "failed": total.failed,
+        },
+        "requests": total.requests,
+        "bytes": total.bytes,
+        "time_ns": total.time_ns,
+        "digest": format!("{:016x}", total.digest),
+    })
+}

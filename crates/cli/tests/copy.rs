@@ -1,0 +1,169 @@
+//! `iso copy` as a process, on files.
+
+mod process;
+
+use process::{Ran, command, iso};
+use serde_json::Value;
+use std::fs;
+use std::path::{Path, PathBuf};
+use std::process::Stdio;
+use std::time::{Duration, Instant};
+
+/// A directory with `in.npy`: `shape` entries of two bytes that count up.
+struct Files {
+    dir: tempfile::TempDir,
+    data: Vec<u8>,
+}
+
+impl Files {
+    fn new(shape: &[usize]) -> Self {
+        let dir = tempfile::tempdir().unwrap();
+        let entries: usize = shape.iter().product();
+        let data: Vec<u8> = (0..entries).flat_map(|i| (i as u16).to_le_bytes()).collect();
+        let shape: String = shape.iter().map(|n| format!("{n}, ")).collect();
+        let head = format!("{{'descr': '<u2', 'fortran_order': False, 'shape': ({shape}), }}");
+        let padding = (64 - (10 + head.len() + 1) % 64) % 64;
+        let head = format!("{head}{}\n", " ".repeat(padding));
+        let mut bytes = b"\x93NUMPY\x01\x00".to_vec();
+        bytes.extend((head.len() as u16).to_le_bytes());
+        bytes.extend(head.as_bytes());
+        bytes.extend(&data);
+        fs::write(dir.path().join("in.npy"), bytes).unwrap();
+        Files { dir, data }
+    }
+
+    fn path(&self, name: &str) -> String {
+        self.dir.path().join(name).to_str().unwrap().to_owned()
+    }
+
+    fn copy(&self, dst: &str, more: &[&str]) -> Ran {
+        let (src, dst) = (self.path("in.npy"), self.path(dst));
+        iso(&[&["copy", &src, &dst], more].concat())
+    }
+
+    fn names(&self) -> Vec<String> {
+        let entries = fs::read_dir(self.dir.path()).unwrap();
+        let mut names: Vec<_> =
+            entries.map(|e| e.unwrap().file_name().into_string().unwrap()).collect();
+        names.sort();
+        names
+    }
+
+    /// The data of a `.npy` file, whatever its header.
+    fn data_of(&self, name: &str) -> Vec<u8> {
+        let bytes = fs::read(self.dir.path().join(name)).unwrap();
+        bytes[bytes.len() - self.data.len()..].to_vec()
+    }
+}
+
+fn transposed(data: &[u8], rows: usize, columns: usize) -> Vec<u8> {
+    let entry = |i: usize| data[2 * i..2 * i + 2].to_vec();
+    (0..columns).flat_map(|x| (0..rows).flat_map(move |y| entry(y * columns + x))).collect()
+}
+
+#[test]
+fn a_layout_changes_on_the_way() {
+    let files = Files::new(&[300, 500]);
+    let ran = files.copy("out.npy", &["--dims", "yx", "--layout", "xy", "--verify"]);
+    ran.succeeds();
+    assert!(ran.stdout.contains("verified") && ran.stderr.contains("→"), "{}", ran.stderr);
+    assert_eq!(files.data_of("out.npy"), transposed(&files.data, 300, 500));
+    assert_eq!(files.names(), ["in.npy", "out.npy"]);
+}
+
+#[test]
+fn json_goes_to_standard_output_alone() {
+    let files = Files::new(&[64, 64]);
+    let trace = files.path("trace.json");
+    let more = ["--dims", "y,x", "--layout", "x,y", "--json", "--trace", &trace, "--sync"];
+    let ran = files.copy("out.npy", &more);
+    ran.succeeds();
+    let value: Value = serde_json::from_str(&ran.stdout).unwrap();
+    assert_eq!(value["bytes"], 64 * 64 * 2);
+    assert_eq!(value["verified"], false);
+    assert!(value["throughput"].as_f64().unwrap() > 0.0);
+    assert_eq!(value["report"][0]["outcome"], "done");
+    let trace: Value = serde_json::from_str(&fs::read_to_string(trace).unwrap()).unwrap();
+    assert!(!trace["traceEvents"].as_array().unwrap().is_empty());
+}
+
+#[test]
+fn raw_and_safetensors_files_are_named_by_their_ends() {
+    let files = Files::new(&[40, 30]);
+    let raw = ["--dims", "yx", "--layout", "<F, x_in=8, y, x_out>", "--verify"];
+    files.copy("out.bin", &raw).succeeds();
+    assert_eq!(fs::metadata(files.path("out.bin")).unwrap().len(), 40 * 32 * 2);
+    files.copy("one.safetensors", &["--dims", "yx", "--verify"]).succeeds();
+    let (one, back) = (files.path("one.safetensors"), files.path("back.npy"));
+    iso(&["copy", &format!("{one}#data"), &back, "--dims", "yx"]).succeeds();
+    assert_eq!(files.data_of("back.npy"), files.data);
+    assert_ne!(iso(&["copy", &format!("{one}#none"), &back]).code, 0);
+    let plain = files.path("plain.bin");
+    fs::write(&plain, &files.data).unwrap();
+    let typed = ["copy", &plain, &back, "--dims", "y=40,x=30", "--dtype", "u2", "--layout", "xy"];
+    iso(&typed).succeeds();
+    assert_eq!(files.data_of("back.npy"), transposed(&files.data, 40, 30));
+}
+
+#[test]
+fn what_cannot_be_read_fails_and_leaves_nothing() {
+    let files = Files::new(&[40, 30]);
+    let gone = iso(&["copy", &files.path("gone.npy"), &files.path("out.npy")]);
+    assert_eq!((gone.code, gone.stdout.as_str()), (1, ""));
+    assert!(gone.stderr.contains("gone.npy"), "{}", gone.stderr);
+    let whole = fs::read(files.path("in.npy")).unwrap();
+    fs::write(files.path("short.npy"), &whole[..whole.len() - 1]).unwrap();
+    let short = iso(&["copy", &files.path("short.npy"), &files.path("out.npy")]);
+    assert_eq!(short.code, 1, "{}", short.stderr);
+    assert_eq!(files.copy("no/dir/out.npy", &[]).code, 1);
+    assert_eq!(files.names(), ["in.npy", "short.npy"]);
+}
+
+#[test]
+fn names_that_do_not_fit_are_wrong_usage() {
+    let files = Files::new(&[40, 30]);
+    for wrong in [
+        &["--dims", "xyz"][..],
+        &["--dims", "yx", "--layout", "yz"],
+        &["--dims", "yx", "--layout", "<F, x_in=4, x_out, y>"],
+        &["--priority", "high"],
+        &["--dtype", "u2"],
+    ] {
+        let ran = files.copy("out.npy", wrong);
+        assert_eq!((ran.code, ran.stdout.as_str()), (2, ""), "{wrong:?}: {}", ran.stderr);
+    }
+    assert_eq!(files.names(), ["in.npy"]);
+}
+
+#[test]
+fn ctrl_c_leaves_nothing_half_written() {
+    let files = Files::new(&[8192, 8192]);
+    let (src, dst) = (files.path("in.npy"), files.path("out.npy"));
+    // One byte at a time in flight would be slow; a tiny buffer is slow enough to interrupt.
+    let args = ["copy", &src, &dst, "--dims", "yx", "--layout", "xy", "--sync"];
+    let mut command = command(&args);
+    let child = command.stdout(Stdio::piped()).stderr(Stdio::piped()).spawn().unwrap();
+    wait_for_temporary(files.dir.path());
+    let pid = i32::try_from(child.id()).unwrap();
+    rustix::process::kill_process(
+        rustix::process::Pid::from_raw(pid).unwrap(),
+        rustix::process::Signal::INT,
+    )
+    .unwrap();
+    let ran: Ran = child.wait_with_output().unwrap().into();
+    assert_eq!((ran.code, ran.stdout.as_str()), (130, ""), "{}", ran.stderr);
+    assert_eq!(files.names(), ["in.npy"]);
+}
+
+/// Until the file that is being written is there, under whatever name.
+fn wait_for_temporary(dir: &Path) {
+    let late = Instant::now() + Duration::from_secs(60);
+    let others = |dir: &Path| -> Vec<PathBuf> {
+        let paths = fs::read_dir(dir).unwrap().map(|e| e.unwrap().path());
+        paths.filter(|p| !p.ends_with("in.npy")).collect()
+    };
+    while others(dir).is_empty() {
+        assert!(Instant::now() < late, "the copy never started");
+        std::thread::sleep(Duration::from_millis(2));
+    }
+}

@@ -1,0 +1,303 @@
+//! `Machine`: everything starts on one.
+
+use crate::array::Array as Exported;
+use crate::dims::Dims;
+use crate::event::{PyEvent, seconds};
+use crate::instance::PyInstance;
+use crate::plan::{PyPlan, PyTopology, options};
+use crate::{dtype, errors, json, settings};
+use isometry::{Array, CopyOptions, Event, FileOptions, Foreign, Instance, Machine};
+use model::{FieldSpace, IndexSpace};
+use pyo3::exceptions::{PyTypeError, PyValueError};
+use pyo3::prelude::*;
+use std::os::fd::AsRawFd;
+use std::path::PathBuf;
+use std::ptr::NonNull;
+use std::sync::Arc;
+
+/// The memories of this machine, the channels between them, and what runs on them.
+#[pyclass(frozen, name = "Machine", module = "isometry")]
+pub(crate) struct PyMachine {
+    inner: Arc<Machine>,
+    waiters: Py<PyAny>,
+}
+
+#[pymethods]
+impl PyMachine {
+    #[new]
+    #[pyo3(signature = (lanes = None, staging = None, disk = None, *, trace = false, remeasure = false))]
+    #[expect(clippy::too_many_arguments, reason = "Python's keywords are its configuration struct")]
+    fn new(
+        py: Python<'_>,
+        lanes: Option<usize>,
+        staging: Option<&Bound<'_, PyAny>>,
+        disk: Option<&Bound<'_, PyAny>>,
+        trace: bool,
+        remeasure: bool,
+    ) -> PyResult<Self> {
+        let builder = settings::builder(lanes, staging, disk)?.trace(trace).remeasure(remeasure);
+        let inner = Arc::new(py.detach(|| builder.open()).map_err(errors::raised)?);
+        let finished = Bound::new(py, Finished { inner: Arc::clone(&inner) })?;
+        let waiters = py.import("isometry._waiters")?.getattr("Waiters")?.call1((finished,))?;
+        Ok(PyMachine { inner, waiters: waiters.unbind() })
+    }
+
+    #[pyo3(signature = (array, dims = None))]
+    fn wrap(&self, array: &Bound<'_, PyAny>, dims: Option<Dims>) -> PyResult<PyInstance> {
+        let array = Exported::of(array)?;
+        let space =
+            dims.unwrap_or_else(|| Dims::numbered(array.shape.len())).of_shape(&array.shape)?;
+        let first = NonNull::new(array.first).unwrap_or(NonNull::dangling());
+        // SAFETY: the exporter describes memory of that shape, and `owner` keeps it. Who else
+        // touches it during a copy is up to the caller, as with any function on arrays.
+        let foreign = unsafe { Foreign::new(first, array.strides, array.writable, array.owner) };
+        self.instance(self.inner.wrap(space, array.fields, foreign))
+    }
+
+    #[pyo3(signature = (dims, dtype, layout = None, memory = "sys"))]
+    fn empty(
+        &self,
+        dims: Dims,
+        dtype: &Bound<'_, PyAny>,
+        layout: Option<&str>,
+        memory: &str,
+    ) -> PyResult<PyInstance> {
+        let array = laid_out(Array::new(dims.into_space()?, dtype::fields(dtype)?), layout)?;
+        let made = dtype.py().detach(|| self.inner.empty(array, memory));
+        self.instance(made)
+    }
+
+    #[pyo3(signature = (path, dims = None, dtype = None, *, tensor = None, layout = None))]
+    #[expect(clippy::too_many_arguments, reason = "what a file may leave open")]
+    fn open(
+        &self,
+        py: Python<'_>,
+        path: PathBuf,
+        dims: Option<Dims>,
+        dtype: Option<&Bound<'_, PyAny>>,
+        tensor: Option<String>,
+        layout: Option<&str>,
+    ) -> PyResult<PyInstance> {
+        let mut options = FileOptions { tensor, ..FileOptions::default() };
+        match (dims, dtype) {
+            (Some(dims), Some(dtype)) => {
+                let array = Array::new(dims.into_space()?, dtype::fields(dtype)?);
+                options.raw = Some(laid_out(array, layout)?);
+            }
+            (dims, None) => options.dims = dims.map(Dims::into_names).transpose()?,
+            (None, Some(_)) => return Err(PyTypeError::new_err("a dtype needs dims with extents")),
+        }
+        self.instance(py.detach(|| self.inner.open_file(path, &options)))
+    }
+
+    #[pyo3(signature = (path, like = None, layout = None, *, dims = None, dtype = None, tensor = None))]
+    #[expect(clippy::too_many_arguments, reason = "what a file may have")]
+    fn create(
+        &self,
+        py: Python<'_>,
+        path: PathBuf,
+        like: Option<&Bound<'_, PyInstance>>,
+        layout: Option<&str>,
+        dims: Option<Dims>,
+        dtype: Option<&Bound<'_, PyAny>>,
+        tensor: Option<String>,
+    ) -> PyResult<PyInstance> {
+        let array = laid_out(described(like, dims, dtype)?, layout)?;
+        let options = FileOptions { tensor, ..FileOptions::default() };
+        self.instance(py.detach(|| self.inner.create_file(path, array, &options)))
+    }
+
+    #[pyo3(signature = (src, dst, priority = 0, deadline = None, after = None, algorithm = "auto", *, sync = false))]
+    #[expect(clippy::too_many_arguments, reason = "Python's keywords are its options struct")]
+    fn copy(
+        &self,
+        py: Python<'_>,
+        src: &Bound<'_, PyInstance>,
+        dst: &Bound<'_, PyInstance>,
+        priority: i32,
+        deadline: Option<f64>,
+        after: Option<After>,
+        algorithm: &str,
+        sync: bool,
+    ) -> PyResult<PyEvent> {
+        let options = copy_options((priority, deadline), after, algorithm, sync)?;
+        let (src, dst) = (&src.get().inner, &dst.get().inner);
+        let event = py.detach(|| self.inner.copy(src, dst, &options));
+        self.event(py, event, false)
+    }
+
+    #[pyo3(signature = (pairs, priority = 0, deadline = None, after = None, algorithm = "auto", *, sync = false))]
+    #[expect(clippy::too_many_arguments, reason = "Python's keywords are its options struct")]
+    fn copy_many(
+        &self,
+        py: Python<'_>,
+        pairs: Vec<(Bound<'_, PyInstance>, Bound<'_, PyInstance>)>,
+        priority: i32,
+        deadline: Option<f64>,
+        after: Option<After>,
+        algorithm: &str,
+        sync: bool,
+    ) -> PyResult<PyEvent> {
+        let options = copy_options((priority, deadline), after, algorithm, sync)?;
+        let pairs: Vec<_> = pairs.iter().map(|(a, b)| (&a.get().inner, &b.get().inner)).collect();
+        let event = py.detach(|| self.inner.copy_many(&pairs, &options));
+        self.event(py, event, true)
+    }
+
+    #[pyo3(signature = (src, dst, algorithm = "auto", model = "default"))]
+    fn plan(
+        &self,
+        src: &Bound<'_, PyInstance>,
+        dst: &Bound<'_, PyInstance>,
+        algorithm: &str,
+        model: &str,
+    ) -> PyResult<PyPlan> {
+        let options = options(algorithm, model)?;
+        let (from, to) = (&src.get().inner, &dst.get().inner);
+        let planned = src.py().detach(|| self.inner.plan(from, to, &options));
+        Ok(PyPlan { inner: planned.map_err(errors::raised)? })
+    }
+
+    fn topology(&self) -> PyTopology {
+        PyTopology { inner: self.inner.topology() }
+    }
+
+    fn trace<'py>(&self, py: Python<'py>) -> PyResult<Bound<'py, PyAny>> {
+        let none = || PyValueError::new_err("open the machine with trace=True for a trace");
+        let trace = py.detach(|| self.inner.trace_json()).ok_or_else(none)?;
+        json::object(py, &trace)
+    }
+
+    fn close(&self, py: Python<'_>) {
+        py.detach(|| self.inner.close());
+    }
+
+    fn __enter__(slf: Py<Self>) -> Py<Self> {
+        slf
+    }
+
+    fn __exit__(
+        &self,
+        kind: &Bound<'_, PyAny>,
+        _error: &Bound<'_, PyAny>,
+        _trace: &Bound<'_, PyAny>,
+    ) {
+        let failed = !kind.is_none();
+        let end = || if failed { self.inner.close_now() } else { self.inner.close() };
+        kind.py().detach(end);
+    }
+
+    fn __repr__(&self) -> String {
+        let topology = PyTopology { inner: self.inner.topology() };
+        format!("<Machine of {}>", topology.__repr__())
+    }
+}
+
+impl PyMachine {
+    fn instance(&self, made: Result<Instance, isometry::Error>) -> PyResult<PyInstance> {
+        let inner = made.map_err(errors::raised)?;
+        Ok(PyInstance { inner, topology: self.inner.topology() })
+    }
+
+    fn event(
+        &self,
+        py: Python<'_>,
+        event: Result<Event, isometry::Error>,
+        many: bool,
+    ) -> PyResult<PyEvent> {
+        let inner = event.map_err(errors::raised)?;
+        Ok(PyEvent {
+            inner,
+            machine: Arc::clone(&self.inner),
+            waiters: self.waiters.clone_ref(py),
+            many,
+        })
+    }
+}
+
+/// What a copy waits for: an event, or several.
+#[derive(FromPyObject)]
+enum After<'py> {
+    One(Bound<'py, PyEvent>),
+    Many(Vec<Bound<'py, PyEvent>>),
+}
+
+impl After<'_> {
+    fn events(self) -> Vec<Event> {
+        match self {
+            After::One(event) => vec![event.get().inner.clone()],
+            After::Many(events) => events.iter().map(|e| e.get().inner.clone()).collect(),
+        }
+    }
+}
+
+fn copy_options(
+    (priority, deadline): (i32, Option<f64>),
+    after: Option<After<'_>>,
+    algorithm: &str,
+    sync: bool,
+) -> PyResult<CopyOptions> {
+    Ok(CopyOptions {
+        priority,
+        deadline: deadline.map(seconds).transpose()?,
+        after: after.map(After::events).unwrap_or_default(),
+        planning: options(algorithm, "default")?,
+        sync,
+    })
+}
+
+/// What a new file holds: as another instance, but for what is given.
+fn described(
+    like: Option<&Bound<'_, PyInstance>>,
+    dims: Option<Dims>,
+    dtype: Option<&Bound<'_, PyAny>>,
+) -> PyResult<Array> {
+    let missing = || PyTypeError::new_err("create needs `like`, or `dims` and `dtype`");
+    let like = like.map(|instance| &instance.get().inner);
+    let fields = match (dtype, like) {
+        (Some(dtype), _) => dtype::fields(dtype)?,
+        (None, Some(like)) => like.fields().clone(),
+        (None, None) => return Err(missing()),
+    };
+    match (dims, like) {
+        (Some(dims), _) => Ok(Array::new(dims.into_space()?, fields)),
+        (None, Some(like)) => like_box(like, fields),
+        (None, None) => Err(missing()),
+    }
+}
+
+/// An array of the extents of `like`, in its order of dimensions and its layout where that is one
+/// of whole dimensions.
+fn like_box(like: &Instance, fields: FieldSpace) -> PyResult<Array> {
+    let extents = like.extents();
+    let dims = like.space().dims().iter().zip(&extents);
+    let dims: Vec<_> = dims.map(|(dim, &extent)| (&*dim.name, extent)).collect();
+    let space = IndexSpace::of(&dims).map_err(|e| errors::layout(&e))?;
+    Ok(Array { space, fields, layout: like.layout() })
+}
+
+fn laid_out(array: Array, layout: Option<&str>) -> PyResult<Array> {
+    match layout {
+        Some(layout) => array.laid_out(layout).map_err(errors::raised),
+        None => Ok(array),
+    }
+}
+
+/// The machine's descriptor and the tokens behind it, for an event loop.
+#[pyclass(frozen, module = "isometry")]
+struct Finished {
+    inner: Arc<Machine>,
+}
+
+#[pymethods]
+impl Finished {
+    fn fileno(&self) -> i32 {
+        self.inner.finished_fd().as_raw_fd()
+    }
+
+    fn take(&self) -> Vec<u64> {
+        let mut tokens = Vec::new();
+        self.inner.take_finished(&mut tokens);
+        tokens
+    }
+}

@@ -1,0 +1,69 @@
+//! What a machine is opened with.
+
+use isometry::{Machine, MachineBuilder};
+use pyo3::exceptions::{PyTypeError, PyValueError};
+use pyo3::prelude::*;
+use pyo3::types::{PyDict, PyString};
+use std::path::PathBuf;
+
+/// A builder with the given settings.
+///
+/// # Errors
+/// `ValueError` and `TypeError` for settings that are none.
+pub(crate) fn builder(
+    lanes: Option<usize>,
+    staging: Option<&Bound<'_, PyAny>>,
+    disk: Option<&Bound<'_, PyAny>>,
+) -> PyResult<MachineBuilder> {
+    let mut builder = Machine::builder();
+    if let Some(lanes) = lanes {
+        if lanes == 0 {
+            return Err(PyValueError::new_err("at least one lane is needed"));
+        }
+        builder = builder.lanes(lanes);
+    }
+    if let Some(staging) = staging {
+        builder = builder.staging(staging_bytes(staging)?);
+    }
+    for path in disk.map(paths).transpose()?.unwrap_or_default() {
+        builder = builder.disk(path);
+    }
+    Ok(builder)
+}
+
+/// `{"sys": "512MiB"}`.
+fn staging_bytes(staging: &Bound<'_, PyAny>) -> PyResult<u64> {
+    let wrong = || PyTypeError::new_err("staging is a mapping from memory to size, as \"512MiB\"");
+    let mut total = 0u64;
+    for (memory, bytes) in staging.cast::<PyDict>().map_err(|_| wrong())?.iter() {
+        let memory: String = memory.extract()?;
+        if memory != "sys" {
+            return Err(PyValueError::new_err(format!("no memory `{memory}` takes staging")));
+        }
+        let bytes = match bytes.cast::<PyString>() {
+            Ok(text) => size(text.to_str()?)?,
+            Err(_) => bytes.extract()?,
+        };
+        total = total.saturating_add(bytes);
+    }
+    Ok(total)
+}
+
+fn paths(disk: &Bound<'_, PyAny>) -> PyResult<Vec<PathBuf>> {
+    disk.extract::<PathBuf>().map(|path| vec![path]).or_else(|_| disk.extract())
+}
+
+/// `67108864`, `64KiB`, `64MiB`, `64GiB`.
+fn size(text: &str) -> PyResult<u64> {
+    let digits = text.trim_end_matches(|c: char| !c.is_ascii_digit());
+    let shift = match text[digits.len()..].trim() {
+        "" | "B" => Some(0),
+        "K" | "KiB" => Some(10),
+        "M" | "MiB" => Some(20),
+        "G" | "GiB" => Some(30),
+        _ => None,
+    };
+    let number = digits.parse::<u64>().ok();
+    let bytes = shift.and_then(|shift| number?.checked_mul(1 << shift));
+    bytes.ok_or_else(|| PyValueError::new_err(format!("`{text}` is no size, as 512MiB is")))
+}

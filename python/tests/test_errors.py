@@ -1,0 +1,131 @@
+"""What is refused, and with which exception."""
+
+import pickle
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+import isometry as iso
+
+
+def test_the_tree_of_exceptions() -> None:
+    for error in [
+        iso.LayoutError,
+        iso.PlanError,
+        iso.TransferError,
+        iso.FileFormatError,
+        iso.PeerLost,
+        iso.Cancelled,
+        iso.Timeout,
+    ]:
+        assert issubclass(error, iso.Error)
+    assert issubclass(iso.Timeout, TimeoutError)
+
+
+def test_a_transfer_error_says_where() -> None:
+    error = iso.TransferError("it failed", 2, "dsk", "disk full")
+    assert (error.hop, error.memory, error.cause, str(error)) == (2, "dsk", "disk full", "it failed")
+    assert isinstance(pickle.loads(pickle.dumps(error)), iso.TransferError)
+
+
+@pytest.mark.parametrize(
+    "src, dst",
+    [
+        ({"x": 4}, {"x": 5}),
+        ({"x": 4}, {"y": 4}),
+        ({"x": 4}, {"x": 4, "y": 1}),
+    ],
+)
+def test_boxes_that_differ(m: iso.Machine, src: dict[str, int], dst: dict[str, int]) -> None:
+    with pytest.raises(iso.LayoutError):
+        m.copy(m.empty(src, "u1"), m.empty(dst, "u1"))
+
+
+def test_types_that_differ(m: iso.Machine) -> None:
+    for other in ["i4", "f8", [("a", "f4"), ("b", "f4")]]:
+        with pytest.raises(iso.LayoutError):
+            m.copy(m.empty({"x": 4}, "f4"), m.empty({"x": 4}, other))
+
+
+def test_boxes_outside(m: iso.Machine) -> None:
+    a = m.empty({"x": 4}, "u1")
+    for wrong in [{"x": (0, 5)}, {"x": (-1, 2)}, {"x": (3, 1)}, {"y": (0, 1)}]:
+        with pytest.raises(ValueError):
+            a.box(wrong)
+    for indices in [[4], [-1]]:
+        with pytest.raises(ValueError):
+            a.take("x", indices)
+    with pytest.raises(TypeError):
+        a.box({"x": "all"})  # type: ignore[dict-item]
+
+
+def test_overlap(m: iso.Machine) -> None:
+    a = np.arange(16, dtype="u4")
+    with pytest.raises(ValueError):
+        m.copy(m.wrap(a[:8], dims="x"), m.wrap(a[4:12], dims="x"))
+    inst = m.empty({"x": 16}, "u4")
+    with pytest.raises(ValueError):
+        m.copy(inst.box({"x": (0, 8)}), inst.box({"x": (4, 12)}))
+    m.copy(inst.box({"x": (0, 8)}), inst.box({"x": (8, 16)})).wait()
+    m.copy(m.wrap(a[::2], dims="x"), m.wrap(a[1::2], dims="x")).wait()
+    assert (a[1::2] == a[::2]).all()
+
+
+def test_a_destination_of_stride_0(m: iso.Machine) -> None:
+    row = np.zeros(4, "u1")
+    wide = np.lib.stride_tricks.as_strided(row, (3, 4), (0, 1))
+    with pytest.raises(ValueError):
+        m.copy(m.empty({"y": 3, "x": 4}, "u1"), m.wrap(wide, dims="yx"))
+    with pytest.raises(ValueError):
+        m.copy(m.empty({"x": 3}, "u1"), m.empty({"x": 4}, "u1").take("x", [1, 2, 1]))
+
+
+def test_wrong_arguments(m: iso.Machine) -> None:
+    a, b = m.empty({"x": 4}, "u1"), m.empty({"x": 4}, "u1")
+    with pytest.raises(ValueError):
+        m.copy(a, b, algorithm="magic")  # type: ignore[arg-type]
+    with pytest.raises(ValueError):
+        m.copy(a, b, deadline=-1)
+    with pytest.raises(TypeError):
+        m.copy(a, "b")  # type: ignore[arg-type]
+    with pytest.raises(OverflowError):
+        m.copy(a, b, priority=1 << 40)
+    with pytest.raises(ValueError):
+        iso.Machine(lanes=0)
+    with pytest.raises(ValueError):
+        iso.Machine(staging={"sys": "many"})
+    with pytest.raises(ValueError):
+        iso.Machine(staging={"moon": "1MiB"})
+
+
+def test_instances_of_another_machine(m: iso.Machine) -> None:
+    with iso.Machine() as other:
+        with pytest.raises(ValueError):
+            m.copy(m.empty({"x": 4}, "u1"), other.empty({"x": 4}, "u1"))
+
+
+def test_a_closed_machine_says_so(tmp_path: Path) -> None:
+    machine = iso.Machine()
+    a, b = machine.empty({"x": 4}, "u1"), machine.empty({"x": 4}, "u1")
+    machine.close()
+    machine.close()
+    with pytest.raises(iso.Error, match="closed"):
+        machine.copy(a, b)
+    with pytest.raises(iso.Error, match="closed"):
+        machine.create(tmp_path / "a.npy", like=a)
+
+
+def test_a_machine_after_a_fork_says_so(m: iso.Machine) -> None:
+    import os
+
+    a, b = m.empty({"x": 4}, "u1"), m.empty({"x": 4}, "u1")
+    child = os.fork()
+    if child == 0:
+        try:
+            m.copy(a, b)
+        except iso.Error as error:
+            os._exit(0 if "fork" in str(error) else 3)
+        os._exit(4)
+    assert os.waitstatus_to_exitcode(os.waitpid(child, 0)[1]) == 0
+    m.copy(a, b).wait()
