@@ -109,11 +109,11 @@ impl Blocking {
             let mut known: Vec<(u64, f64)> = Vec::new();
             let mut next = vec![0.0f64; self.words];
             for a in (0..self.words).filter(|&a| reached[a] > 0.0) {
-                for b in 0..self.words {
+                for (b, best) in next.iter_mut().enumerate() {
                     let pair = a * self.words + b;
                     if self.shuffle[pair] <= room {
                         let rate = at(&mut known, tp, self.prefix[pair]);
-                        next[b] = next[b].max(reached[a].min(rate));
+                        *best = best.max(reached[a].min(rate));
                     }
                 }
             }
