@@ -91,7 +91,7 @@ impl Bound<'_> {
         let mut needs = Needs { first_bytes: u64::MAX, last_bytes: u64::MAX, window_bytes: 0 };
         for edge in &self.graph.edges {
             let copies = self.rates.copy(edge.lane) >= throughput;
-            let converts = self.rates.convert(edge.lane) >= throughput;
+            let converts = self.rates.convert(self.graph, edge.lane) >= throughput;
             let first = copies && edge.from == self.graph.src;
             let last = copies && edge.to == self.graph.dst;
             let (reached, leaves) = (from_src >> edge.from & 1 == 1, to_dst >> edge.to & 1 == 1);

@@ -1,13 +1,13 @@
 //! Plans kept for transfers that look alike (paper, section 4.2).
 //!
 //! A key is everything that a plan depends on: the memories, the layouts, the extents, the fields,
-//! the phases of the box in its blocks, the options. It is hashed from what the caller has
-//! borrowed, so that a hit copies nothing and allocates nothing. Nodes of a class are alike: a
+//! the phases of the box in its blocks, the options. It is written from what the caller has
+//! borrowed into numbers on the stack, so that a hit allocates nothing. Nodes of a class are alike: a
 //! plan between two of them is made once, and written with the names of others on their first use.
 
-use crate::{Options, PlanError, Query, plan, query::End};
+use crate::{Choice, Options, PlanError, Query, plan, query::End};
 use foldhash::fast::FixedState;
-use model::{Layout, MemoryId, NodeId, Plan, Topology};
+use model::{Component, MemoryId, NodeId, Plan, Topology};
 use std::collections::HashMap;
 use std::hash::BuildHasher;
 use std::sync::Arc;
@@ -36,20 +36,22 @@ pub struct PlanCache {
 
 #[derive(Debug)]
 struct Entry {
-    key: Key,
+    key: Box<[u64]>,
     plan: Arc<Plan>,
     used: u64,
 }
 
+/// The most numbers of a key that are kept on the stack: 8 dimensions, whole or in a block at both
+/// ends, and 32 fields.
+const SHORT_KEY: usize = 96;
+
+/// All that a plan depends on, written out in numbers, without ambiguity.
 #[derive(Debug)]
 struct Key {
-    memories: [MemoryId; 2],
-    layouts: [Layout; 2],
-    phases: [Box<[u64]>; 2],
-    listed: [u8; 2],
-    extents: Box<[u64]>,
-    field_bytes: Box<[u64]>,
-    options: Options,
+    short: [u64; SHORT_KEY],
+    len: usize,
+    /// Takes the place of `short` where that is too small.
+    long: Vec<u64>,
 }
 
 impl PlanCache {
@@ -92,16 +94,17 @@ impl PlanCache {
             self.entries.clear();
             self.generation = topology.generation;
         }
-        let hash = self.hasher.hash_one((query, options));
+        let key = Key::of(query, options);
+        let hash = self.hasher.hash_one(key.numbers());
         self.uses += 1;
         if let Some(entry) = self.entries.get_mut(&hash)
-            && entry.key.is(query, options)
+            && *entry.key == *key.numbers()
         {
             entry.used = self.uses;
             return Ok(Cached { plan: Arc::clone(&entry.plan), hit: true });
         }
         let cached = self.make(topology, query, options)?;
-        self.insert(hash, Key::of(query, options), &cached.plan);
+        self.insert(hash, key.numbers().into(), &cached.plan);
         Ok(cached)
     }
 
@@ -131,7 +134,7 @@ impl PlanCache {
         }
     }
 
-    fn insert(&mut self, hash: u64, key: Key, plan: &Arc<Plan>) {
+    fn insert(&mut self, hash: u64, key: Box<[u64]>, plan: &Arc<Plan>) {
         if self.entries.len() >= self.capacity {
             let oldest = self.entries.iter().min_by_key(|(_, entry)| entry.used);
             if let Some((&oldest, _)) = oldest {
@@ -144,30 +147,58 @@ impl PlanCache {
 
 impl Key {
     fn of(query: &Query<'_>, options: &Options) -> Key {
-        let ends = [&query.src, &query.dst];
-        Key {
-            memories: ends.map(|e| e.memory),
-            layouts: ends.map(|e| e.layout.clone()),
-            phases: ends.map(|e| e.phase.into()),
-            listed: ends.map(|e| e.listed),
-            extents: query.extents.into(),
-            field_bytes: query.field_bytes.into(),
-            options: *options,
+        let mut key = Key { short: [0; SHORT_KEY], len: 0, long: Vec::new() };
+        for end in [&query.src, &query.dst] {
+            key.push_end(end);
         }
+        key.push(query.extents.len() as u64);
+        query.extents.iter().chain(query.field_bytes).for_each(|&n| key.push(n));
+        let choice = match options.choice {
+            Choice::Auto => 0,
+            Choice::Only(algorithm) => 1 + algorithm as u64,
+        };
+        key.push(choice | (options.model as u64) << 8 | (options.alternatives as u64) << 16);
+        for limit in [options.th_bytes, options.budget] {
+            key.push(u64::from(limit.is_some()));
+            key.push(limit.unwrap_or(0));
+        }
+        key.push(options.threshold_bytes);
+        key
     }
 
-    fn is(&self, query: &Query<'_>, options: &Options) -> bool {
-        let end = |i: usize, end: &End<'_>| {
-            self.memories[i] == end.memory
-                && self.listed[i] == end.listed
-                && self.layouts[i] == *end.layout
-                && *self.phases[i] == *end.phase
-        };
-        end(0, &query.src)
-            && end(1, &query.dst)
-            && *self.extents == *query.extents
-            && *self.field_bytes == *query.field_bytes
-            && self.options == *options
+    fn push_end(&mut self, end: &End<'_>) {
+        let components = end.layout.components();
+        self.push(u64::from(end.memory.node.0) << 16 | u64::from(end.memory.index));
+        self.push(u64::from(end.listed) | (components.len() as u64) << 8);
+        for &component in components {
+            match component {
+                Component::Fields => self.push(0),
+                Component::Whole(dim) => self.push(1 | u64::from(dim) << 8),
+                Component::Outer(dim) => self.push(2 | u64::from(dim) << 8),
+                Component::Inner { dim, level, size } => {
+                    self.push(3 | u64::from(dim) << 8 | u64::from(level) << 16);
+                    self.push(size);
+                }
+            }
+        }
+        self.push(end.phase.len() as u64);
+        end.phase.iter().for_each(|&phase| self.push(phase));
+    }
+
+    fn push(&mut self, number: u64) {
+        if let Some(place) = self.short.get_mut(self.len) {
+            *place = number;
+            self.len += 1;
+            return;
+        }
+        if self.long.is_empty() {
+            self.long.extend(self.short);
+        }
+        self.long.push(number);
+    }
+
+    fn numbers(&self) -> &[u64] {
+        if self.long.is_empty() { &self.short[..self.len] } else { &self.long }
     }
 }
 

@@ -17,8 +17,10 @@ use model::{CostModel, SearchReport};
 
 /// Rates nearer than this are equal.
 const SAME: f64 = 1e-9;
+/// Paths may be visited that many times as often as solved.
+const PATHS: u64 = 8;
 /// In the default model, a path that can't save this part of the time is not tried.
-const WORTHWHILE: f64 = 0.98;
+const WORTHWHILE: f64 = 0.95;
 
 /// A solved path.
 #[derive(Clone, Copy, Debug)]
@@ -26,7 +28,8 @@ pub(crate) struct Found {
     pub(crate) path: Path,
     pub(crate) solution: Solution,
     pub(crate) prediction: Prediction,
-    log_peaks: f64,
+    /// The product of the peaks of its channels: in the order of the sum of their logarithms.
+    peaks: f64,
 }
 
 /// A path that is not solved yet, with the most that it could reach.
@@ -34,7 +37,7 @@ pub(crate) struct Found {
 struct Leaf {
     path: Path,
     ceiling: f64,
-    log_peaks: f64,
+    peaks: f64,
 }
 
 /// The full search over one graph.
@@ -49,7 +52,6 @@ pub(crate) struct Search<'a> {
     pub(crate) beaten: Vec<Found>,
     /// How many beaten ones are kept.
     pub(crate) keep: usize,
-    log_peaks: Vec<f64>,
     /// For each vertex, the fewest hops to the destination.
     distance: Vec<u8>,
     /// `U`: no path of any length is faster.
@@ -64,7 +66,6 @@ impl<'a> Search<'a> {
         (budget, keep): (u64, usize),
     ) -> Search<'a> {
         let report = SearchReport { budget, ..SearchReport::default() };
-        let log_peaks = graph.lanes.iter().map(|l| libm::log(l.peak)).collect();
         let distance = distances(graph);
         Search {
             graph,
@@ -74,7 +75,6 @@ impl<'a> Search<'a> {
             best: None,
             beaten: Vec::new(),
             keep,
-            log_peaks,
             distance,
             bound: None,
         }
@@ -89,9 +89,8 @@ impl<'a> Search<'a> {
             }
             leaves.clear();
             self.collect(hops, &mut leaves);
-            leaves.sort_by(|a, b| {
-                b.ceiling.total_cmp(&a.ceiling).then(b.log_peaks.total_cmp(&a.log_peaks))
-            });
+            leaves
+                .sort_by(|a, b| b.ceiling.total_cmp(&a.ceiling).then(b.peaks.total_cmp(&a.peaks)));
             for leaf in &leaves {
                 if !self.visit(leaf) {
                     break;
@@ -165,14 +164,14 @@ impl<'a> Search<'a> {
 
     fn leaf(&mut self, path: &Path, leaves: &mut Vec<Leaf>) {
         self.report.paths += 1;
-        self.report.exhausted |= self.report.paths > self.report.budget;
+        self.report.exhausted |= self.report.paths > self.report.budget.saturating_mul(PATHS);
         let ceiling = PathRates::of(self.graph, self.rates, path).ceiling();
         if ceiling < self.bar() {
             return;
         }
         let lanes = path.steps(self.graph).map(|e| usize::from(e.lane));
-        let log_peaks = lanes.map(|l| self.log_peaks[l]).sum();
-        leaves.push(Leaf { path: *path, ceiling, log_peaks });
+        let peaks = lanes.map(|l| self.graph.lanes[l].peak).product();
+        leaves.push(Leaf { path: *path, ceiling, peaks });
     }
 
     /// Solves `leaf` if it could be best. False where no later leaf of its length could be.
@@ -192,7 +191,6 @@ impl<'a> Search<'a> {
             self.report.exhausted = true;
             return false;
         }
-        self.report.solved += 1;
         match self.rates.model {
             CostModel::Paper => self.solve_paper(leaf),
             CostModel::Default => self.solve_timed(leaf),
@@ -207,6 +205,7 @@ impl<'a> Search<'a> {
             (Some(best), None) => best.prediction.throughput * (1.0 + SAME),
             (None, _) => 0.0,
         };
+        self.report.solved += leaf.path.hops() as u64;
         if let Some((_, solution)) = self.solver().best(&leaf.path, bar) {
             self.offer(leaf, solution);
         }
@@ -219,6 +218,7 @@ impl<'a> Search<'a> {
         let solver = self.solver();
         for pivot in 0..leaf.path.hops() {
             let bar = self.bar();
+            self.report.solved += 1;
             let Some((top, solution)) = solver.best_with_pivot(&leaf.path, &rates, pivot, bar)
             else {
                 continue;
@@ -232,6 +232,7 @@ impl<'a> Search<'a> {
                 if top * part <= self.bar() {
                     break;
                 }
+                self.report.solved += 1;
                 if let Some(solution) = solver.at(&leaf.path, &rates, pivot, top * part) {
                     self.offer(leaf, solution);
                 }
@@ -252,7 +253,7 @@ impl<'a> Search<'a> {
             solution: &solution,
         };
         let prediction = case.predict();
-        let found = Found { path: leaf.path, solution, prediction, log_peaks: leaf.log_peaks };
+        let found = Found { path: leaf.path, solution, prediction, peaks: leaf.peaks };
         match self.best {
             None => self.best = Some(found),
             Some(best) if self.is_better(&found, &best) => {
@@ -277,7 +278,7 @@ impl<'a> Search<'a> {
             CostModel::Default => {
                 let (new, old) = (a.prediction.seconds, b.prediction.seconds);
                 let tied = (new - old).abs() <= old * SAME;
-                if tied { a.log_peaks > b.log_peaks + SAME } else { new < old }
+                if tied { a.peaks > b.peaks * (1.0 + SAME) } else { new < old }
             }
         }
     }
@@ -292,8 +293,8 @@ impl<'a> Search<'a> {
         if a.path.hops() != b.path.hops() {
             return a.path.hops() < b.path.hops();
         }
-        if (a.log_peaks - b.log_peaks).abs() > SAME {
-            return a.log_peaks > b.log_peaks;
+        if (a.peaks - b.peaks).abs() > b.peaks * SAME {
+            return a.peaks > b.peaks;
         }
         let (a_sum, b_sum) = (shuffles(a), shuffles(b));
         if a_sum != b_sum {

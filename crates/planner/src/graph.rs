@@ -6,6 +6,9 @@ use model::{ChannelId, ChannelKind, Curves, LinkEnd, MemoryId, MemoryKind, NodeI
 /// The most memories of a graph.
 const MAX_MEMORIES: usize = 128;
 
+/// The most channels and links of a graph.
+const MAX_LANES: usize = 250;
+
 /// What one channel or link gives all its edges.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Lane<'t> {
@@ -72,6 +75,9 @@ impl<'t> Graph<'t> {
             graph.add_channels(topology, node, first);
         }
         graph.add_links(topology, nodes, &firsts);
+        if graph.lanes.len() > MAX_LANES || graph.edges.len() > usize::from(u16::MAX) {
+            return Err(PlanError::Query { why: "the nodes have more than 250 channels" });
+        }
         graph.src = graph.vertex(ends.0)?;
         graph.dst = graph.vertex(ends.1)?;
         graph.sort_edges();
@@ -176,14 +182,21 @@ impl<'t> Graph<'t> {
 
     /// Groups edges by their start; within a group they stay in file order.
     fn sort_edges(&mut self) {
-        self.edges.sort_by_key(|e| e.from);
-        let mut at = 0;
-        for (v, vertex) in (0u8..).zip(&mut self.vertices) {
-            let count = self.edges[at..].iter().take_while(|e| e.from == v).count();
-            vertex.first = at as u16;
-            at += count;
-            vertex.end = at as u16;
+        for edge in &self.edges {
+            self.vertices[usize::from(edge.from)].end += 1;
         }
+        let mut at = 0;
+        for vertex in &mut self.vertices {
+            (vertex.first, at) = (at, at + vertex.end);
+            vertex.end = vertex.first;
+        }
+        let mut sorted = self.edges.clone();
+        for &edge in &self.edges {
+            let vertex = &mut self.vertices[usize::from(edge.from)];
+            sorted[usize::from(vertex.end)] = edge;
+            vertex.end += 1;
+        }
+        self.edges = sorted;
     }
 
     /// The edges that start at `vertex`, with their positions.
@@ -224,6 +237,9 @@ fn chain_of_classes(topology: &Topology, src: NodeId, dst: NodeId) -> Option<Vec
         let has = |ends: &[LinkEnd], class| ends.iter().any(|e| usize::from(e.class) == class);
         topology.links.iter().any(|l| has(&l.from, a) && has(&l.to, b))
     };
+    if joins(from, to) {
+        return Some(vec![src, dst]);
+    }
     let mut before = vec![None; topology.classes.len()];
     let mut queue = std::collections::VecDeque::from([from]);
     while let Some(class) = queue.pop_front() {

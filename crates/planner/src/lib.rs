@@ -64,7 +64,8 @@ pub fn plan(topology: &Topology, query: &Query<'_>, options: &Options) -> Result
 }
 
 fn full_plan(frame: &Frame<'_>, rates: &Rates, options: &Options) -> Result<Plan, PlanError> {
-    let limits = (options.budget, options.alternatives);
+    let budget = options.budget_for(frame.query.payload_bytes());
+    let limits = (budget, options.alternatives);
     let mut search = full::Search::new(frame.graph, frame.shape, rates, limits);
     search.run();
     let (src, dst) = (frame.query.src.memory, frame.query.dst.memory);

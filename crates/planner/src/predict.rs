@@ -12,7 +12,7 @@
 
 use crate::graph::{Graph, Lane};
 use crate::path::{MAX_HOPS, Path, Solution, Step};
-use crate::rates::{curve, inverse, rate};
+use crate::rates::{curve, rate};
 use crate::shape::Shape;
 use model::{Bound, CostModel, Limit, MemoryKind, ShapeClass};
 
@@ -203,13 +203,15 @@ impl<'a> Case<'a> {
         first.min(last)
     }
 
-    /// How much one request should carry: the least power of two that brings the curve near its
-    /// height and hides the latency, at most a quarter of either ring; whole runs where it can be.
+    /// How much one request should carry: the least power of two at which a point of the curve is near
+    /// its height and hides the latency, at most a quarter of either ring; whole runs where it can be.
     fn request_bytes(&self, hop: usize, step: &Step, most: u64) -> u64 {
         let lane = self.lane(hop);
         let curve = curve(self.model, lane.curves, step.class);
         let reached = curve.at(step.prefix_bytes);
-        let knee = inverse(curve, reached * GOOD_RATE).unwrap_or(1);
+        let points = curve.points();
+        let good = points.iter().find(|p| p.1 >= reached * GOOD_RATE);
+        let knee = good.map_or(1, |p| p.0);
         let hidden = (reached * lane.latency_ns as f64 * 1e-9 * 8.0) as u64;
         let wanted = knee.max(hidden).max(64 << 10).next_power_of_two();
         let ring = self.th_before(hop).min(self.th_after(hop)) / 4;

@@ -100,8 +100,10 @@ pub struct Options {
     pub th_bytes: Option<u64>,
     /// Where [`Choice::Auto`] changes to the full algorithm (paper, section 4.4: 16 MB).
     pub threshold_bytes: u64,
-    /// The most pairs of a path and layouts that the full algorithm solves.
-    pub budget: u64,
+    /// The most pairs of a path and layouts that the full algorithm solves; it visits at most 8
+    /// times as many paths. `None` for one in each 512 KiB of payload, from 32 to 20,000, so that
+    /// planning stays a small part of the transfer.
+    pub budget: Option<u64>,
     /// The most alternatives that a plan names.
     pub alternatives: usize,
 }
@@ -113,13 +115,19 @@ impl Default for Options {
             model: CostModel::Default,
             th_bytes: None,
             threshold_bytes: 16 << 20,
-            budget: 20_000,
+            budget: None,
             alternatives: 3,
         }
     }
 }
 
 impl Options {
+    /// The search budget for a payload of `bytes`.
+    #[must_use]
+    pub fn budget_for(&self, bytes: u64) -> u64 {
+        self.budget.unwrap_or((bytes >> 19).clamp(32, 20_000))
+    }
+
     /// The algorithm for a payload of `bytes`.
     #[must_use]
     pub fn algorithm(&self, bytes: u64) -> Algorithm {

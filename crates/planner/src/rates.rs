@@ -1,37 +1,49 @@
 //! Throughput functions as the search asks them.
 
-use crate::graph::{Graph, Lane};
+use crate::graph::Graph;
 use crate::path::Step;
 use crate::shape::Shape;
 use model::{CostModel, Curves, ShapeClass, Throughput};
+use std::cell::Cell;
 
 /// What each lane does for one transfer, worked out once.
 #[derive(Debug)]
 pub(crate) struct Rates {
     pub(crate) model: CostModel,
-    /// For each lane: the rate of a copy in order, and of the conversion from one end's layout
-    /// to the other's.
-    lanes: Vec<(f64, f64)>,
+    /// For each lane, the rate of a copy in order.
+    copies: Vec<f64>,
+    /// For each lane, the rate of the conversion from one end's layout to the other's; NaN until
+    /// somebody asks.
+    conversions: Vec<Cell<f64>>,
+    conversion: Step,
 }
 
 impl Rates {
     pub(crate) fn of(graph: &Graph<'_>, shape: &Shape, model: CostModel) -> Rates {
         let factors = crate::shape::WHOLE;
         let copy = shape.step(&shape.src, &shape.src, &factors);
-        let convert = shape.step(&shape.src, &shape.dst, &factors);
-        let of_lane =
-            |lane: &Lane<'_>| (rate(model, lane.curves, &copy), rate(model, lane.curves, &convert));
-        Rates { model, lanes: graph.lanes.iter().map(of_lane).collect() }
+        let copies = graph.lanes.iter().map(|lane| rate(model, lane.curves, &copy));
+        Rates {
+            model,
+            copies: copies.collect(),
+            conversions: vec![Cell::new(f64::NAN); graph.lanes.len()],
+            conversion: shape.step(&shape.src, &shape.dst, &factors),
+        }
     }
 
     /// The rate of a copy in order: no hop on this lane is faster.
     pub(crate) fn copy(&self, lane: u8) -> f64 {
-        self.lanes[usize::from(lane)].0
+        self.copies[usize::from(lane)]
     }
 
     /// The rate of a hop from the source's layout to the destination's.
-    pub(crate) fn convert(&self, lane: u8) -> f64 {
-        self.lanes[usize::from(lane)].1
+    pub(crate) fn convert(&self, graph: &Graph<'_>, lane: u8) -> f64 {
+        let known = &self.conversions[usize::from(lane)];
+        if known.get().is_nan() {
+            let curves = graph.lanes[usize::from(lane)].curves;
+            known.set(rate(self.model, curves, &self.conversion));
+        }
+        known.get()
     }
 }
 

@@ -47,25 +47,25 @@ fn with_memcpy(graph: &Graph<'_>, rates: &Rates, path: Path) -> (Path, usize) {
             return (path.with(at, edge), at);
         }
     }
-    let converts = |e: &u16| rates.convert(graph.edge(*e).lane);
+    let converts = |e: &u16| rates.convert(graph, graph.edge(*e).lane);
     let fastest = (0..path.hops())
         .rev()
         .max_by(|&a, &b| converts(&path.edges()[a]).total_cmp(&converts(&path.edges()[b])));
     (path, fastest.unwrap_or(0))
 }
 
-/// The path of fewest hops, then of the greatest sum of log peak throughputs, then the first in
-/// the order of the file.
+/// The path of fewest hops, then of the greatest sum of log peak throughputs (here the product of
+/// the peaks), then the first in the order of the file.
 pub(crate) fn shortest_path(graph: &Graph<'_>, rates: &Rates) -> Option<Path> {
-    let mut best: [Option<(f64, Path)>; 128] = [const { None }; 128];
-    let mut frontier = vec![(graph.src, 0.0, Path::EMPTY)];
+    let mut best: Vec<Option<(f64, Path)>> = vec![None; graph.vertices.len()];
+    let mut frontier = vec![(graph.src, 1.0, Path::EMPTY)];
     let mut seen = 1u128 << graph.src;
     for _ in 0..MAX_HOPS {
         let mut next = 0u128;
         let mut reached: Option<(f64, Path)> = None;
         for (vertex, score, path) in &frontier {
             for (index, edge) in graph.out(*vertex) {
-                let score = score + libm::log(rates.copy(edge.lane));
+                let score = score * rates.copy(edge.lane);
                 let mut longer = *path;
                 longer.push(index);
                 if edge.to == graph.dst {
@@ -80,7 +80,7 @@ pub(crate) fn shortest_path(graph: &Graph<'_>, rates: &Rates) -> Option<Path> {
             return Some(path);
         }
         seen |= next;
-        let vertices = (0u8..128).filter(|v| next & (1 << v) != 0);
+        let vertices = (0..graph.vertices.len() as u8).filter(|v| next & (1 << v) != 0);
         let found = vertices.filter_map(|v| best[usize::from(v)].map(|(s, p)| (v, s, p)));
         frontier = found.collect();
     }
@@ -88,7 +88,7 @@ pub(crate) fn shortest_path(graph: &Graph<'_>, rates: &Rates) -> Option<Path> {
 }
 
 fn keep(best: &mut Option<(f64, Path)>, score: f64, path: Path) {
-    if best.is_none_or(|(s, _)| score > s + 1e-9) {
+    if best.is_none_or(|(s, _)| score > s * (1.0 + 1e-9)) {
         *best = Some((score, path));
     }
 }

@@ -53,8 +53,11 @@ impl PathRates {
             PathRates { hops: path.hops(), copy: [0.0; MAX_HOPS], others: [0.0; MAX_HOPS] };
         for (i, edge) in path.steps(graph).enumerate() {
             made.copy[i] = rates.copy(edge.lane);
+            if rates.model == CostModel::Paper {
+                continue;
+            }
             for (k, other) in path.steps(graph).enumerate() {
-                if rates.model == CostModel::Default && k != i && other.lane == edge.lane {
+                if k != i && other.lane == edge.lane {
                     made.others[i] += 1.0 / rates.copy(other.lane);
                 }
             }
@@ -128,7 +131,7 @@ impl Solver<'_> {
         bar: f64,
     ) -> Option<(f64, Solution)> {
         let lane = path.steps(self.graph).nth(pivot)?.lane;
-        let ceiling = rates.ceiling_with(pivot, self.rates.convert(lane));
+        let ceiling = rates.ceiling_with(pivot, self.rates.convert(self.graph, lane));
         if ceiling <= bar {
             return None;
         }

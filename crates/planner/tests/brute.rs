@@ -215,7 +215,7 @@ impl Case {
         let options = Options {
             choice: Choice::Only(algorithm),
             model: CostModel::Paper,
-            budget: 1_000_000,
+            budget: Some(1_000_000),
             ..Options::default()
         };
         plan(&self.topology, &query, &options)
