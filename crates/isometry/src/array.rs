@@ -1,7 +1,6 @@
 //! What an instance holds, and in which order: everything but where.
 
 use crate::Error;
-use layout::Placement;
 use model::{FieldSpace, IndexSpace, Layout};
 
 /// An index space, a field space and a layout.
@@ -56,10 +55,5 @@ impl Array {
     /// [`Error::Model`] where that passes 63 bits.
     pub fn bytes(&self) -> Result<u64, Error> {
         Ok(files::array_bytes(&self.space, &self.fields, &self.layout)?)
-    }
-
-    /// Where each entry lies.
-    pub(crate) fn placement(&self) -> Result<Placement, Error> {
-        Ok(Placement::of_layout(&self.layout, &self.space, &self.fields)?)
     }
 }

@@ -97,8 +97,9 @@ impl MachineBuilder {
         let Found { topology, memcpy, pools } = found;
         let mut configs = Vec::new();
         let mut arenas = Vec::new();
-        for &memory in &pools {
-            let pages = Pages { prefault: false, huge: true, node: None };
+        for (&memory, node) in pools.iter().zip(&cores.nodes) {
+            let node = (pools.len() > 1).then_some(node.number);
+            let pages = Pages { prefault: false, huge: true, node };
             let bytes = (settings.staging_bytes / pools.len() as u64).max(1);
             let region = regions.insert(HostProvider::new(memory, pages).allocate(bytes, 4096)?);
             let reserve_bytes = bytes / RESERVE_PARTS;

@@ -192,7 +192,7 @@ struct Ready<'a> {
 
 fn submission(ready: &Ready<'_>, options: &CopyOptions) -> Submission {
     let side = |i: &Instance| (Arc::clone(&i.holding), i.place());
-    let commits = ready.dst.holding.created.is_some() && ready.dst.view.is_whole();
+    let commits = ready.dst.holding.is_created && ready.dst.view.is_whole();
     Submission {
         plan: Arc::clone(&ready.prepared.plan),
         program: Arc::clone(&ready.prepared.program),

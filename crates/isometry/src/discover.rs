@@ -33,17 +33,19 @@ pub(crate) fn host(
     let key = format!("host {}", machine_key());
     let kept = Cache::new(settings, &key).load();
     match kept.and_then(|kept| kept.classes.into_iter().next()?.channels.into_iter().next()) {
-        Some(channel) => topology.classes[0].channels[0].curves = channel.curves,
+        Some(kept) => {
+            let channel = &mut topology.classes[0].channels[0];
+            (channel.curves, channel.latency_ns) = (kept.curves, kept.latency_ns);
+        }
         None if settings.assume => {}
         None => {
-            let curves = probe::memcpy(&mut memcpy)?;
+            let measured = probe::memcpy(&mut memcpy)?;
             let channel = &mut topology.classes[0].channels[0];
-            (channel.curves, channel.assumed) = (curves, false);
+            (channel.curves, channel.latency_ns) = measured;
             Cache::new(settings, &key).store(&topology);
         }
     }
-    let measured = !settings.assume;
-    topology.classes[0].channels[0].assumed = !measured;
+    topology.classes[0].channels[0].assumed = settings.assume;
     let pools = (0..topology.classes[0].memories.len()).filter_map(|i| u16::try_from(i).ok());
     let pools = pools.map(memory).collect();
     Ok(Found { topology, memcpy, pools })

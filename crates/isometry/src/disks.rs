@@ -37,6 +37,8 @@ struct Known {
 pub(crate) struct DiskCurves {
     pub(crate) read: Throughput,
     pub(crate) write: Throughput,
+    /// Of a read and of a write.
+    pub(crate) latency_ns: [u64; 2],
     pub(crate) depth: u32,
     pub(crate) assumed: bool,
 }
@@ -128,7 +130,13 @@ impl DiskCurves {
     fn assumed() -> Self {
         let curve = |top: f64| Throughput::measured(vec![(4096, top / 20.0), (1 << 20, top)]);
         let curve = |top| curve(top).unwrap_or_else(|_| unreachable!("the points ascend"));
-        DiskCurves { read: curve(1e9), write: curve(1e9), depth: ASSUMED_DEPTH, assumed: true }
+        DiskCurves {
+            read: curve(1e9),
+            write: curve(1e9),
+            latency_ns: [100_000; 2],
+            depth: ASSUMED_DEPTH,
+            assumed: true,
+        }
     }
 
     /// As a cluster of one disk, which is what the cache keeps.
@@ -169,6 +177,7 @@ impl DiskCurves {
         Some(DiskCurves {
             read: read.curves.run.clone(),
             write: write.curves.run.clone(),
+            latency_ns: [read.latency_ns, write.latency_ns],
             depth: read.in_flight?,
             assumed: false,
         })
@@ -180,12 +189,13 @@ fn entry(direction: Direction, disk: u16, hosts: &[u16], curves: &DiskCurves) ->
         Direction::Read => (ChannelKind::DiskRead, vec![disk], hosts.to_vec(), &curves.read),
         Direction::Write => (ChannelKind::DiskWrite, hosts.to_vec(), vec![disk], &curves.write),
     };
+    let latency_ns = curves.latency_ns[usize::from(direction == Direction::Write)];
     Channel {
         kind,
         from,
         to,
         curves: Curves::all(rate.clone()),
-        latency_ns: 100_000,
+        latency_ns,
         wire: None,
         in_flight: Some(curves.depth),
         assumed: curves.assumed,

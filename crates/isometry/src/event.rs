@@ -96,7 +96,8 @@ impl Event {
     }
 
     /// Ends it as [`Error::Cancelled`], unless it has ended or is about to. Returns when no
-    /// memory of it is touched any more.
+    /// memory of it is touched any more. Must not be called by a callback of
+    /// [`Event::on_done`], which may run on the thread that this waits for.
     pub fn cancel(&self) {
         let state = &self.handle.state;
         let running: Vec<_> = state.lock().running.iter().map(|r| r.0).collect();

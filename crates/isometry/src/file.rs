@@ -11,7 +11,6 @@ use std::fs::File;
 use std::io::Read;
 use std::path::Path;
 use std::sync::Arc;
-use std::sync::atomic::{AtomicBool, Ordering};
 
 /// What a file doesn't say about itself.
 #[derive(Debug, Clone, Default)]
@@ -26,19 +25,6 @@ pub struct FileOptions {
     pub raw_offset: u64,
     /// Goes through the page cache rather than around it.
     pub buffered: bool,
-}
-
-/// A file that we write: what became of it.
-#[derive(Debug, Default)]
-pub(crate) struct Created {
-    settled: AtomicBool,
-}
-
-impl Created {
-    /// A commit, or the abort of a copy that should have ended in one, has been carried out.
-    pub(crate) fn settled(&self, _committed: bool) {
-        self.settled.store(true, Ordering::Relaxed);
-    }
 }
 
 impl Machine {
@@ -84,8 +70,10 @@ impl Machine {
         let head = write_header(path, &array, options)?;
         let file = FileRegion::create(path, &head, array.bytes()?, cache_of(options))?;
         let mut holding = Holding::new(&self.shared, file.into_region(memory), true);
-        holding.created = Some(Created::default());
-        Ok(Instance::new(Arc::new(holding), 0, View::of_array(memory, array)))
+        holding.is_created = true;
+        let holding = Arc::new(holding);
+        self.shared.note_created(&holding);
+        Ok(Instance::new(holding, 0, View::of_array(memory, array)))
     }
 
     /// The names of the tensors in a safetensors file, by their position in it.
@@ -162,11 +150,18 @@ fn write_header(path: &Path, array: &Array, options: &FileOptions) -> Result<Vec
     head.map_err(|error| wrong(path, error))
 }
 
-/// Commits the created file that `instance` lies in, through the channel that writes it.
-pub(crate) fn commit(instance: &Instance, sync: bool) -> Result<(), Error> {
-    let created = instance.holding.created.as_ref().ok_or(ArgumentError::NothingToCommit)?;
-    if created.settled.load(Ordering::Relaxed) {
-        return Err(ArgumentError::NothingToCommit.into());
+/// Gives the created file that `holding` is its name.
+pub(crate) fn commit(holding: &Holding, sync: bool) -> Result<(), Error> {
+    let file = holding.region.view::<FileRegion>().filter(|_| holding.is_created);
+    let file = file.ok_or(ArgumentError::NothingToCommit)?;
+    holding.shared.check_open()?;
+    Ok(file.commit(sync)?)
+}
+
+/// Deletes the created file that `holding` is, unless it was committed.
+pub(crate) fn discard(holding: &Holding) {
+    let file = holding.region.view::<FileRegion>().filter(|_| holding.is_created);
+    if let Some(Err(error)) = file.map(FileRegion::abort) {
+        log::warn!("a temporary file stays until the next run: {error}");
     }
-    instance.holding.shared.commit(instance, sync)
 }

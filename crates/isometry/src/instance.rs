@@ -15,8 +15,8 @@ pub(crate) struct Holding {
     pub(crate) id: RegionId,
     pub(crate) region: Arc<Region>,
     pub(crate) writable: bool,
-    /// Set where the region is a file that we make.
-    pub(crate) created: Option<crate::file::Created>,
+    /// Whether the region is a file that this machine makes.
+    pub(crate) is_created: bool,
 }
 
 impl Holding {
@@ -24,7 +24,7 @@ impl Holding {
     pub(crate) fn new(shared: &Arc<Shared>, region: Region, writable: bool) -> Self {
         let id = shared.regions.insert(region);
         let region = shared.regions.get(id).expect("just inserted");
-        Holding { shared: Arc::clone(shared), id, region, writable, created: None }
+        Holding { shared: Arc::clone(shared), id, region, writable, is_created: false }
     }
 }
 
@@ -192,10 +192,10 @@ impl Instance {
     /// after it would survive a power failure.
     ///
     /// # Errors
-    /// [`ArgumentError::NothingToCommit`] for anything but a file that this machine created and
-    /// did not commit; [`Error::Io`] where the operating system refuses.
+    /// [`ArgumentError::NothingToCommit`] for anything but a file that this machine creates;
+    /// [`Error::Channel`] where it was committed or undone, or the operating system refuses.
     pub fn commit(&self, sync: bool) -> Result<(), Error> {
-        crate::file::commit(self, sync)
+        crate::file::commit(&self.holding, sync)
     }
 
     /// The layout with the entries and fields that it orders.

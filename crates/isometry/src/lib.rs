@@ -21,7 +21,6 @@
 
 mod array;
 mod builder;
-mod commit;
 mod copy;
 mod discover;
 mod disks;

@@ -8,9 +8,9 @@ use crate::runtime::{Driver, Shared};
 use crate::view::View;
 use crate::{ArgumentError, Array, Error};
 use channel::Provider;
-use channel_host::{HostProvider, Pages};
+use channel_host::{Cores, HostProvider, Pages};
 use layout::Placement;
-use model::{FieldSpace, IndexSpace, Topology};
+use model::{FieldSpace, IndexSpace, MemoryId, Topology};
 use serde_json::Value;
 use std::os::fd::{AsFd, BorrowedFd};
 use std::sync::{Arc, Mutex, PoisonError};
@@ -76,7 +76,8 @@ impl Machine {
         if !topology.memory(id).is_some_and(|m| m.kind.is_host()) {
             return Err(ArgumentError::NotHost { name: memory.to_owned() }.into());
         }
-        let provider = HostProvider::new(id, Pages { node: None, ..Pages::default() });
+        let provider =
+            HostProvider::new(id, Pages { node: numa_node(&topology, id), ..Pages::default() });
         let region = provider.allocate(array.bytes()?, ALIGN_BYTES)?;
         let holding = Holding::new(&self.shared, region, true);
         Ok(Instance::new(Arc::new(holding), 0, View::of_array(id, array)))
@@ -138,7 +139,7 @@ impl Machine {
     }
 
     /// Takes no more copies, and waits until all that were submitted have ended. Created files
-    /// that were not committed disappear with their last instance.
+    /// that were not committed are deleted.
     pub fn close(&self) {
         let driver = self.driver.lock().unwrap_or_else(PoisonError::into_inner).take();
         let Some(driver) = driver else { return };
@@ -149,6 +150,7 @@ impl Machine {
         }
         self.shared.close();
         driver.join(&self.shared);
+        self.shared.discard_created();
     }
 
     /// As [`Machine::close`], but what runs is cancelled.
@@ -172,4 +174,13 @@ impl Drop for Machine {
     fn drop(&mut self) {
         self.close();
     }
+}
+
+/// The kernel's number of the node that `memory` lies in; `None` where there is only one.
+fn numa_node(topology: &Topology, memory: MemoryId) -> Option<u32> {
+    let hosts = topology.classes[0].memories.iter().filter(|m| m.kind.is_host()).count();
+    if hosts < 2 {
+        return None;
+    }
+    Cores::detect().nodes.get(usize::from(memory.index)).map(|node| node.number)
 }

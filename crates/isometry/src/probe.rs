@@ -30,19 +30,20 @@ const DISK_SIZES: [u64; 6] = [4 << 10, 16 << 10, 64 << 10, 256 << 10, 1 << 20, 4
 /// A shallower queue is taken if it gives this much of the best.
 const DEPTH_ENOUGH: f64 = 0.92;
 
-/// Curves of copies inside host memory, for each shape class.
-pub(crate) fn memcpy(channel: &mut MemcpyChannel) -> Result<Curves, Error> {
+/// What a request that moves next to nothing takes.
+const TINY_BYTES: u64 = 64;
+
+/// Curves of copies inside host memory, for each shape class, and the time from submitting a
+/// request to its end where there is nothing to move.
+pub(crate) fn memcpy(channel: &mut MemcpyChannel) -> Result<(Curves, u64), Error> {
     let mut bench = HostBench::new(channel)?;
+    let latency_ns = bench.latency_ns()?;
     let run = bench.curve(&[16, 64, 256, 1024, 4096, 65536, 1 << 20], runs)?;
     let interleave = bench.curve(&[1, 2, 4, 8, 16, 64], interleaved)?;
     let transpose = bench.curve(&[1, 2, 4, 8, 16, 64, 256], transposed)?;
     let gather = bench.curve(&[4, 16, 64, 1024, 16384], gathered)?;
-    Ok(Curves {
-        run,
-        interleave: Some(interleave),
-        transpose: Some(transpose),
-        gather: Some(gather),
-    })
+    let (interleave, transpose, gather) = (Some(interleave), Some(transpose), Some(gather));
+    Ok((Curves { run, interleave, transpose, gather }, latency_ns))
 }
 
 /// A channel with work to give it.
@@ -102,6 +103,17 @@ fn payload(work: &Work) -> u64 {
     }
 }
 
+/// The time of one request, one after the other at `rate`.
+#[expect(
+    clippy::cast_possible_truncation,
+    clippy::cast_sign_loss,
+    clippy::cast_precision_loss,
+    reason = "a few milliseconds at most"
+)]
+fn nanos_of(bytes: u64, rate: f64) -> u64 {
+    (bytes as f64 / rate * 1e9) as u64
+}
+
 struct HostBench<'a> {
     bench: Bench<'a>,
     src: Arc<Region>,
@@ -117,6 +129,14 @@ impl<'a> HostBench<'a> {
         let region = || provider.allocate(bytes, 4096).map(Arc::new);
         let depth = channel.capabilities().max_in_flight.min(2);
         Ok(HostBench { src: region()?, dst: region()?, depth, bench: Bench { channel, next: 0 } })
+    }
+
+    fn latency_ns(&mut self) -> Result<u64, Error> {
+        let list: Arc<[NdCopy]> = Arc::new([runs(TINY_BYTES, TINY_BYTES)]);
+        let (src, dst) = (Arc::clone(&self.src), Arc::clone(&self.dst));
+        let mut job = |_| job_of(&list, (&src, 0), (&dst, 0), TINY_BYTES);
+        let rate = self.bench.rate(1, HOST_POINT, &mut job)?;
+        Ok(nanos_of(TINY_BYTES, rate))
     }
 
     /// The rate at each of `sizes`, of copies that `shape` makes of a size and a payload.
@@ -233,11 +253,15 @@ pub(crate) fn disk(dir: &Path) -> Result<Option<DiskCurves>, Error> {
     let mut write = DiskBench::new(Direction::Write, &file, &buffer)?;
     // Once over all of it, so that what is read is there.
     write.rate(1 << 20, 4, Duration::from_millis(300))?;
+    let small = DISK_SIZES[0];
+    let write_ns = nanos_of(small, write.rate(small, 1, DISK_POINT)?);
     let write_depth = write.depth()?;
     let mut read = DiskBench::new(Direction::Read, &file, &buffer)?;
+    let read_ns = nanos_of(small, read.rate(small, 1, DISK_POINT)?);
     let depth = write_depth.max(read.depth()?);
     let curves = (read.curve(depth)?, write.curve(depth)?);
-    Ok(Some(DiskCurves { read: curves.0, write: curves.1, depth, assumed: false }))
+    let latency_ns = [read_ns, write_ns];
+    Ok(Some(DiskCurves { read: curves.0, write: curves.1, latency_ns, depth, assumed: false }))
 }
 
 struct DiskBench {

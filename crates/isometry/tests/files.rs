@@ -99,7 +99,8 @@ fn nhwc_becomes_nchw_through_rings_that_wrap() {
     assert_eq!(shape_out, [40, 3, 64, 96]);
     assert_eq!(out, planes(&data, shape.map(|n| n as usize)));
     assert_eq!(scene.left(), ["in.npy", "out.npy"]);
-    assert!(matches!(dst.commit(false), Err(Error::Argument(ArgumentError::NothingToCommit))));
+    assert!(dst.commit(false).is_err(), "it was committed by the copy");
+    assert!(matches!(src.commit(false), Err(Error::Argument(ArgumentError::NothingToCommit))));
 }
 
 #[test]
@@ -141,6 +142,10 @@ fn a_file_appears_when_it_is_whole() {
     assert_eq!(scene.left().len(), 3);
     drop(forgotten);
     assert_eq!(scene.left(), ["in.npy", "out.npy"]);
+    let kept = scene.create("kept.npy", &src, "nhwc").unwrap();
+    scene.machine.close();
+    assert_eq!(scene.left(), ["in.npy", "out.npy"], "closing deletes what was not committed");
+    assert!(matches!(kept.commit(false), Err(Error::Closed)));
 }
 
 #[test]

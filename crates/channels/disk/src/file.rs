@@ -173,8 +173,15 @@ impl FileRegion {
         }
     }
 
-    /// Gives the file its name. Blocks.
-    pub(crate) fn commit(&self, sync: bool) -> Result<(), ChannelError> {
+    /// Gives the file its name, whatever was written to it; with `sync`, so that it survives a
+    /// power failure. Blocks.
+    ///
+    /// # Errors
+    /// [`model::ChannelErrorKind::Io`] where it is not a file that is being written, or the
+    /// operating system refuses.
+    ///
+    /// [`model::ChannelErrorKind::Io`]: channel::model::ChannelErrorKind::Io
+    pub fn commit(&self, sync: bool) -> Result<(), ChannelError> {
         let mut state = self.state();
         self.aside(&state)?.commit(&self.fd, sync)?;
         *state = State::Committed;
@@ -182,7 +189,12 @@ impl FileRegion {
     }
 
     /// Deletes an uncommitted file; does nothing to any other. Blocks.
-    pub(crate) fn abort(&self) -> Result<(), ChannelError> {
+    ///
+    /// # Errors
+    /// [`model::ChannelErrorKind::Io`] where the operating system refuses.
+    ///
+    /// [`model::ChannelErrorKind::Io`]: channel::model::ChannelErrorKind::Io
+    pub fn abort(&self) -> Result<(), ChannelError> {
         let mut state = self.state();
         if let State::Aside(aside) = &*state {
             aside.abort()?;

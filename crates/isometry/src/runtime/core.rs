@@ -22,8 +22,6 @@ pub(crate) struct Pending {
     pub(crate) priority: Priority,
     /// The instances: source and destination.
     pub(crate) holdings: [Arc<Holding>; 2],
-    /// Whether its success commits the destination.
-    pub(crate) commits: bool,
 }
 
 /// A transfer that has ended. To be told and dropped after the lock is given back.

@@ -3,6 +3,7 @@
 use super::Urgency;
 use super::core::{Caller, Core, Ended, Pending, dependency_failed};
 use crate::event::{Event, State};
+use crate::instance::Holding;
 use crate::prepare::Plans;
 use crate::report::CopyReport;
 use crate::{ArgumentError, Error};
@@ -10,7 +11,7 @@ use channel::{Bell, DoneQueue, Regions};
 use engine::{Commit, Dependency, Program, SubmitError, Transfer};
 use model::{FenceId, MemoryId, Outcome, Place, Plan, Priority, Time, Topology, TransferId};
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError, RwLock};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError, RwLock, Weak};
 use std::time::{Duration, Instant};
 
 /// Time since a machine was opened.
@@ -39,25 +40,27 @@ pub(crate) struct Shared {
     core: Mutex<Core>,
     /// Transfers that have been told of, to be forgotten by the engine.
     told: Mutex<Vec<TransferId>>,
+    /// Files that were created and may not have been committed.
+    created: Mutex<Vec<Weak<Holding>>>,
     fences: AtomicU64,
     /// Wakes the driver.
     pub(crate) bell: Bell,
     life: Life,
-    traces: bool,
 }
 
-/// Whether a machine may be used, and by whom.
+/// Whether a machine may be used, by whom, and whether it keeps a trace.
 struct Life {
     closed: AtomicBool,
     process: u32,
+    traces: bool,
 }
 
 /// A copy that is to run.
 pub(crate) struct Submission {
     pub(crate) plan: Arc<Plan>,
     pub(crate) program: Arc<Program>,
-    pub(crate) src: (Arc<crate::instance::Holding>, Place),
-    pub(crate) dst: (Arc<crate::instance::Holding>, Place),
+    pub(crate) src: (Arc<Holding>, Place),
+    pub(crate) dst: (Arc<Holding>, Place),
     pub(crate) priority: Priority,
     pub(crate) deadline: Option<Duration>,
     pub(crate) after: Vec<Event>,
@@ -73,7 +76,6 @@ impl Shared {
     ) -> std::io::Result<Self> {
         let traces = core.recorder.is_some();
         Ok(Shared {
-            traces,
             regions,
             finished: DoneQueue::new(Arc::new(Bell::new()?)),
             plans: Plans::new(),
@@ -82,9 +84,10 @@ impl Shared {
             topology: RwLock::new(Arc::new(topology)),
             core: Mutex::new(core),
             told: Mutex::new(Vec::new()),
+            created: Mutex::default(),
             fences: AtomicU64::new(0),
             bell: Bell::new()?,
-            life: Life { closed: AtomicBool::new(false), process: std::process::id() },
+            life: Life { closed: AtomicBool::new(false), process: std::process::id(), traces },
         })
     }
 
@@ -104,7 +107,7 @@ impl Shared {
 
     /// Writes a copy that ran on its caller's thread into the trace.
     pub(crate) fn note_direct(&self, plan: &Plan, (from, to): (Time, Time), bytes: u64) {
-        if self.traces {
+        if self.life.traces {
             let channel = plan.hops[0].channel;
             if let Some(recorder) = &mut self.core().recorder {
                 recorder.direct(channel, (from, to), bytes);
@@ -125,6 +128,20 @@ impl Shared {
 
     pub(crate) fn is_of_this_process(&self) -> bool {
         self.life.process == std::process::id()
+    }
+
+    /// Remembers a created file.
+    pub(crate) fn note_created(&self, holding: &Arc<Holding>) {
+        let mut created = self.created.lock().unwrap_or_else(PoisonError::into_inner);
+        created.retain(|file| file.strong_count() > 0);
+        created.push(Arc::downgrade(holding));
+    }
+
+    /// Deletes the created files that were not committed.
+    pub(crate) fn discard_created(&self) {
+        let created =
+            std::mem::take(&mut *self.created.lock().unwrap_or_else(PoisonError::into_inner));
+        created.iter().filter_map(Weak::upgrade).for_each(|file| crate::file::discard(&file));
     }
 
     /// Refuses copies from now on; returns whether it was open.
@@ -150,6 +167,8 @@ impl Shared {
         let plan = Arc::clone(&submission.plan);
         let now = self.clock.now();
         let mut core = self.core();
+        // Again under the lock: the driver goes once it is closed and nothing is pending.
+        self.check_open()?;
         // Under the lock, so that nothing that is still to be waited for is forgotten meanwhile.
         let after = match self.dependencies(&submission.after) {
             Ok(after) => after,
@@ -173,7 +192,6 @@ impl Shared {
             state: Arc::clone(state),
             plan,
             priority: submission.priority,
-            commits: transfer.commit.is_some(),
             holdings: [submission.src.0, submission.dst.0],
         };
         core.submit(now, transfer, pending, &self.urgency).map_err(refused)?;
@@ -266,11 +284,8 @@ impl Shared {
 
     fn tell(&self, ended: Vec<Ended>) {
         for end in ended {
-            let Pending { state, plan, holdings, commits, .. } = end.pending;
+            let Pending { state, plan, holdings, .. } = end.pending;
             let result = self.result_of(&end.outcome);
-            if let Some(created) = holdings[1].created.as_ref().filter(|_| commits) {
-                created.settled(result.is_ok());
-            }
             let report = CopyReport { plan, outcome: Some(end.outcome), times: end.report };
             // The instances go before anyone is told, so that memory that was given away for the
             // copy is free by then.
