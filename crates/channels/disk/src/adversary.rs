@@ -27,10 +27,11 @@ struct Adversary {
 
 impl Adversary {
     fn outcome(&mut self, op: &Op) -> Result<usize, Errno> {
-        match self.draw.below(6) {
+        match self.draw.below(8) {
             0 => return Err(Errno::INTR),
             1 => return Err(Errno::AGAIN),
-            2 if self.refuses_direct && op.is_direct() => return Err(Errno::INVAL),
+            2 => return Err(Errno::CANCELED),
+            3 if self.refuses_direct && op.is_direct() => return Err(Errno::INVAL),
             _ => {}
         }
         // A direct transfer stops at a block, any other anywhere.
@@ -136,6 +137,32 @@ fn operations_start_in_the_order_of_requests_and_ascend_within() {
         (0..4).rev().flat_map(|r| (0..4).map(move |n| (r * 4 + n) << 20)).collect();
     let positions: Vec<_> = wanted.iter().map(|&offset| first(offset)).collect();
     assert!(positions.is_sorted(), "{positions:?}");
+}
+
+#[test]
+fn requests_outlive_the_thread_that_made_them() {
+    let dir = directory();
+    let path = dir.path().join("f");
+    std::fs::write(&path, vec![5; 8 << 20]).unwrap();
+    let file = FileRegion::open(&path, 0..8 << 20, Cache::Bypass).unwrap();
+    let file = Arc::new(file.into_region(crate::common::DSK));
+    let target = memory(&vec![0; 8 << 20], 0);
+    let (from, to) = (Arc::clone(&file), Arc::clone(&target));
+    let submit = move || {
+        let mut reader = channel(Direction::Read, Interface::Best, 8);
+        for request in 0..8 {
+            let at = request << 20;
+            reader.submit(run_at(request, 1 << 20, (&from, at), (&to, at))).unwrap();
+        }
+        reader
+    };
+    let mut reader = std::thread::spawn(submit).join().unwrap();
+    reader.drain();
+    let mut done = Vec::new();
+    reader.poll(&mut done);
+    assert_eq!(done.len(), 8);
+    assert!(done.iter().all(|completion| completion.result.is_ok()), "{done:?}");
+    assert!(crate::common::bytes_of(&target).iter().all(|&b| b == 5));
 }
 
 /// The fallback for real: the kernel refuses this thread io_uring.

@@ -46,8 +46,8 @@ pub struct DiskConfig {
 ///
 /// Operations start in ascending offsets of the file within a request, and requests in the order
 /// of [`Channel::submit`]. A commit covers the requests that had completed before it was
-/// submitted. The thread that submits must live until the channel is drained: io_uring cancels
-/// the operations of a thread that ends.
+/// submitted. The kernel cancels the operations of a thread that ends; they are started again by
+/// the next call of [`Channel::poll`].
 pub struct DiskChannel {
     config: DiskConfig,
     bell: Arc<Bell>,

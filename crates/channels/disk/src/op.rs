@@ -95,7 +95,8 @@ impl Op {
             Ok(0) if self.direction == Direction::Read => self.ended(file),
             Ok(0) => Step::Failed(failed(file.path(), &self.doing(), Errno::IO)),
             Ok(bytes) => self.moved(bytes as u64, file),
-            Err(Errno::INTR | Errno::AGAIN) => Step::Again,
+            // Canceled: the thread that submitted it has ended. This one has not.
+            Err(Errno::INTR | Errno::AGAIN | Errno::CANCELED) => Step::Again,
             Err(Errno::INVAL) if self.direct => {
                 file.refuse_direct();
                 self.go_buffered(file);

@@ -14,6 +14,9 @@ const PAGE_BYTES: u64 = 4096;
 /// What one entry of a page table's upper level maps.
 const HUGE_PAGE_BYTES: u64 = 2 << 20;
 
+/// Regions below this are not held against the limits: asking for them takes longer than mapping.
+const UNCHECKED_BYTES: u64 = 16 << 20;
+
 /// How a pool's pages are had.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 pub struct Pages {
@@ -59,6 +62,9 @@ impl Provider for HostProvider {
 
 /// Refuses what would have the kernel kill the process rather than say no.
 fn check_room(len_bytes: u64, pages: Pages) -> Result<(), ChannelError> {
+    if len_bytes < UNCHECKED_BYTES {
+        return Ok(());
+    }
     let limits = Limits::detect();
     if limits.usable_bytes().is_some_and(|most| len_bytes > most) {
         return Err(out_of_memory(len_bytes, "more than this process may use"));
