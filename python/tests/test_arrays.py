@@ -51,7 +51,8 @@ def test_dims_may_be_named_bounded_or_left_out(m: iso.Machine) -> None:
     assert m.wrap(a, dims="batch,row").dims == {"batch": (0, 2), "row": (0, 3)}
     assert m.wrap(a, dims={"y": (-1, 1), "x": 3}).dims == {"y": (-1, 1), "x": (0, 3)}
     assert m.wrap(a).shape == (2, 3)
-    for wrong in ["abc", {"y": 2}, {"y": 2, "x": 4}, {"y": 3, "x": (1, 4)}]:
+    wrongs: list[Any] = ["abc", {"y": 2}, {"y": 2, "x": 4}, {"y": 3, "x": (1, 4)}]
+    for wrong in wrongs:
         with pytest.raises(ValueError):
             m.wrap(a, dims=wrong)
     with pytest.raises(TypeError):
@@ -128,7 +129,7 @@ def test_numpy_sees_our_memory(m: iso.Machine) -> None:
     view[1, 2, 3, 1] = 7
     raw = np.frombuffer(dst.bytes(), "f4").reshape(2, 3, 3, 4)
     assert raw[1, 1, 2, 3] == 7 and raw.sum() == 7
-    assert np.from_dlpack(dst)[1, 2, 3, 1] == 7  # type: ignore[arg-type]
+    assert np.from_dlpack(dst)[1, 2, 3, 1] == 7
 
 
 def test_a_view_outlives_instance_and_machine() -> None:

@@ -131,8 +131,13 @@ def test_another_thread_runs_while_one_waits(large: Large) -> None:
 
 
 def test_many_threads_wait_for_one_event(large: Large) -> None:
-    event, ended = large.start(), []
-    threads = [threading.Thread(target=lambda: (event.wait(), ended.append(1))) for _ in range(4)]
+    event, ended = large.start(), list[int]()
+
+    def wait() -> None:
+        event.wait()
+        ended.append(1)
+
+    threads = [threading.Thread(target=wait) for _ in range(4)]
     for thread in threads:
         thread.start()
     for thread in threads:

@@ -34,7 +34,8 @@ const PRINTING: [&str; 4] = ["print", "println", "eprint", "eprintln"];
 /// What reaches outside of a [`PURE`] crate.
 #[must_use]
 pub fn impure(source: &Source) -> Vec<Finding> {
-    if source.is_test || !PURE.contains(&source.crate_dir()) {
+    let example = source.path.contains("/examples/");
+    if source.is_test || example || !PURE.contains(&source.crate_dir()) {
         return Vec::new();
     }
     let paths = shipped(&source.paths).filter(|p| is_outside(&p.name));
@@ -100,6 +101,7 @@ mod tests { use std::thread; }
         assert_eq!(found, [1, 2, 3, 4, 5, 6]);
         assert_eq!(lines("crates/isometry/src/lib.rs", IMPURE, impure), []);
         assert_eq!(lines("crates/engine/tests/a.rs", IMPURE, impure), []);
+        assert_eq!(lines("crates/engine/examples/a.rs", IMPURE, impure), []);
     }
 
     #[test]
