@@ -9,11 +9,14 @@ STAMPS := $(VENV)/.stamps
 RUST_SOURCES := $(shell find crates -name '*.rs' -o -name Cargo.toml) Cargo.toml Cargo.lock
 PYTHON_SOURCES := $(shell find python/isometry -name '*.py*' -not -path '*/__pycache__/*')
 
-# What a fuzz run takes.
+# What bench, fuzz and mutant runs take.
+GROUP ?= small
+FILTER ?=
 SEEDS ?= 1000
 FIRST_SEED ?= 0
+MUTANT ?=
 
-.PHONY: help test demo lint fuzz-sim mutants package clean
+.PHONY: help test demo bench lint fuzz-sim mutants package clean
 
 help: ## Say what there is to make
 	@sed -n 's/^\([a-z-]*\):.*## /  \1\t/p' Makefile | expand -t 14
@@ -24,14 +27,21 @@ test: ## Everything: Rust, Python, documentation examples, lints, house rules
 demo: package $(STAMPS)/demo ## Convert 512 MiB of real pixels on disk, verified
 	@$(VENV)/bin/python scripts/demo.py
 
+bench: ## Time GROUP's cases that match FILTER beside their references
+	@cargo run -q --release --example bench_$(GROUP) -- "$(FILTER)"
+	@if [ -f scripts/bench_$(GROUP).py ]; then \
+	    $(MAKE) --no-print-directory package && \
+	    $(VENV)/bin/python scripts/bench_$(GROUP).py "$(FILTER)"; \
+	fi
+
 lint: ## Formatting, clippy, documentation
 	@scripts/lint.sh
 
 fuzz-sim: ## Run SEEDS simulations from FIRST_SEED on
 	@cargo run --release -q -p isometry-cli -- sim fuzz --seeds $(SEEDS) --first-seed $(FIRST_SEED)
 
-mutants: ## See that the simulator kills every patch of mutants/ (minutes)
-	@scripts/mutants.sh
+mutants: ## Check that the simulator kills the patches in mutants/ whose names have MUTANT
+	@scripts/mutants.sh $(MUTANT)
 
 package: $(STAMPS)/package ## Install `iso` and the Python package into .venv
 
