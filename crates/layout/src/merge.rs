@@ -14,6 +14,7 @@ pub(crate) fn merged(mut list: Vec<NdCopy>) -> Vec<NdCopy> {
             break;
         }
     }
+    list.sort_by_key(first_byte);
     list
 }
 
@@ -46,22 +47,32 @@ fn continues(copy: &NdCopy, next: &NdCopy) -> bool {
 }
 
 /// Makes copies that are alike but for equally distant offsets one copy with a loop more.
-pub(crate) fn join_series(mut list: Vec<NdCopy>) -> Vec<NdCopy> {
+pub(crate) fn join_series(list: Vec<NdCopy>) -> Vec<NdCopy> {
     let mut out = Vec::with_capacity(list.len());
-    while !list.is_empty() {
-        let alike: Vec<usize> = (0..list.len()).filter(|&i| is_alike(&list[0], &list[i])).collect();
-        let count = series_length(&list, &alike);
-        let step = alike.get(1).map(|&second| distances(&list[0], &list[second]));
-        for &i in alike[1..count].iter().rev() {
-            list.remove(i);
+    for alike in groups(list) {
+        let mut rest = &alike[..];
+        while let Some(first) = rest.first() {
+            let count = series_length(rest);
+            out.push(match rest[..count] {
+                [_] => first.clone(),
+                _ => canonical(with_loop(first.clone(), count as u64, &distances(first, &rest[1]))),
+            });
+            rest = &rest[count..];
         }
-        let first = list.remove(0);
-        out.push(match step {
-            Some(step) if count > 1 => canonical(with_loop(first, count as u64, &step)),
-            _ => first,
-        });
     }
     out
+}
+
+/// Copies that are alike, in the order of the list.
+fn groups(list: Vec<NdCopy>) -> Vec<Vec<NdCopy>> {
+    let mut groups: Vec<Vec<NdCopy>> = Vec::new();
+    for copy in list {
+        match groups.iter_mut().find(|group| is_alike(&group[0], &copy)) {
+            Some(group) => group.push(copy),
+            None => groups.push(vec![copy]),
+        }
+    }
+    groups
 }
 
 /// Whether the copies differ in offsets only.
@@ -72,11 +83,11 @@ fn is_alike(a: &NdCopy, b: &NdCopy) -> bool {
         && run_alike(&a.dims, &b.dims)
 }
 
-/// How many of the copies at `alike` are equally distant, from the first on.
-fn series_length(list: &[NdCopy], alike: &[usize]) -> usize {
-    let Some(&second) = alike.get(1) else { return 1 };
-    let step = distances(&list[alike[0]], &list[second]);
-    let even = |pair: &&[usize]| distances(&list[pair[0]], &list[pair[1]]) == step;
+/// How many of the copies are equally distant, from the first on.
+fn series_length(alike: &[NdCopy]) -> usize {
+    let [first, second, ..] = alike else { return 1 };
+    let step = distances(first, second);
+    let even = |pair: &&[NdCopy]| distances(&pair[0], &pair[1]) == step;
     1 + alike.windows(2).take_while(even).count()
 }
 
