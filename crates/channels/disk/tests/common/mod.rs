@@ -21,10 +21,8 @@ pub(crate) const SYS: MemoryId = MemoryId { node: NodeId(0), index: 0 };
 
 /// A directory on the file system that the project is built on.
 pub(crate) fn directory() -> TempDir {
-    match option_env!("CARGO_TARGET_TMPDIR") {
-        Some(dir) => TempDir::new_in(dir).unwrap(),
-        None => TempDir::new().unwrap(),
-    }
+    let built = option_env!("CARGO_TARGET_TMPDIR").and_then(|dir| TempDir::new_in(dir).ok());
+    built.unwrap_or_else(|| TempDir::new().unwrap())
 }
 
 /// Host memory that starts `phase` bytes after a page's start and holds `bytes`.
