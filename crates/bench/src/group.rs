@@ -150,14 +150,19 @@ impl Group {
     }
 }
 
+/// The seconds that `run` takes.
+pub fn seconds_of(run: impl FnOnce()) -> f64 {
+    let start = Instant::now();
+    run();
+    start.elapsed().as_secs_f64()
+}
+
 fn alternate(contenders: &mut [Contender<'_>], runs: usize) -> Vec<Vec<f64>> {
     contenders.iter_mut().skip(1).for_each(|c| (c.run)());
     let mut seconds = vec![Vec::with_capacity(runs); contenders.len()];
     for _ in 0..runs {
         for (contender, times) in contenders.iter_mut().zip(&mut seconds) {
-            let start = Instant::now();
-            (contender.run)();
-            times.push(start.elapsed().as_secs_f64());
+            times.push(seconds_of(&mut contender.run));
         }
     }
     seconds

@@ -9,5 +9,5 @@
 mod group;
 mod stats;
 
-pub use group::{Case, Contender, Group};
+pub use group::{Case, Contender, Group, seconds_of};
 pub use stats::{Ratio, median};

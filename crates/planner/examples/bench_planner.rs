@@ -3,10 +3,9 @@
 //!
 //! Run with `cargo run --release -p isometry-planner --example bench_planner [FILTER]`.
 
-use bench::{Case, Group, median};
+use bench::{Case, Group, median, seconds_of};
 use isometry_planner::{Choice, Options, PlanCache, Query, plan};
 use model::{Algorithm, Component, CostModel, Layout, MemoryId, NodeId, Plan, Topology};
-use std::time::Instant;
 
 const SAPLING: &str = include_str!("../../../clusters/sapling.toml");
 const FIELDS: [u64; 8] = [4; 8];
@@ -90,12 +89,8 @@ fn is_sound(plan: &Plan, query: &Query<'_>) -> bool {
 
 /// The seconds of one call, by batches.
 fn batched(mut call: impl FnMut()) -> Vec<f64> {
-    let batch = |call: &mut dyn FnMut()| {
-        let start = Instant::now();
-        (0..BATCH).for_each(|_| call());
-        start.elapsed().as_secs_f64() / f64::from(BATCH)
-    };
-    (0..31).map(|_| batch(&mut call)).collect()
+    let mut batch = || seconds_of(|| (0..BATCH).for_each(|_| call())) / f64::from(BATCH);
+    (0..31).map(|_| batch()).collect()
 }
 
 fn case(name: &str, runs: usize) -> Case {
@@ -124,11 +119,8 @@ fn sweep(group: &mut Group, name: &str, setup: &Setup, options: &Options) {
             let query = setup.query(ends, layouts);
             let Ok(planned) = plan(&setup.topology, &query, options) else { continue };
             verified &= is_sound(&planned, &query);
-            let time = |_| {
-                let start = Instant::now();
-                std::hint::black_box(plan(&setup.topology, &query, options).ok());
-                start.elapsed().as_secs_f64()
-            };
+            let planned_again = || plan(&setup.topology, &query, options).ok();
+            let time = |_| seconds_of(|| drop(std::hint::black_box(planned_again())));
             let typical = median(&(0..RUNS).map(time).collect::<Vec<_>>());
             let predicted = setup.payload_seconds(&planned);
             share = share.max(typical / predicted);

@@ -41,9 +41,9 @@ struct Entry {
     used: u64,
 }
 
-/// The most numbers of a key that are kept on the stack: 8 dimensions, whole or in a block at both
-/// ends, and 32 fields.
-const SHORT_KEY: usize = 96;
+/// The most numbers of a key that are kept on the stack: 4 dimensions in a
+/// block at both ends, and 16 fields.
+const SHORT_KEY: usize = 64;
 
 /// All that a plan depends on, written out in numbers, without ambiguity.
 #[derive(Debug)]

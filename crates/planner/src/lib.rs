@@ -115,3 +115,6 @@ fn blocked(
     let best = solver.best_with_pivot(path, &limits, solution.pivot, 0.0);
     best.map(|(_, solution)| solution)
 }
+
+#[cfg(test)]
+mod tests;

@@ -176,3 +176,80 @@ fn what_can_not_be_planned_is_an_error() {
     let apart = integers(&topology, ["<F, x>", "<x, F>"]).plan("n0.sys", "n1.sys", &full);
     assert!(matches!(apart, Err(PlanError::NoPath { .. })), "{apart:?}");
 }
+
+#[test]
+fn auto_changes_to_the_full_algorithm_at_16_mib() {
+    let topology = cluster::parse(SAPLING).unwrap();
+    let case = |extent| Case {
+        topology: &topology,
+        space: IndexSpace::of(&[("x", extent)]).unwrap(),
+        fields: &[4],
+        layouts: ["<F, x>", "<F, x>"],
+    };
+    let algorithm =
+        |extent| case(extent).plan("n0.sys", "n1.sys", &Options::default()).unwrap().algorithm;
+    assert_eq!(algorithm((4 << 20) - 1), Algorithm::Simple);
+    assert_eq!(algorithm(4 << 20), Algorithm::Full);
+}
+
+#[test]
+fn a_plan_explains_itself() {
+    let topology = cluster::parse(TWO_NODES).unwrap();
+    let case = transpose(&topology);
+    let plan =
+        case.plan("n0.fbm", "n1.fbm", &options(Algorithm::Full, CostModel::Default)).unwrap();
+    let text = isometry_planner::explain(&plan, &topology, &case.space);
+    for part in [
+        "full algorithm",
+        "n0.zcm",
+        "buffer of",
+        "bound by hop",
+        "weighed: n0.fbm <",
+        "of at most 20000",
+    ] {
+        assert!(text.contains(part), "{part} is not in:\n{text}");
+    }
+    assert!(!plan.alternatives.is_empty());
+    let other = &plan.alternatives[0];
+    assert!(other.seconds >= plan.seconds && other.bound.is_some());
+}
+
+#[test]
+fn rings_between_windows_hold_two_granules_and_whole_slots() {
+    let topology = cluster::parse(TWO_NODES).unwrap();
+    let case = transpose(&topology);
+    let plan =
+        case.plan("n0.fbm", "n1.fbm", &options(Algorithm::Full, CostModel::Default)).unwrap();
+    for (i, hop) in plan.hops.iter().enumerate().skip(1).take(plan.hops.len() - 2) {
+        for buffer in &plan.buffers[i - 1..=i] {
+            assert!(buffer.bytes >= 2 * hop.shuffle_bytes && buffer.bytes <= topology.th_bytes);
+            assert!(hop.request_bytes <= buffer.bytes / 2);
+        }
+    }
+    assert!(plan.seconds.unwrap() > 68_719_476_736.0 / plan.throughput);
+}
+
+const CHAIN: &str = r#"
+[[node]]
+name = "n"
+memory = [ { name = "a", kind = "SYS" }, { name = "b", kind = "ZCM" }, { name = "c", kind = "REG" } ]
+channel = [
+  { kind = "Memcpy", from = ["a"], to = ["b"], throughput = 5e9, wire = "bus" },
+  { kind = "Memcpy", from = ["b"], to = ["c"], throughput = 5e9, wire = "bus" },
+]
+wire = [ { name = "bus", throughput = 6e9 } ]
+"#;
+
+#[test]
+fn a_wire_that_hops_share_counts_once_for_each() {
+    let topology = cluster::parse(CHAIN).unwrap();
+    let case = integers(&topology, ["<F, x>", "<F, x>"]);
+    let default = options(Algorithm::Full, CostModel::Default);
+    let once = case.plan("a", "b", &default).unwrap();
+    assert!((once.throughput - 5e9).abs() < 1.0);
+    let twice = case.plan("a", "c", &default).unwrap();
+    assert!((twice.throughput - 3e9).abs() < 1.0, "{}", twice.throughput);
+    assert_eq!(twice.bound_by.why, Limit::Wire);
+    let paper = case.plan("a", "c", &options(Algorithm::Full, CostModel::Paper)).unwrap();
+    assert_eq!(paper.throughput, 5e9);
+}
