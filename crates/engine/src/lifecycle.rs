@@ -175,7 +175,8 @@ impl Engine {
         if let Some((memory, _)) = transfer.program.buffers().find(|b| pool_of(b.0).is_none()) {
             return Err(SubmitError::UnknownPool(memory));
         }
-        if transfer.program.payload_bytes() == 0 {
+        let is_direct = transfer.program.rings().is_empty();
+        if is_direct || transfer.program.payload_bytes() == 0 {
             return Ok(());
         }
         let needs = transfer.needs(pool_of);
