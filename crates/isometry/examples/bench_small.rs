@@ -59,8 +59,22 @@ fn main() -> Result<(), Box<dyn Error>> {
         group.run(&case, &mut contenders, &mut || pair.dst.to_vec().is_ok_and(|d| d == from));
         group.figure("over_ns", over_ns(&pair, &from));
     }
+    group.figure("open_seconds", open_seconds()?);
     let verified = group.finish()?;
     std::process::exit(i32::from(!verified));
+}
+
+/// What opening a machine takes once its curves are known.
+fn open_seconds() -> Result<f64, isometry::Error> {
+    drop(Machine::open()?);
+    let mut seconds = Vec::new();
+    for _ in 0..BATCHES {
+        let start = Instant::now();
+        let machine = Machine::open()?;
+        seconds.push(start.elapsed().as_secs_f64());
+        machine.close();
+    }
+    Ok(median(&seconds))
 }
 
 /// The median over batches of the difference for one copy.

@@ -145,7 +145,7 @@ impl Machine {
         self.check(src, dst)?;
         let (prepared, _) = prepare(&self.shared, &src.view, &dst.view, &options.planning)?;
         if src.may_share_bytes(dst) {
-            check_apart((src, prepared.program.src()), (dst, prepared.program.dst()))?;
+            check_apart(src, dst, &prepared.spans)?;
         }
         Ok(Ready { prepared, src, dst })
     }

@@ -5,6 +5,7 @@ use crate::view::View;
 use crate::{ArgumentError, Error, Mismatch};
 use layout::Part;
 use model::{Field, FieldSpace, Span};
+use std::ops::Range;
 
 /// The two sides of a copy, in the destination's order of dimensions and fields.
 #[derive(Debug)]
@@ -78,15 +79,18 @@ fn listed(view: &View) -> u8 {
     spans.filter(|(_, s)| matches!(s, Span::List(_))).fold(0, |bits, (i, _)| bits | 1 << i)
 }
 
-/// Refuses a destination that shares a byte with the source.
+/// Refuses a destination that shares a byte with the source; `spans` are the bytes of the two
+/// boxes relative to their bases.
 ///
 /// Exact where the two lie apart, in one instance, or on strides that never meet; else, where the
 /// spans of two differently arranged boxes cross, it is refused for caution.
 pub(crate) fn check_apart(
-    (src, from): (&Instance, &Part),
-    (dst, to): (&Instance, &Part),
+    src: &Instance,
+    dst: &Instance,
+    spans: &[Range<i64>; 2],
 ) -> Result<(), Error> {
-    let (Some(a), Some(b)) = (span_of(src, from), span_of(dst, to)) else { return Ok(()) };
+    let ends = (span_of(src, &spans[0]), span_of(dst, &spans[1]));
+    let (Some(a), Some(b)) = ends else { return Ok(()) };
     let crossing = a.1 < b.2 && b.1 < a.2 && a.0 == b.0;
     if !crossing || same_instance_apart(src, dst) || never_meet(&a, &b, (src, dst)) {
         return Ok(());
@@ -97,8 +101,7 @@ pub(crate) fn check_apart(
 /// An address space, and the first and last byte in it; `None` for no byte.
 type Bytes = (u64, i128, i128);
 
-fn span_of(instance: &Instance, part: &Part) -> Option<Bytes> {
-    let span = part.span();
+fn span_of(instance: &Instance, span: &Range<i64>) -> Option<Bytes> {
     let region = &instance.holding.region;
     // Host memory is one space, each other region one of its own.
     let (space, start) = match region.host_span() {
