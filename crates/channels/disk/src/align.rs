@@ -13,31 +13,65 @@ const DIOALIGN: StatxFlags = StatxFlags::from_bits_retain(0x2000);
 pub(crate) struct Direct {
     /// The same file, opened with `O_DIRECT`.
     pub(crate) fd: OwnedFd,
-    /// Offsets, lengths and memory addresses are multiples of this.
+    /// Where it may begin and end.
+    pub(crate) bounds: Bounds,
+}
+
+/// The boundaries that an operation keeps to; 1 and 1 where there are none.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) struct Bounds {
+    /// Offsets in the file and lengths are multiples of this.
     pub(crate) block_bytes: u64,
+    /// Addresses of memory are multiples of this, which divides `block_bytes`.
+    pub(crate) memory_bytes: u64,
+}
+
+impl Bounds {
+    /// Those of the page cache.
+    pub(crate) const NONE: Bounds = Bounds { block_bytes: 1, memory_bytes: 1 };
+    /// Those that do for any file.
+    const SAFE: Bounds = Bounds { block_bytes: UNKNOWN_BYTES, memory_bytes: UNKNOWN_BYTES };
+
+    fn new(block_bytes: u64, memory_bytes: u64) -> Option<Self> {
+        let powers = block_bytes.is_power_of_two() && memory_bytes.is_power_of_two();
+        let block_bytes = block_bytes.max(memory_bytes);
+        powers.then_some(Bounds { block_bytes, memory_bytes })
+    }
 }
 
 impl Direct {
     /// The way around the cache for the file behind `fd`, opened with `access`, if it has one.
     pub(crate) fn of(fd: &OwnedFd, access: OFlags) -> Option<Self> {
-        let block_bytes = block_bytes(fd)?;
+        let bounds = bounds(fd)?;
         // By descriptor, not by name: the name may be another file's by now.
         let path = format!("/proc/self/fd/{}", fd.as_raw_fd());
         let flags = access | OFlags::DIRECT | OFlags::CLOEXEC;
         let fd = open(path, flags, Mode::empty()).ok()?;
-        Some(Direct { fd, block_bytes })
+        Some(Direct { fd, bounds })
     }
 }
 
-/// What offsets and addresses have to be multiples of; `None` where the kernel rules direct I/O
-/// out.
-fn block_bytes(fd: &OwnedFd) -> Option<u64> {
+/// What the kernel says of `fd`; `None` where it rules direct I/O out.
+fn bounds(fd: &OwnedFd) -> Option<Bounds> {
     let Ok(stat) = statx(fd, "", AtFlags::EMPTY_PATH, DIOALIGN) else {
-        return Some(UNKNOWN_BYTES);
+        return Some(Bounds::SAFE);
     };
     if stat.stx_mask & DIOALIGN.bits() == 0 {
-        return Some(UNKNOWN_BYTES);
+        return Some(Bounds::SAFE);
     }
-    let bytes = u64::from(stat.stx_dio_offset_align.max(stat.stx_dio_mem_align));
-    (stat.stx_dio_offset_align > 0 && bytes.is_power_of_two()).then_some(bytes)
+    Bounds::new(stat.stx_dio_offset_align.into(), stat.stx_dio_mem_align.into())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_kernel_that_says_zero_rules_direct_io_out() {
+        assert_eq!(Bounds::new(0, 0), None);
+        let nvme = Bounds { block_bytes: 512, memory_bytes: 4 };
+        assert_eq!(Bounds::new(512, 4), Some(nvme));
+        let odd = Bounds { block_bytes: 4096, memory_bytes: 4096 };
+        assert_eq!(Bounds::new(512, 4096), Some(odd));
+    }
 }

@@ -112,7 +112,7 @@ impl FileRegion {
     /// The boundaries that keep clear of the page cache; 1 where nothing does.
     #[must_use]
     pub fn alignment_bytes(&self) -> u64 {
-        self.direct().map_or(1, |direct| direct.block_bytes)
+        self.direct().map_or(1, |direct| direct.bounds.block_bytes)
     }
 
     /// Where the region's first byte lies in the file.

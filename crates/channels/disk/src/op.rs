@@ -1,5 +1,6 @@
 //! One operation on a file, from its start to its end.
 
+use crate::align::Bounds;
 use crate::error::{failed, short};
 use crate::file::FileRegion;
 use crate::pieces::Direction;
@@ -58,7 +59,7 @@ impl Op {
         let spread = plan.spread();
         let scratch = (spread.scratch_bytes > 0).then(|| pool.take(spread.scratch_bytes));
         let base = scratch.as_ref().map_or(0, Scratch::address);
-        let direct = file.direct().filter(|_| plan.block_bytes > 1);
+        let direct = file.direct().filter(|_| plan.bounds != Bounds::NONE);
         let op = Op {
             slot,
             direction,

@@ -6,6 +6,7 @@
 //! of them; the edges of a span go through it. Reads have no such trouble: they take whole blocks
 //! and leave what nobody asked for in a buffer.
 
+use crate::align::Bounds;
 use crate::file::FileRegion;
 use crate::pieces::{Direction, Piece};
 use crate::span::{PAGE_BYTES, SMALL_BYTES, Span};
@@ -16,8 +17,8 @@ const DIRECT_WRITE_BYTES: u64 = 16 << 10;
 /// One operation on a file, before it has a buffer.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(crate) struct Plan {
-    /// The boundaries that offsets, lengths and addresses keep to; 1 through the page cache.
-    pub(crate) block_bytes: u64,
+    /// The boundaries that it keeps to.
+    pub(crate) bounds: Bounds,
     /// Where it begins in the file.
     pub(crate) from: u64,
     /// Where it ends.
@@ -61,30 +62,35 @@ pub(crate) struct Spread {
 
 /// The operations that move `span` of `file`.
 pub(crate) fn plans(span: Span, direction: Direction, file: &FileRegion) -> Vec<Plan> {
-    let block_bytes = file.direct().map(|direct| direct.block_bytes);
-    match (direction, block_bytes) {
-        (Direction::Read, block) => vec![read(span, block.unwrap_or(1))],
+    let bounds = file.direct().map(|direct| direct.bounds);
+    match (direction, bounds) {
+        (Direction::Read, bounds) => vec![read(span, bounds.unwrap_or(Bounds::NONE))],
         (Direction::Write, None) => vec![buffered(&span.pieces)],
-        (Direction::Write, Some(block)) => write(&span, block.max(PAGE_BYTES)),
+        (Direction::Write, Some(bounds)) => {
+            let block_bytes = bounds.block_bytes.max(PAGE_BYTES);
+            write(&span, Bounds { block_bytes, ..bounds })
+        }
     }
 }
 
 /// Whole blocks, the first and the last of which may hold more than is needed.
-fn read(span: Span, block_bytes: u64) -> Plan {
+fn read(span: Span, bounds: Bounds) -> Plan {
+    let block_bytes = bounds.block_bytes;
     let (from, needed_to) = (span.start() / block_bytes * block_bytes, span.end());
     let to = needed_to.next_multiple_of(block_bytes);
-    Plan { block_bytes, from, to, needed_to, pieces: span.pieces }
+    Plan { bounds, from, to, needed_to, pieces: span.pieces }
 }
 
 /// The whole pages around the cache, the edges through it.
-fn write(span: &Span, page_bytes: u64) -> Vec<Plan> {
+fn write(span: &Span, bounds: Bounds) -> Vec<Plan> {
+    let page_bytes = bounds.block_bytes;
     let from = span.start().next_multiple_of(page_bytes);
     let to = span.end() / page_bytes * page_bytes;
     if to < from + DIRECT_WRITE_BYTES {
         return vec![buffered(&span.pieces)];
     }
     let pieces = clip(&span.pieces, from, to);
-    let middle = Plan { block_bytes: page_bytes, from, to, needed_to: to, pieces };
+    let middle = Plan { bounds, from, to, needed_to: to, pieces };
     let head = clip(&span.pieces, span.start(), from);
     let tail = clip(&span.pieces, to, span.end());
     let edge = |pieces: Vec<Piece>| (!pieces.is_empty()).then(|| buffered(&pieces));
@@ -94,7 +100,7 @@ fn write(span: &Span, page_bytes: u64) -> Vec<Plan> {
 fn buffered(pieces: &[Piece]) -> Plan {
     let (first, last) = (pieces[0], pieces[pieces.len() - 1]);
     let to = last.file + last.bytes;
-    Plan { block_bytes: 1, from: first.file, to, needed_to: to, pieces: pieces.to_vec() }
+    Plan { bounds: Bounds::NONE, from: first.file, to, needed_to: to, pieces: pieces.to_vec() }
 }
 
 /// The parts of `pieces` between `from` and `to`.
@@ -134,14 +140,18 @@ impl Plan {
 
     /// The part of `piece` that keeps to the boundaries on both sides and is worth a segment.
     fn straight(&self, piece: &Piece) -> Option<Piece> {
-        let block = self.block_bytes;
+        let block = self.bounds.block_bytes;
         let from = piece.file.next_multiple_of(block);
         let to = (piece.file + piece.bytes) / block * block;
         let memory = piece.memory.wrapping_add(from - piece.file);
         let bytes = to.checked_sub(from)?;
         let alone = self.pieces.len() == 1 && bytes > 0;
         let worth = alone || bytes >= SMALL_BYTES;
-        (worth && memory.is_multiple_of(block)).then_some(Piece { file: from, memory, bytes })
+        (worth && memory.is_multiple_of(self.bounds.memory_bytes)).then_some(Piece {
+            file: from,
+            memory,
+            bytes,
+        })
     }
 }
 
@@ -174,13 +184,16 @@ fn around(piece: &Piece, core: &Piece) -> (Piece, Piece) {
 mod tests {
     use super::*;
 
+    const BLOCKS: Bounds = Bounds { block_bytes: 512, memory_bytes: 512 };
+    const PAGES: Bounds = Bounds { block_bytes: 4096, memory_bytes: 512 };
+
     fn piece(file: u64, memory: u64, bytes: u64) -> Piece {
         Piece { file, memory, bytes }
     }
 
     #[test]
     fn an_aligned_read_needs_no_buffer() {
-        let plan = read(Span { pieces: vec![piece(4096, 1 << 20, 8192)] }, 512);
+        let plan = read(Span { pieces: vec![piece(4096, 1 << 20, 8192)] }, BLOCKS);
         let spread = plan.spread();
         assert_eq!(spread.segments, [Segment::Memory { address: 1 << 20, bytes: 8192 }]);
         assert_eq!((spread.moves.len(), spread.scratch_bytes), (0, 0));
@@ -189,7 +202,7 @@ mod tests {
     #[test]
     fn a_read_off_the_boundaries_buffers_its_edges() {
         // The memory is in phase with the file: offset 128 on either side.
-        let plan = read(Span { pieces: vec![piece(128, (1 << 20) + 128, 2000)] }, 512);
+        let plan = read(Span { pieces: vec![piece(128, (1 << 20) + 128, 2000)] }, BLOCKS);
         assert_eq!((plan.from, plan.to, plan.needed_to), (0, 2560, 2128));
         let spread = plan.spread();
         let middle = Segment::Memory { address: (1 << 20) + 512, bytes: 1536 };
@@ -202,7 +215,7 @@ mod tests {
 
     #[test]
     fn a_read_out_of_phase_goes_through_the_buffer_whole() {
-        let plan = read(Span { pieces: vec![piece(128, 1 << 20, 2000)] }, 512);
+        let plan = read(Span { pieces: vec![piece(128, 1 << 20, 2000)] }, BLOCKS);
         let spread = plan.spread();
         assert_eq!(spread.segments, [Segment::Scratch { bytes: 2560 }]);
         assert_eq!(spread.moves, [Move { scratch: 128, memory: 1 << 20, bytes: 2000 }]);
@@ -211,11 +224,21 @@ mod tests {
     #[test]
     fn a_write_keeps_pages_apart() {
         let span = Span { pieces: vec![piece(100, (1 << 20) + 100, 100_000)] };
-        let plans = write(&span, 4096);
-        let bounds: Vec<_> = plans.iter().map(|p| (p.block_bytes, p.from, p.to)).collect();
+        let plans = write(&span, PAGES);
+        let bounds: Vec<_> = plans.iter().map(|p| (p.bounds.block_bytes, p.from, p.to)).collect();
         assert_eq!(bounds, [(1, 100, 4096), (4096, 4096, 98304), (1, 98304, 100_100)]);
         assert_eq!(plans[1].spread().scratch_bytes, 0);
         let small = Span { pieces: vec![piece(100, 0, 9000)] };
-        assert_eq!(write(&small, 4096), [buffered(&small.pieces)]);
+        assert_eq!(write(&small, PAGES), [buffered(&small.pieces)]);
+    }
+
+    #[test]
+    fn a_device_that_takes_any_word_of_memory_needs_no_phase() {
+        let bounds = Bounds { block_bytes: 512, memory_bytes: 4 };
+        let plan = read(Span { pieces: vec![piece(512, (1 << 20) + 20, 1024)] }, bounds);
+        let whole = Segment::Memory { address: (1 << 20) + 20, bytes: 1024 };
+        assert_eq!(plan.spread().segments, [whole]);
+        let odd = read(Span { pieces: vec![piece(512, (1 << 20) + 21, 1024)] }, bounds);
+        assert_eq!(odd.spread().scratch_bytes, 1024);
     }
 }
