@@ -124,7 +124,7 @@ impl Shape {
     fn add_blocked_dims(&mut self, query: &Query<'_>) -> Result<(), PlanError> {
         let mut ends = [Vec::new(), Vec::new()];
         for dim in 0..self.rank {
-            let cuts = [Cuts::of(&query.src, dim), Cuts::of(&query.dst, dim)];
+            let cuts = [Cuts::of(&query.src, dim)?, Cuts::of(&query.dst, dim)?];
             if let Some(both) = Cuts::nest(&cuts[0], &cuts[1]) {
                 self.phase[dim] = both.phase;
                 let units = self.add_dim(dim, both, query.extents[dim])?;
@@ -312,15 +312,14 @@ struct Cuts {
 }
 
 impl Cuts {
-    fn of(end: &End<'_>, dim: usize) -> Cuts {
-        let mut cut = 1u64;
-        let at = end.layout.blocks(dim).into_iter().map(|block| {
-            cut = cut.saturating_mul(block);
-            cut
-        });
-        let at: Vec<u64> = at.collect();
+    fn of(end: &End<'_>, dim: usize) -> Result<Cuts, PlanError> {
+        let mut at = Vec::new();
+        for block in end.layout.blocks(dim) {
+            let cut = at.last().copied().unwrap_or(1u64).checked_mul(block);
+            at.push(cut.ok_or(PlanError::Query { why: "the blocks of a dimension pass 64 bits" })?);
+        }
         let phase = if at.is_empty() { 0 } else { end.phase.get(dim).copied().unwrap_or(0) };
-        Cuts { at, phase }
+        Ok(Cuts { at, phase })
     }
 
     /// The blocks of both, where they nest and start together.
