@@ -22,6 +22,9 @@ const LINE_BYTES: usize = 64;
 /// Fewer lines across than this aren't worth a tile.
 const FEW: usize = 8;
 
+/// A region is so many tiles wide and high: its lines lie side by side in few pages.
+const TILES: usize = 4;
+
 /// How many elements of a line are moved before the next line of a narrow plane: what the lines
 /// of both sides share stays in the first-level cache.
 const STRIP: usize = 512;
@@ -140,20 +143,29 @@ unsafe fn strided<const N: usize>(
 /// # Safety
 /// As [`move_plane`], for elements of `N` bytes.
 unsafe fn plane_of<const N: usize>(plane: Plane, src: *const u8, dst: *mut u8) {
-    let side = (LINE_BYTES / N).max(4);
+    let side = const { tile_side(N) };
     let dense = plane.across.stride.0 == N as isize && plane.along.stride.1 == N as isize;
     if plane.across.count < FEW || plane.along.count < FEW {
         // SAFETY: as here.
         return unsafe { narrow_plane::<N>(plane, src, dst) };
     }
-    for_blocks(plane, side, |block, src_by, dst_by| {
+    for_blocks(plane, side * TILES, |region, src_by, dst_by| {
         let (src, dst) = (src.wrapping_offset(src_by), dst.wrapping_offset(dst_by));
-        let full = dense && block.along.count == side && block.across.count == side;
-        // SAFETY: a block of the plane; `full` says that rows are dense on both sides.
-        unsafe {
-            if full { dense_tile::<N>(block, src, dst) } else { block_of::<N>(block, src, dst) }
-        }
+        for_blocks(region, side, |block, src_by, dst_by| {
+            let (src, dst) = (src.wrapping_offset(src_by), dst.wrapping_offset(dst_by));
+            let full = dense && block.along.count == side && block.across.count == side;
+            // SAFETY: a block of the plane; `full` says that rows are dense on both sides.
+            unsafe {
+                if full { dense_tile::<N>(block, src, dst) } else { block_of::<N>(block, src, dst) }
+            }
+        });
     });
+}
+
+/// The elements in a row of a tile.
+const fn tile_side(bytes: usize) -> usize {
+    let side = LINE_BYTES / bytes;
+    if side < 4 { 4 } else { side }
 }
 
 /// A plane of few lines: strips of each in turn.
@@ -189,7 +201,7 @@ unsafe fn block_of<const N: usize>(block: Plane, src: *const u8, dst: *mut u8) {
 unsafe fn dense_tile<const N: usize>(block: Plane, src: *const u8, dst: *mut u8) {
     let mut tile = [MaybeUninit::<u8>::uninit(); MAX_TILE_BYTES];
     let tile = tile.as_mut_ptr().cast::<[u8; N]>();
-    let side = block.along.count;
+    let side = const { tile_side(N) };
     for j in 0..side {
         let row = src.wrapping_offset(j as isize * block.along.stride.0).cast::<[u8; N]>();
         // SAFETY: a row of the block, `side` elements side by side; the tile holds `side²`.
