@@ -68,6 +68,8 @@ pub(crate) struct Solution {
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Step {
     pub(crate) prefix_bytes: u64,
+    /// The mean run: shorter than `prefix_bytes` where a split doesn't divide its dimension.
+    pub(crate) run_bytes: u64,
     pub(crate) shuffle_bytes: u64,
     pub(crate) class: ShapeClass,
 }
@@ -105,7 +107,7 @@ impl Shape {
     /// A hop between equal layouts.
     fn copy_step(&self, factors: &Factors) -> Step {
         let prefix_bytes = self.prefix_bytes(self.compact(&self.src, factors).set(), factors);
-        Step { prefix_bytes, shuffle_bytes: 1, class: ShapeClass::Run }
+        Step { prefix_bytes, run_bytes: prefix_bytes, shuffle_bytes: 1, class: ShapeClass::Run }
     }
 
     /// The hop from one order to another.
@@ -119,6 +121,7 @@ impl Shape {
         let fastest = |word: &Word| word.atoms()[at..].iter().copied().find(|&atom| atom != 0);
         Step {
             prefix_bytes,
+            run_bytes: (prefix_bytes as f64 * self.fullness(prefix, factors)) as u64,
             shuffle_bytes: self.shuffle_bytes(from.below_suffix(to), factors),
             class: class_of(prefix_bytes, fastest(from) == fastest(to)),
         }

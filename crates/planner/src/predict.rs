@@ -162,15 +162,23 @@ impl<'a> Case<'a> {
     /// have left at the end.
     fn overhead_seconds(&self, hops: &[HopCost; MAX_HOPS], slowest: usize) -> f64 {
         let latency: u64 = (0..self.hops()).map(|i| self.lane(i).latency_ns).sum();
-        let pivot = self.solution.pivot;
-        let between = pivot > 0 && pivot + 1 < self.hops();
+        let held_up = self.held_up(hops, slowest);
+        let granule = hops[self.solution.pivot].step.shuffle_bytes;
         let mut seconds = latency as f64 * 1e-9;
         for (i, hop) in hops[..self.hops()].iter().enumerate().filter(|&(i, _)| i != slowest) {
-            let granule = between && (if i < slowest { i + 1 == pivot } else { i == pivot });
-            let unit = if granule { hops[pivot].step.shuffle_bytes } else { hop.request_bytes };
+            let unit = if held_up == Some(i) { granule } else { hop.request_bytes };
             seconds += unit.min(self.shape.payload) as f64 / hop.rate;
         }
         seconds
+    }
+
+    /// The hop that a whole granule passes while the slowest hop has nothing to do: the slowest
+    /// of those that fill the first granule, or of those that empty the last one.
+    fn held_up(&self, hops: &[HopCost; MAX_HOPS], slowest: usize) -> Option<usize> {
+        let pivot = self.solution.pivot;
+        let between = pivot > 0 && pivot + 1 < self.hops();
+        let others = if slowest < pivot { pivot..self.hops() } else { 0..pivot };
+        between.then(|| others.min_by(|&a, &b| hops[a].rate.total_cmp(&hops[b].rate)))?
     }
 
     /// Requests of at most `most` bytes, and the rates that they reach.
@@ -180,7 +188,7 @@ impl<'a> Case<'a> {
             hop.step = Step { class: self.class(i, steps[i].class), ..steps[i] };
             let lane = self.lane(i);
             hop.request_bytes = self.request_bytes(i, &hop.step, most);
-            let run = hop.step.prefix_bytes.min(hop.request_bytes).min(self.listed_run(i));
+            let run = hop.step.run_bytes.min(hop.request_bytes).min(self.listed_run(i));
             let curve = curve(self.model, lane.curves, hop.step.class);
             let busy = hop.request_bytes as f64 / curve.at(run);
             let latency = lane.latency_ns as f64 * 1e-9;

@@ -226,6 +226,19 @@ impl Shape {
         self.entries(set, factors).saturating_mul(field).min(self.payload)
     }
 
+    /// How full the runs over `set` are on average: the last part of a dimension is shorter than
+    /// a factor that doesn't divide it.
+    pub(crate) fn fullness(&self, set: u64, factors: &Factors) -> f64 {
+        let units = self.units[..usize::from(self.count)].iter().enumerate();
+        let rests = units.filter(|(_, unit)| unit.dim != NO_DIM && unit.level == 0);
+        let cut = rests.filter(|(i, unit)| set >> (SPLIT + unit.dim) & 1 == 1 && set >> i & 1 == 0);
+        let full = |(_, unit): (usize, &Unit)| {
+            let factor = factors[usize::from(unit.dim)];
+            unit.size as f64 / (unit.size.div_ceil(factor) * factor) as f64
+        };
+        cut.map(full).product()
+    }
+
     /// A complement of a suffix in bytes, at most the payload; one without `F` counts the largest
     /// field.
     pub(crate) fn shuffle_bytes(&self, set: u64, factors: &Factors) -> u64 {
