@@ -31,7 +31,7 @@ const INEXACT: [&str; 14] = [
 
 const PRINTING: [&str; 4] = ["print", "println", "eprint", "eprintln"];
 
-/// What reaches outside of a [`PURE`] crate.
+/// What reaches outside of a [`PURE`] crate; its examples are programs, and may.
 #[must_use]
 pub fn impure(source: &Source) -> Vec<Finding> {
     let example = source.path.contains("/examples/");
