@@ -1,6 +1,6 @@
 #!/usr/bin/env bash
 # Applies each of mutants/*.patch to a scratch copy of the last commit. A mutant counts if the
-# engine's own tests pass with it; it must then die in the simulator within 1,000 seeds.
+# engine's unit tests pass with it; it must then die in the simulator within 1,000 seeds.
 # usage: scripts/mutants.sh [PATTERN]   (mutants whose name contains PATTERN; all without)
 set -euo pipefail
 root=$(git rev-parse --show-toplevel)
@@ -22,7 +22,7 @@ for patch in "$root"/mutants/*"$pattern"*.patch; do
     name=$(basename "$patch" .patch)
     git checkout --quiet -- . && git apply "$patch" || { echo "$name does not apply"; exit 1; }
     unit=pass
-    timeout 900 cargo test --quiet -p isometry-engine >"$scratch/unit.txt" 2>&1 || unit=FAIL
+    timeout 900 cargo test --quiet -p isometry-engine --lib >"$scratch/unit.txt" 2>&1 || unit=FAIL
     if fuzz >"$scratch/fuzz.txt" 2>/dev/null; then verdict=SURVIVES; else
         verdict=$(grep -m1 '^seed ' "$scratch/fuzz.txt" || echo 'FAIL (does not build)')
     fi
