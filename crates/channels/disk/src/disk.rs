@@ -16,6 +16,10 @@ use std::sync::Arc;
 
 /// Requests above this bring nothing: a span is a quarter of it.
 const MAX_REQUEST_BYTES: u64 = 4 << 20;
+/// Operations in flight for each request held: a request of the largest size goes at once, …
+const OPS_PER_REQUEST: u32 = 4;
+/// … but beyond so many operations a deeper queue adds latency only.
+const MOST_OPS: u32 = 16;
 /// More threads than this fight over the disk's queue.
 const MOST_THREADS: u32 = 8;
 
@@ -33,7 +37,8 @@ pub enum Interface {
 pub struct DiskConfig {
     /// DiskRead or DiskWrite.
     pub direction: Direction,
-    /// Requests held, and operations in flight, at once; at least one.
+    /// Requests held at once; at least one. A request of many operations has up to four of them
+    /// in flight for each request that may be held, sixteen in all where the depth is below.
     pub depth: u32,
     /// How the kernel is asked.
     pub interface: Interface,
@@ -73,13 +78,13 @@ impl DiskChannel {
         let depth = config.depth.clamp(1, 4096);
         let config = DiskConfig { depth, ..config };
         let ring = match config.interface {
-            Interface::Best => Ring::new(depth, &bell, config.arenas.clone()).ok(),
+            Interface::Best => Ring::new(ops_of(depth), &bell, config.arenas.clone()).ok(),
             Interface::Threads => None,
         };
         let (uses_ring, registered) = (ring.is_some(), ring.as_ref().map_or(0, Ring::fixed_count));
         let executor: Box<dyn Executor> = match ring {
             Some(ring) => Box::new(ring),
-            None => Box::new(Threads::new(depth.min(MOST_THREADS) as usize, &bell)?),
+            None => Box::new(Threads::new(ops_of(depth).min(MOST_THREADS) as usize, &bell)?),
         };
         let mut channel = Self::with(config, executor, bell)?;
         (channel.uses_ring, channel.registered) = (uses_ring, registered);
@@ -136,7 +141,7 @@ impl DiskChannel {
 
     /// Starts operations while there is room.
     fn pump(&mut self) {
-        while self.flight.ops() < self.config.depth {
+        while self.flight.ops() < ops_of(self.config.depth) {
             let Some(slot) = self.flight.first() else { break };
             match self.next_op(slot) {
                 Some(op) => {
@@ -198,6 +203,11 @@ impl DiskChannel {
         self.flight.ended(slot, result);
         self.done.extend(self.flight.retire(slot));
     }
+}
+
+/// Operations in flight at once.
+fn ops_of(depth: u32) -> u32 {
+    depth.saturating_mul(OPS_PER_REQUEST).min(MOST_OPS.max(depth))
 }
 
 impl Channel for DiskChannel {

@@ -14,7 +14,7 @@ pub(crate) struct Ended {
 
 /// Carries out operations, and rings the channel's bell when one has ended.
 pub(crate) trait Executor: Send {
-    /// Takes `op`. The channel never has more than its depth in flight.
+    /// Takes `op`. The channel bounds how many are in flight.
     fn start(&mut self, op: Box<Op>);
 
     /// Passes on to the kernel what was taken.
