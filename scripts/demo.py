@@ -108,7 +108,7 @@ def main() -> None:
     say(f"writing {BYTES // MIB} MiB of real pixels as NHWC …")
     write_pixels()
     size = PIXELS.stat().st_size
-    with iso.Machine(disk=OUT, trace=True) as m:
+    with iso.Machine(disk=OUT, trace=True, remeasure=True) as m:
         forget(PIXELS)
         seconds, plan, report = convert(m)
         TRACE.write_text(json.dumps(m.trace()))
