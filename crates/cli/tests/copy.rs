@@ -3,6 +3,7 @@
 mod process;
 
 use process::{Ran, command, iso};
+use rustix::process::{Pid, Signal, kill_process};
 use serde_json::Value;
 use std::fs;
 use std::path::{Path, PathBuf};
@@ -135,24 +136,33 @@ fn names_that_do_not_fit_are_wrong_usage() {
     assert_eq!(files.names(), ["in.npy"]);
 }
 
-#[test]
-fn ctrl_c_leaves_nothing_half_written() {
-    let files = Files::new(&[8192, 8192]);
+/// Starts a copy that takes a while, and sends it `signal` while it writes.
+fn interrupted(files: &Files, signal: Signal) -> Ran {
     let (src, dst) = (files.path("in.npy"), files.path("out.npy"));
-    // One byte at a time in flight would be slow; a tiny buffer is slow enough to interrupt.
     let args = ["copy", &src, &dst, "--dims", "yx", "--layout", "xy", "--sync"];
     let mut command = command(&args);
     let child = command.stdout(Stdio::piped()).stderr(Stdio::piped()).spawn().unwrap();
     wait_for_temporary(files.dir.path());
-    let pid = i32::try_from(child.id()).unwrap();
-    rustix::process::kill_process(
-        rustix::process::Pid::from_raw(pid).unwrap(),
-        rustix::process::Signal::INT,
-    )
-    .unwrap();
-    let ran: Ran = child.wait_with_output().unwrap().into();
+    let pid = Pid::from_raw(i32::try_from(child.id()).unwrap()).unwrap();
+    kill_process(pid, signal).unwrap();
+    child.wait_with_output().unwrap().into()
+}
+
+#[test]
+fn ctrl_c_leaves_nothing_half_written() {
+    let files = Files::new(&[8192, 8192]);
+    let ran = interrupted(&files, Signal::INT);
     assert_eq!((ran.code, ran.stdout.as_str()), (130, ""), "{}", ran.stderr);
     assert_eq!(files.names(), ["in.npy"]);
+}
+
+#[test]
+fn the_next_run_cleans_up_after_one_that_was_killed() {
+    let files = Files::new(&[8192, 8192]);
+    assert_eq!(interrupted(&files, Signal::KILL).code, -1);
+    assert!(!files.names().contains(&"out.npy".to_owned()));
+    files.copy("other.npy", &["--dims", "yx"]).succeeds();
+    assert_eq!(files.names(), ["in.npy", "other.npy"]);
 }
 
 /// Until the file that is being written is there, under whatever name.
