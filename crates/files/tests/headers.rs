@@ -244,10 +244,9 @@ proptest! {
             head[at] = byte;
         }
         head.truncate(cut.index(head.len() * 4));
-        for read in [npy::read(&head, file_bytes, None), tensors::read(&head, file_bytes, None, None)] {
-            if let Ok(header) = read {
-                prop_assert!(header.data_offset + header.data_bytes <= file_bytes);
-            }
+        let read = [npy::read(&head, file_bytes, None), tensors::read(&head, file_bytes, None, None)];
+        for header in read.into_iter().flatten() {
+            prop_assert!(header.data_offset + header.data_bytes <= file_bytes);
         }
     }
 

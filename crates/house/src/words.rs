@@ -27,7 +27,8 @@ const HOSTS: [&str; 6] = [
     concat!("golang", ".org"),
 ];
 
-/// Words of [`UNDONE`], [`MACHINE`] and [`HOSTS`] in `file`. A lock file names its registry.
+/// Marks of undone work, paths of one machine and registries' hosts in `file`, but in a lock file,
+/// which names its registry.
 #[must_use]
 pub fn unwanted(file: &File) -> Vec<Finding> {
     if file.path == "Cargo.lock" {
