@@ -182,7 +182,7 @@ pub enum Error {
     Busy,
 }
 
-/// What sort of mistake an [`Error`] is: one for each exception of Python's tree.
+/// What sort of mistake an [`Error`](enum@Error) is: one for each exception of Python's tree.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 pub enum ErrorKind {
     /// Instances that don't match, or a layout that can't be.
