@@ -35,6 +35,15 @@ impl Chunk {
     }
 }
 
+impl Chunk {
+    /// What two chunks that move the same bytes agree in, however their lists are split: where
+    /// they start on either side, and how much they move.
+    pub(crate) fn outline(&self) -> (i64, i64, u64) {
+        let payload_bytes = self.list.iter().map(NdCopy::payload_bytes).sum();
+        (self.src_offset, self.dst_offset, payload_bytes)
+    }
+}
+
 /// The copies that move `range`.
 pub(crate) fn chunk_of(sides: &Sides<'_>, range: Range<u64>) -> Chunk {
     let mut list = copies(sides.src, sides.dst, sides.order, range);

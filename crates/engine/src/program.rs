@@ -185,7 +185,7 @@ impl Program {
         let (memo, origins) = (&self.hops[hop].memo, self.origins(hop, slots));
         let make = || chunk_of(&self.sides(hop, slots), range.clone());
         if let Some(known) = memo.find(&range, origins) {
-            debug_assert_eq!(known, make(), "requests of one key are translations");
+            debug_assert_eq!(known.outline(), make().outline(), "one key, one shape");
             return known;
         }
         let chunk = make();
