@@ -38,6 +38,7 @@ mod report;
 mod runtime;
 mod trace;
 mod view;
+mod wake;
 
 pub use array::Array;
 pub use builder::MachineBuilder;

@@ -4,6 +4,7 @@ use isometry::model::{FieldSpace, IndexSpace, Priority};
 use isometry::{
     ArgumentError, Array, CopyOptions, Error, ErrorKind, Foreign, Instance, Machine, Mismatch,
 };
+use rustix::event::{PollFd, PollFlags};
 use std::sync::mpsc;
 use std::time::Duration;
 
@@ -230,6 +231,9 @@ fn events_tell_their_end_in_every_way() {
     event.wait(None).unwrap();
     assert!(receiver.recv().unwrap() && event.is_done());
     assert!(matches!(event.outcome(), Some(Ok(()))));
+    // A waiter may wake before the last callback has run: a loop sleeps on the descriptor.
+    let fd = machine.finished_fd();
+    rustix::event::poll(&mut [PollFd::new(&fd, PollFlags::IN)], None).unwrap();
     let mut tokens = Vec::new();
     machine.take_finished(&mut tokens);
     assert_eq!(tokens, [77]);
@@ -370,4 +374,24 @@ fn a_trace_has_tracks_and_counters() {
     let of = |phase: &str| events.iter().filter(|e| e["ph"] == phase).count();
     assert!(of("M") >= 1 && of("X") >= 1 && of("C") >= 1, "{json}");
     assert!(self::machine().trace_json().is_none());
+}
+
+#[test]
+fn a_child_of_a_fork_is_told_so() {
+    let machine = machine();
+    let array = array(&[("x", 8)], "|u1", "x");
+    let (src, dst) = (filled(&machine, array.clone()), machine.empty(array, "sys").unwrap());
+    // SAFETY: the child makes one call that takes no lock of another thread, and leaves by
+    // `_exit`.
+    let child = unsafe { libc::fork() };
+    if child == 0 {
+        let told = matches!(machine.copy(&src, &dst, &CopyOptions::default()), Err(Error::Forked));
+        // SAFETY: ends the child without running what belongs to its parent.
+        unsafe { libc::_exit(i32::from(!told)) };
+    }
+    let mut status = -1;
+    // SAFETY: `child` is ours, and `status` is there to be written.
+    unsafe { libc::waitpid(child, &raw mut status, 0) };
+    assert_eq!(status, 0);
+    machine.copy(&src, &dst, &CopyOptions::default()).unwrap().wait(None).unwrap();
 }

@@ -6,6 +6,7 @@ use crate::event::{Event, State};
 use crate::instance::Holding;
 use crate::prepare::Plans;
 use crate::report::CopyReport;
+use crate::wake;
 use crate::{ArgumentError, Error};
 use channel::{Bell, DoneQueue, Regions};
 use engine::{Commit, Dependency, Program, SubmitError, Transfer};
@@ -51,7 +52,8 @@ pub(crate) struct Shared {
 /// Whether a machine may be used, by whom, and whether it keeps a trace.
 struct Life {
     closed: AtomicBool,
-    process: u32,
+    /// What [`wake::forks`] said when it was opened.
+    forks: u32,
     traces: bool,
 }
 
@@ -74,6 +76,7 @@ impl Shared {
         regions: Arc<Regions>,
         clock: Clock,
     ) -> std::io::Result<Self> {
+        wake::watch_forks();
         let traces = core.recorder.is_some();
         Ok(Shared {
             regions,
@@ -87,7 +90,7 @@ impl Shared {
             created: Mutex::default(),
             fences: AtomicU64::new(0),
             bell: Bell::new()?,
-            life: Life { closed: AtomicBool::new(false), process: std::process::id(), traces },
+            life: Life { closed: AtomicBool::new(false), forks: wake::forks(), traces },
         })
     }
 
@@ -117,7 +120,7 @@ impl Shared {
 
     /// Whether copies may be submitted.
     pub(crate) fn check_open(&self) -> Result<(), Error> {
-        if self.life.process != std::process::id() {
+        if self.life.forks != wake::forks() {
             return Err(Error::Forked);
         }
         if self.life.closed.load(Ordering::Relaxed) {
@@ -127,7 +130,7 @@ impl Shared {
     }
 
     pub(crate) fn is_of_this_process(&self) -> bool {
-        self.life.process == std::process::id()
+        self.life.forks == wake::forks()
     }
 
     /// Remembers a created file.
