@@ -4,15 +4,17 @@ use model::{CopyDim, FieldCopy, NdCopy, ShapeClass};
 use std::ops::Range;
 use std::sync::Arc;
 
-/// Elements of this size and above are runs, in whatever order they come.
+/// Elements of this size and above are runs, in whatever order they come; a loop over less than
+/// this and no further is a structure, as fields are.
 const RUN_BYTES: u64 = 64;
 
 /// The class of the copies that move the most bytes; `Run` for no copy at all. A copy is a
 ///
 /// - `Gather` if it has an index table;
 /// - `Run` if its elements have 64 bytes or more, or if it has no loop;
-/// - `Transpose` if the loop with the smallest stride differs between the sides;
-/// - `Interleave` otherwise.
+/// - `Interleave` if the loop with the smallest stride is the same on both sides, or on one of
+///   them walks at most 64 bytes: the three channels of a pixel part like three fields;
+/// - `Transpose` otherwise.
 #[must_use]
 pub fn shape_class(copies: &[NdCopy]) -> ShapeClass {
     let mut bytes = [0u64; 4];
@@ -34,10 +36,13 @@ fn class_of(copy: &NdCopy) -> ShapeClass {
         ShapeClass::Gather
     } else if copy.dims.is_empty() || copy.fields.iter().all(|f| f.bytes >= RUN_BYTES) {
         ShapeClass::Run
-    } else if fastest(&|k| strides[k].src) != fastest(&|k| strides[k].dst) {
-        ShapeClass::Transpose
     } else {
-        ShapeClass::Interleave
+        let ends = [fastest(&|k| strides[k].src), fastest(&|k| strides[k].dst)];
+        let is_narrow = |k: usize| copy.dims[k].extent * copy.fields[0].bytes <= RUN_BYTES;
+        match ends[0] == ends[1] || ends.into_iter().flatten().any(is_narrow) {
+            true => ShapeClass::Interleave,
+            false => ShapeClass::Transpose,
+        }
     }
 }
 

@@ -57,6 +57,10 @@ fn nhwc_to_nchw_joins_height_and_width() {
     let list = list(&dims, &[1], ("nhwc", "nchw"));
     assert_eq!(list.len(), 1);
     assert_eq!(list[0].dims.iter().map(|d| d.extent).collect::<Vec<_>>(), [2, 3, 24]);
+    assert_eq!(shape_class(&list), ShapeClass::Interleave);
+    let dims = [("n", 2), ("h", 64), ("w", 6), ("c", 65)];
+    let wide = self::list(&dims, &[1], ("nhwc", "nchw"));
+    assert_eq!(shape_class(&wide), ShapeClass::Transpose);
 }
 
 #[test]

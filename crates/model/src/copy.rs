@@ -71,7 +71,8 @@ pub type CopyList = Arc<[NdCopy]>;
 pub enum ShapeClass {
     /// Contiguous runs on both sides, in one order.
     Run,
-    /// Several fields, each contiguous on one side and strided by the structure on the other.
+    /// Several fields, or the steps of a loop no longer than a cache line: neighbours on one side,
+    /// each strided by that structure; far apart on the other.
     Interleave,
     /// The fastest dimension differs between the sides.
     Transpose,

@@ -77,6 +77,7 @@ impl Frame<'_> {
 
     fn layouts(&self, path: &Path, solution: &Solution) -> Vec<Layout> {
         let (query, shape, hops) = (self.query, self.shape, path.hops());
+        let between_windows = (1..hops - 1).contains(&solution.pivot) && shape.mixable;
         let mut layouts = Vec::with_capacity(hops + 1);
         layouts.push(shape.end_layout(query, 0, &solution.factors));
         for at in 1..hops {
@@ -84,6 +85,7 @@ impl Frame<'_> {
             let repeated = at > 1 && at != solution.pivot + 1;
             let layout = match layouts.last() {
                 Some(previous) if repeated => Layout::clone(previous),
+                _ if between_windows => shape.plain_layout(query, word, &solution.factors),
                 _ => shape.layout(query, word, &solution.factors),
             };
             layouts.push(layout);

@@ -119,22 +119,28 @@ impl Shape {
         let prefix_bytes = self.prefix_bytes(prefix, factors);
         let at = prefix.count_ones() as usize;
         let fastest = |word: &Word| word.atoms()[at..].iter().copied().find(|&atom| atom != 0);
+        let ends = [fastest(from), fastest(to)];
+        let width = |atom: &u8| self.prefix_bytes(prefix | 1 << atom, factors);
+        let narrowest = ends.iter().flatten().map(width).min();
         Step {
             prefix_bytes,
             run_bytes: (prefix_bytes as f64 * self.fullness(prefix, factors)) as u64,
             shuffle_bytes: self.shuffle_bytes(from.below_suffix(to), factors),
-            class: class_of(prefix_bytes, fastest(from) == fastest(to)),
+            class: class_of(prefix_bytes, ends[0] == ends[1], narrowest),
         }
     }
 }
 
 /// As `layout::shape_class` says of the copies: runs of 64 bytes or more are copied as such;
-/// shorter ones are interleaved where only the fields part, and transposed elsewhere.
-fn class_of(prefix_bytes: u64, same_loop: bool) -> ShapeClass {
+/// shorter ones are interleaved where only the fields part or the fastest loop of an end stays
+/// within 64 bytes, and transposed elsewhere.
+fn class_of(prefix_bytes: u64, same_loop: bool, narrowest: Option<u64>) -> ShapeClass {
     const RUN_BYTES: u64 = 64;
-    match same_loop {
-        _ if prefix_bytes >= RUN_BYTES => ShapeClass::Run,
-        true => ShapeClass::Interleave,
-        false => ShapeClass::Transpose,
+    if prefix_bytes >= RUN_BYTES {
+        ShapeClass::Run
+    } else if same_loop || narrowest.is_some_and(|bytes| bytes <= RUN_BYTES) {
+        ShapeClass::Interleave
+    } else {
+        ShapeClass::Transpose
     }
 }

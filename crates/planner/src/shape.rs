@@ -234,7 +234,7 @@ impl Shape {
         let cut = rests.filter(|(i, unit)| set >> (SPLIT + unit.dim) & 1 == 1 && set >> i & 1 == 0);
         let full = |(_, unit): (usize, &Unit)| {
             let factor = factors[usize::from(unit.dim)];
-            unit.size as f64 / (unit.size.div_ceil(factor) * factor) as f64
+            unit.size as f64 / unit.size.div_ceil(factor).saturating_mul(factor) as f64
         };
         cut.map(full).product()
     }
@@ -263,13 +263,20 @@ impl Shape {
         made(components, self.rank, [query.src.layout, query.dst.layout][end])
     }
 
-    /// The layout of an intermediate with the compact word `word`.
+    /// The layout of an intermediate with the compact word `word`: an end's, where it is in that
+    /// order.
     pub(crate) fn layout(&self, query: &Query<'_>, word: &Word, factors: &Factors) -> Layout {
         for end in 0..2 {
             if *word == self.compact(&self.full[end], factors) {
                 return self.end_layout(query, end, factors);
             }
         }
+        self.plain_layout(query, word, factors)
+    }
+
+    /// The same order, with all units of size 1 at the slow end. Two windows that are both written
+    /// so have the suffix in common that their words have.
+    pub(crate) fn plain_layout(&self, query: &Query<'_>, word: &Word, factors: &Factors) -> Layout {
         let mut word = *word;
         word.push_missing(&self.full[0]);
         let mut components = Vec::with_capacity(word.atoms().len());

@@ -93,7 +93,7 @@ impl Land {
         let (src, first) = geometry.end(rng);
         let (dst, last) = geometry.end(rng);
         let ends = [(&src, self.memory(rng)), (&dst, self.memory(rng))];
-        let asked = self.topology.as_ref().filter(|_| geometry.is_thick());
+        let asked = self.topology.as_ref();
         let planned = asked.and_then(|t| planned::plan(rng, t, &geometry, ends));
         let mut plan = planned.unwrap_or_else(|| {
             let hops = rng.pick(&[1, 2, 2, 3, 3, 4]);

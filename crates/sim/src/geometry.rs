@@ -35,11 +35,6 @@ impl Geometry {
         FieldSpace::packed(&self.field_bytes).expect("sizes are positive and few")
     }
 
-    /// Whether every dimension and block has two indices or more.
-    pub(crate) fn is_thick(&self) -> bool {
-        self.extents.iter().chain(self.blocks.iter().flatten()).all(|&size| size > 1)
-    }
-
     pub(crate) fn sizes(&self) -> Sizes {
         Sizes { extents: self.extents.clone(), field_bytes: self.field_bytes.clone() }
     }
