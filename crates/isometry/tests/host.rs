@@ -226,8 +226,9 @@ fn events_tell_their_end_in_every_way() {
     let dst = machine.empty(array(&[("y", 512), ("x", 512)], "<f4", "xy"), "sys").unwrap();
     let event = machine.copy(&src, &dst, &CopyOptions::with_priority(3)).unwrap();
     let (sender, receiver) = mpsc::channel();
-    event.on_done(move |outcome| sender.send(outcome.is_ok()).unwrap());
+    // What is told first is there when the second has been told.
     event.notify(77);
+    event.on_done(move |outcome| sender.send(outcome.is_ok()).unwrap());
     event.wait(None).unwrap();
     assert!(receiver.recv().unwrap() && event.is_done());
     assert!(matches!(event.outcome(), Some(Ok(()))));
