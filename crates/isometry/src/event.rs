@@ -10,6 +10,7 @@ use crate::report::CopyReport;
 use crate::runtime::Shared;
 use model::{Plan, TransferId};
 use std::future::Future;
+use std::panic::AssertUnwindSafe;
 use std::pin::Pin;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
@@ -118,7 +119,7 @@ impl Event {
     }
 
     /// Calls `callback` with the outcome when it ends: at once where it has, else on the thread
-    /// that ends it, which `callback` should not hold up.
+    /// that ends it, which `callback` should not hold up. There, a panic of it is caught.
     pub fn on_done(&self, callback: impl FnOnce(&Result<(), Error>) + Send + 'static) {
         let state = &self.handle.state;
         state.watched.store(true, Ordering::Relaxed);
@@ -185,6 +186,14 @@ fn log_failure(outcome: &Result<(), Error>) {
     match outcome {
         Ok(()) | Err(Error::Cancelled) => {}
         Err(error) => log::error!("a copy that nobody waited for failed: {error}"),
+    }
+}
+
+/// Runs what a user handed in on a thread that others depend on: its panic, which was printed
+/// when it happened, goes no further.
+fn guarded(call: impl FnOnce()) {
+    if std::panic::catch_unwind(AssertUnwindSafe(call)).is_err() {
+        log::error!("what was to be called at the end of a copy panicked");
     }
 }
 
@@ -265,8 +274,8 @@ impl State {
         let wakers = std::mem::take(&mut inner.wakers);
         drop(inner);
         self.changed.notify_all();
-        wakers.into_iter().for_each(Waker::wake);
-        callbacks.into_iter().for_each(|callback| callback(&outcome));
+        wakers.into_iter().for_each(|waker| guarded(|| waker.wake()));
+        callbacks.into_iter().for_each(|callback| guarded(|| callback(&outcome)));
     }
 
     /// The outcome; `None` where `timeout` passed first.

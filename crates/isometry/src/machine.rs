@@ -125,6 +125,7 @@ impl Machine {
     /// Appends the tokens of the events that have ended since the last call, of those that were
     /// asked for by [`crate::Event::notify`].
     pub fn take_finished(&self, tokens: &mut Vec<u64>) {
+        self.shared.finished.bell().clear();
         self.shared.finished.take(tokens);
     }
 

@@ -4,7 +4,7 @@ use crate::instance::Instance;
 use crate::view::View;
 use crate::{ArgumentError, Error, Mismatch};
 use layout::Part;
-use model::{Field, FieldSpace, Span};
+use model::{Field, FieldSpace, Selection, Span};
 use std::ops::Range;
 
 /// The two sides of a copy, in the destination's order of dimensions and fields.
@@ -119,7 +119,15 @@ fn same_instance_apart(src: &Instance, dst: &Instance) -> bool {
     let alike = a.space == b.space && a.fields == b.fields && a.arrangement == b.arrangement;
     let same = src.place() == dst.place() && alike;
     let mut pairs = a.selection.spans().iter().zip(b.selection.spans());
-    same && pairs.any(|(a, b)| share_nothing(a, b))
+    same && pairs.any(|(a, b)| share_nothing(a, b)) && keeps_entries_apart(a)
+}
+
+/// Whether different entries have different bytes: those of a wrapped array may not.
+fn keeps_entries_apart(view: &View) -> bool {
+    let all: Vec<_> = (0..view.fields.fields().len()).collect();
+    let whole = Selection::all(&view.space);
+    let part = view.placement().and_then(|p| Ok(p.select(&whole, &all)?));
+    part.is_ok_and(|part| part.check_destination().is_ok())
 }
 
 fn share_nothing(a: &Span, b: &Span) -> bool {

@@ -4,9 +4,12 @@ use isometry::model::{FieldSpace, IndexSpace, Priority};
 use isometry::{
     ArgumentError, Array, CopyOptions, Error, ErrorKind, Foreign, Instance, Machine, Mismatch,
 };
-use rustix::event::{PollFd, PollFlags};
+use rustix::event::{PollFd, PollFlags, Timespec};
+use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::sync::mpsc;
 use std::time::Duration;
+
+const AT_ONCE: Timespec = Timespec { tv_sec: 0, tv_nsec: 0 };
 
 fn machine() -> Machine {
     Machine::builder().assume(true).lanes(1).staging(8 << 20).open().unwrap()
@@ -241,6 +244,9 @@ fn events_tell_their_end_in_every_way() {
     event.notify(78);
     machine.take_finished(&mut tokens);
     assert_eq!(tokens, [77, 78]);
+    // A loop that has taken all sleeps again.
+    let still = rustix::event::poll(&mut [PollFd::new(&fd, PollFlags::IN)], Some(&AT_ONCE));
+    assert_eq!(still, Ok(0));
     block_on(event.clone()).unwrap();
     event.cancel();
     assert!(matches!(event.outcome(), Some(Ok(()))), "an event that has ended stays as it is");
@@ -395,4 +401,33 @@ fn a_child_of_a_fork_is_told_so() {
     unsafe { libc::waitpid(child, &raw mut status, 0) };
     assert_eq!(status, 0);
     machine.copy(&src, &dst, &CopyOptions::default()).unwrap().wait(None).unwrap();
+}
+
+#[test]
+fn rows_that_share_bytes_are_not_copied_onto_each_other() {
+    let machine = machine();
+    let array = array(&[("y", 3), ("x", 4)], "|u1", "yx");
+    // Each row begins in the middle of the one before.
+    let foreign = Foreign::of_vec(noise(8), vec![2, 1]);
+    let rows = machine.wrap(array.space, array.fields, foreign).unwrap();
+    let row = |y: i64| rows.select(&[("y", y..y + 1)]).unwrap();
+    let copy = |from, to| machine.copy(&row(from), &row(to), &CopyOptions::default());
+    assert!(matches!(copy(0, 1), Err(Error::Argument(ArgumentError::Overlap))));
+    copy(0, 2).map(drop).unwrap();
+}
+
+#[test]
+fn a_panic_of_a_callback_holds_up_nobody() {
+    let machine = machine();
+    let whole = array(&[("y", 1024), ("x", 1024)], "|u1", "yx");
+    let (src, dst) = (filled(&machine, whole.clone()), machine.empty(whole, "sys").unwrap());
+    let copy = || machine.copy(&src, &dst, &CopyOptions::default()).unwrap();
+    let (sender, receiver) = mpsc::channel();
+    let event = copy();
+    // On this thread where the copy has ended already.
+    let _ = catch_unwind(AssertUnwindSafe(|| event.on_done(|_| panic!("a callback of a user"))));
+    event.on_done(move |_| sender.send(()).unwrap());
+    event.wait(None).unwrap();
+    assert_eq!(receiver.recv(), Ok(()));
+    copy().wait(Some(Duration::from_secs(60))).unwrap();
 }

@@ -245,7 +245,9 @@ impl Shared {
         core.forget(std::mem::take(&mut *self.told()).into_iter());
         let ended = core.pump((now, caller), &self.regions, &self.urgency);
         let timeout = core.engine().poll_timeout();
-        let wake = caller == Caller::Any && core.needs_driver();
+        // The driver may sleep with nothing left to ring for it, and is to see the end.
+        let is_over = self.is_closed() && core.is_idle();
+        let wake = caller == Caller::Any && (core.needs_driver() || is_over);
         drop(core);
         if wake {
             self.bell.ring();
