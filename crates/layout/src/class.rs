@@ -80,13 +80,14 @@ fn field_touches(
     offset: i64,
     loop_of: impl Fn(usize) -> (i64, (u64, u64)),
 ) -> Range<i64> {
-    let (mut lo, mut hi) = (i128::from(offset), i128::from(offset) + i128::from(field.bytes));
-    for k in 0..field.strides.len() {
+    let start = (i128::from(offset), i128::from(offset) + i128::from(field.bytes));
+    let ends = (0..field.strides.len()).try_fold(start, |(lo, hi), k| {
         let (stride, (first, last)) = loop_of(k);
         let ends = [first, last].map(|p| i128::from(stride) * i128::from(p));
-        lo += ends[0].min(ends[1]);
-        hi += ends[0].max(ends[1]);
-    }
+        Some((lo.checked_add(ends[0].min(ends[1]))?, hi.checked_add(ends[0].max(ends[1]))?))
+    });
+    // Past 127 bits, nothing is known but that it is too far.
+    let (lo, hi) = ends.unwrap_or((i128::MIN, i128::MAX));
     let held = |v: i128| v.clamp(i128::from(i64::MIN), i128::from(i64::MAX)) as i64;
     held(lo)..held(hi)
 }

@@ -1,12 +1,14 @@
 //! Each normalisation pass by itself: it moves the same bytes as before, and does its work.
 
 use crate::canon::*;
+use crate::class::touched;
 use crate::digits::{count, digits_of, free_ranges, products};
 use crate::lattice::{Lattice, lattices, split_at_blocks, split_at_value};
 use crate::merge::{join_neighbours, join_series, merged};
 use model::{CopyDim, FieldCopy, NdCopy, Stride};
 use proptest::prelude::*;
 use std::collections::BTreeMap;
+use std::sync::Arc;
 
 /// Destination byte to source byte.
 fn moves(list: &[NdCopy]) -> BTreeMap<i64, i64> {
@@ -254,4 +256,14 @@ fn pieces_of_incommensurate_blocks_don_t_grow_with_the_extent() {
     };
     assert_eq!(pieces(12 * 10), 4);
     assert_eq!(pieces(12 * 1_000_000), 4);
+}
+
+#[test]
+fn positions_past_all_bounds_are_too_far() {
+    let far: Arc<[u64]> = Arc::new([0, u64::MAX]);
+    let dim = CopyDim { extent: 2, src_index: Some(far), dst_index: None };
+    let stride = Stride { src: i64::MIN, dst: 0 };
+    let field = FieldCopy { bytes: 1, src_offset: 0, dst_offset: 0, strides: vec![stride; 3] };
+    let copy = NdCopy { dims: vec![dim; 3], fields: vec![field] };
+    assert_eq!(touched(&copy), (i64::MIN..i64::MAX, 0..1));
 }

@@ -68,6 +68,11 @@ impl Aside {
         Ok(())
     }
 
+    /// Whether this process made it, rather than one that it was forked from.
+    pub(crate) fn is_ours(&self) -> bool {
+        maker(&self.temporary) == Some(rustix::process::getpid())
+    }
+
     /// Deletes the temporary.
     pub(crate) fn abort(&self) -> Result<(), ChannelError> {
         unlinkat(&self.dir, &self.temporary, AtFlags::empty())
@@ -139,9 +144,11 @@ fn is_dead(pid: Pid) -> bool {
 }
 
 fn is_unlocked(path: &Path) -> bool {
-    let flags = OFlags::RDONLY | OFlags::CLOEXEC | OFlags::NOFOLLOW | OFlags::NONBLOCK;
+    // NFS locks for writing only what is open for writing. Where nothing can be locked, the maker
+    // may live on another host.
+    let flags = OFlags::RDWR | OFlags::CLOEXEC | OFlags::NOFOLLOW | OFlags::NONBLOCK;
     let Ok(fd) = open(path, flags, Mode::empty()) else { return false };
-    flock(&fd, FlockOperation::NonBlockingLockExclusive) != Err(Errno::WOULDBLOCK)
+    flock(&fd, FlockOperation::NonBlockingLockExclusive).is_ok()
 }
 
 #[cfg(test)]

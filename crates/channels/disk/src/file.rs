@@ -217,8 +217,12 @@ impl AsFd for FileRegion {
 
 impl Drop for FileRegion {
     fn drop(&mut self) {
-        // Nobody is left to tell; the next run cleans up what could not be deleted.
-        let _ = self.abort();
+        // A forked child drops its parent's files, which the parent still writes.
+        let is_ours = matches!(&*self.state(), State::Aside(aside) if aside.is_ours());
+        if is_ours {
+            // Nobody is left to tell; the next run cleans up what could not be deleted.
+            let _ = self.abort();
+        }
     }
 }
 

@@ -135,11 +135,15 @@ impl Executor for Ring {
         let slot = self.free.pop().expect("no more than the depth are in flight");
         let entry = self.entry(&op).user_data(slot as u64);
         self.slots[slot] = Some(op);
+        self.queued.push(slot);
+        if self.broken.is_some() {
+            // What the kernel never takes would fill the queue.
+            return;
+        }
         // SAFETY: the entry's descriptor belongs to the job's file and its memory to the job or
         // to the operation, and all of them stay until the completion is here.
         let pushed = unsafe { self.ring.submission().push(&entry) };
         pushed.expect("the queue is as long as the depth");
-        self.queued.push(slot);
     }
 
     fn flush(&mut self) {

@@ -66,6 +66,26 @@ fn a_file_aborted_or_dropped_is_deleted() {
 }
 
 #[test]
+fn a_forked_child_leaves_its_parents_file() {
+    let dir = directory();
+    let path = dir.path().join("a.bin");
+    let file = FileRegion::create(&path, b"whole", 0, Cache::Use).unwrap();
+    // SAFETY: the child drops a file, for which it waits for no other thread, and leaves by
+    // `_exit`.
+    let child = unsafe { libc::fork() };
+    if child == 0 {
+        drop(file);
+        // SAFETY: ends the child without running what belongs to its parent.
+        unsafe { libc::_exit(0) };
+    }
+    let mut status = -1;
+    // SAFETY: `child` is ours, and `status` is there to be written.
+    unsafe { libc::waitpid(child, &raw mut status, 0) };
+    assert_eq!((status, file.commit(false)), (0, Ok(())));
+    assert_eq!(fs::read(&path).unwrap(), b"whole");
+}
+
+#[test]
 fn dropping_a_channel_in_the_middle_leaves_no_file() {
     let dir = directory();
     let mut writer = channel(Direction::Write, Interface::Best, 8);
