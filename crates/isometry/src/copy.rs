@@ -5,7 +5,7 @@ use crate::instance::Instance;
 use crate::machine::Machine;
 use crate::matching::check_apart;
 use crate::prepare::{Prepared, prepare};
-use crate::report::CopyReport;
+use crate::report::{CopyReport, Direct};
 use crate::runtime::Submission;
 use crate::{ArgumentError, Error};
 use engine::Commit;
@@ -73,8 +73,9 @@ impl Machine {
         options: &CopyOptions,
     ) -> Result<Event, Error> {
         let ready = self.ready(src, dst, options)?;
-        if let Some(report) = self.run_here(&ready, options)? {
-            return Ok(Event::new(Arc::new(State::done(&self.shared, report))));
+        if let Some(busy) = self.run_here(&ready, options)? {
+            let direct = Direct { prepared: ready.prepared, busy };
+            return Ok(Event::new(Arc::new(State::done(&self.shared, direct))));
         }
         let state = Arc::new(State::new(&self.shared, 1, src.payload_bytes()));
         self.shared.submit(&state, submission(&ready, options))?;
@@ -101,7 +102,10 @@ impl Machine {
         let event = Event::new(Arc::clone(&state));
         for copy in &ready {
             match self.run_here(copy, options) {
-                Ok(Some(report)) => state.finish(None, Ok(()), report),
+                Ok(Some(busy)) => {
+                    let prepared = Arc::clone(&copy.prepared);
+                    state.finish(None, Ok(()), Direct { prepared, busy }.report());
+                }
                 Ok(None) => {
                     if let Err(error) = self.shared.submit(&state, submission(copy, options)) {
                         state.finish(None, Err(error), CopyReport::of_none(&copy.prepared.plan));
@@ -162,12 +166,13 @@ impl Machine {
         Ok(())
     }
 
-    /// Runs what is cheaper than waking a thread. `None` where it has to go the long way.
+    /// Runs what is cheaper than waking a thread, and returns what that took. `None` where it has
+    /// to go the long way.
     fn run_here(
         &self,
         ready: &Ready<'_>,
         options: &CopyOptions,
-    ) -> Result<Option<CopyReport>, Error> {
+    ) -> Result<Option<Duration>, Error> {
         let Some(list) = &ready.prepared.small else { return Ok(None) };
         if !options.is_immediate() || self.shared.urgency.exceeds(Priority(options.priority)) {
             return Ok(None);
@@ -179,7 +184,7 @@ impl Machine {
         channel_host::run_here(&work, &ready.src.holding.region, &ready.dst.holding.region)?;
         let ended = self.shared.clock.now();
         self.shared.note_direct(&ready.prepared.plan, (started, ended), bytes);
-        Ok(Some(CopyReport::of_direct(&ready.prepared.plan, bytes, ended - started)))
+        Ok(Some(ended - started))
     }
 }
 

@@ -6,13 +6,13 @@
 //! [`State`] is shared with the runtime, which tells it of each transfer's end.
 
 use crate::Error;
-use crate::report::CopyReport;
+use crate::report::{CopyReport, Direct};
 use crate::runtime::Shared;
 use model::{Plan, TransferId};
 use std::future::Future;
 use std::panic::AssertUnwindSafe;
 use std::pin::Pin;
-use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
 use std::task::{Context, Poll, Waker};
 use std::time::{Duration, Instant};
@@ -23,20 +23,19 @@ type Callback = Box<dyn FnOnce(&Result<(), Error>) + Send>;
 ///
 /// Clones are the same event. When the last is dropped the copy runs on; should it fail, its
 /// error is logged. An event may be awaited by any executor, and waited for by any thread.
-#[derive(Clone)]
 pub struct Event {
-    pub(crate) handle: Arc<Handle>,
-}
-
-/// Knows that somebody still looks at the event.
-pub(crate) struct Handle {
     pub(crate) state: Arc<State>,
 }
 
 /// What the runtime and the handles share.
 pub(crate) struct State {
     pub(crate) shared: Arc<Shared>,
+    /// The only copy, where it was done before there was an event.
+    direct: Option<Direct>,
+    /// How many [`Event`]s there are.
+    handles: AtomicUsize,
     ended: AtomicBool,
+    /// Whether somebody has asked how it ends, or need not: then it is not logged.
     watched: AtomicBool,
     inner: Mutex<Inner>,
     changed: Condvar,
@@ -66,27 +65,27 @@ impl Event {
     /// [`Error::TimedOut`] where its deadline passed. [`Error::TimedOut`] as well where `timeout`
     /// passed first: then the copy runs on, and [`Event::is_done`] is false.
     pub fn wait(&self, timeout: Option<Duration>) -> Result<(), Error> {
-        self.handle.state.watched.store(true, Ordering::Relaxed);
-        self.handle.state.wait(timeout).unwrap_or(Err(Error::TimedOut))
+        self.state.watched.store(true, Ordering::Relaxed);
+        self.state.wait(timeout).unwrap_or(Err(Error::TimedOut))
     }
 
     /// Whether it has ended in any way. From then on no memory of it is touched.
     #[must_use]
     pub fn is_done(&self) -> bool {
-        self.handle.state.ended.load(Ordering::Acquire)
+        self.state.ended.load(Ordering::Acquire)
     }
 
     /// How it has ended; `None` while it has not.
     #[must_use]
     pub fn outcome(&self) -> Option<Result<(), Error>> {
-        self.handle.state.watched.store(true, Ordering::Relaxed);
-        self.handle.state.lock().outcome.clone()
+        self.state.watched.store(true, Ordering::Relaxed);
+        self.state.lock().outcome.clone()
     }
 
     /// Bytes of payload written to the destination, and in all.
     #[must_use]
     pub fn progress(&self) -> (u64, u64) {
-        let state = &self.handle.state;
+        let state = &self.state;
         let (mut done, total, running) = {
             let inner = state.lock();
             let running: Vec<_> = inner.running.iter().map(|r| r.0).collect();
@@ -100,7 +99,7 @@ impl Event {
     /// memory of it is touched any more. Must not be called by a callback of
     /// [`Event::on_done`], which may run on the thread that this waits for.
     pub fn cancel(&self) {
-        let state = &self.handle.state;
+        let state = &self.state;
         let running: Vec<_> = state.lock().running.iter().map(|r| r.0).collect();
         state.shared.cancel(&running);
         let _ = state.wait(None);
@@ -109,11 +108,12 @@ impl Event {
     /// Where its time went: one report for each copy, those that have ended first.
     #[must_use]
     pub fn report(&self) -> Vec<CopyReport> {
-        let state = &self.handle.state;
+        let state = &self.state;
         let (mut reports, running) = {
             let inner = state.lock();
             (inner.reports.clone(), inner.running.clone())
         };
+        reports.extend(state.direct.as_ref().map(Direct::report));
         reports.extend(state.shared.reports_of(&running));
         reports
     }
@@ -121,7 +121,7 @@ impl Event {
     /// Calls `callback` with the outcome when it ends: at once where it has, else on the thread
     /// that ends it, which `callback` should not hold up. There, a panic of it is caught.
     pub fn on_done(&self, callback: impl FnOnce(&Result<(), Error>) + Send + 'static) {
-        let state = &self.handle.state;
+        let state = &self.state;
         state.watched.store(true, Ordering::Relaxed);
         let mut inner = state.lock();
         match inner.outcome.clone() {
@@ -135,18 +135,26 @@ impl Event {
 
     /// Adds `token` to what [`crate::Machine::take_finished`] returns when it has ended.
     pub fn notify(&self, token: u64) {
-        let shared = Arc::clone(&self.handle.state.shared);
+        let shared = Arc::clone(&self.state.shared);
         self.on_done(move |_| shared.finished.push(token));
     }
 
+    /// The first event of `state`; the others are its clones.
     pub(crate) fn new(state: Arc<State>) -> Self {
-        Event { handle: Arc::new(Handle { state }) }
+        Event { state }
+    }
+}
+
+impl Clone for Event {
+    fn clone(&self) -> Self {
+        self.state.handles.fetch_add(1, Ordering::Relaxed);
+        Event { state: Arc::clone(&self.state) }
     }
 }
 
 impl std::fmt::Debug for Event {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        f.debug_struct("Event").field("outcome", &self.handle.state.lock().outcome).finish()
+        f.debug_struct("Event").field("outcome", &self.state.lock().outcome).finish()
     }
 }
 
@@ -154,7 +162,7 @@ impl Future for Event {
     type Output = Result<(), Error>;
 
     fn poll(self: Pin<&mut Self>, context: &mut Context<'_>) -> Poll<Self::Output> {
-        let state = &self.handle.state;
+        let state = &self.state;
         state.watched.store(true, Ordering::Relaxed);
         let mut inner = state.lock();
         match inner.outcome.clone() {
@@ -169,9 +177,11 @@ impl Future for Event {
     }
 }
 
-impl Drop for Handle {
+impl Drop for Event {
     fn drop(&mut self) {
-        if self.state.watched.load(Ordering::Relaxed) {
+        // What the other handles noted is seen by the last.
+        let is_last = self.state.handles.fetch_sub(1, Ordering::AcqRel) == 1;
+        if !is_last || self.state.watched.load(Ordering::Relaxed) {
             return;
         }
         let mut inner = self.state.lock();
@@ -202,6 +212,8 @@ impl State {
     pub(crate) fn new(shared: &Arc<Shared>, left: usize, total_bytes: u64) -> Self {
         State {
             shared: Arc::clone(shared),
+            direct: None,
+            handles: AtomicUsize::new(1),
             ended: AtomicBool::new(false),
             watched: AtomicBool::new(false),
             inner: Mutex::new(Inner { total_bytes, left, ..Inner::default() }),
@@ -217,16 +229,20 @@ impl State {
         state
     }
 
-    /// One whose only copy is done already.
-    pub(crate) fn done(shared: &Arc<Shared>, report: CopyReport) -> Self {
-        let bytes = report.bytes();
-        let state = State::new(shared, 0, bytes);
-        let mut inner = state.lock();
-        (inner.done_bytes, inner.outcome) = (bytes, Some(Ok(())));
-        inner.reports.push(report);
-        drop(inner);
-        state.ended.store(true, Ordering::Release);
-        state
+    /// One whose only copy is done already. Nothing is left to be logged.
+    pub(crate) fn done(shared: &Arc<Shared>, direct: Direct) -> Self {
+        let bytes = direct.bytes();
+        let mut inner = Inner { done_bytes: bytes, total_bytes: bytes, ..Inner::default() };
+        inner.outcome = Some(Ok(()));
+        State {
+            shared: Arc::clone(shared),
+            direct: Some(direct),
+            handles: AtomicUsize::new(1),
+            ended: AtomicBool::new(true),
+            watched: AtomicBool::new(true),
+            inner: Mutex::new(inner),
+            changed: Condvar::new(),
+        }
     }
 
     /// One of its copies runs as `transfer`.

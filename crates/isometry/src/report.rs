@@ -1,5 +1,6 @@
 //! What a copy did.
 
+use crate::prepare::Prepared;
 use engine::{HopReport, Report};
 use model::{Outcome, Plan};
 use std::sync::Arc;
@@ -23,29 +24,6 @@ impl CopyReport {
         self.times.hops.last().map_or(0, |hop| hop.bytes)
     }
 
-    /// Of a direct copy of `bytes` that took `busy`, on the caller's thread.
-    pub(crate) fn of_direct(plan: &Arc<Plan>, bytes: u64, busy: Duration) -> Self {
-        let hop = HopReport {
-            channel: plan.hops[0].channel,
-            from: plan.memories[0],
-            to: plan.memories[1],
-            bytes,
-            requests: 1,
-            busy,
-            waiting_for_input: Duration::ZERO,
-            waiting_for_space: Duration::ZERO,
-            waiting_for_channel: Duration::ZERO,
-            held_up_by: None,
-        };
-        let times = Report {
-            waiting_for_others: Duration::ZERO,
-            waiting_for_staging: Duration::ZERO,
-            running: busy,
-            hops: vec![hop],
-        };
-        CopyReport { plan: Arc::clone(plan), outcome: Some(Outcome::Done), times }
-    }
-
     /// Of a copy that never started.
     pub(crate) fn of_none(plan: &Arc<Plan>) -> Self {
         let times = Report {
@@ -55,5 +33,42 @@ impl CopyReport {
             hops: Vec::new(),
         };
         CopyReport { plan: Arc::clone(plan), outcome: None, times }
+    }
+}
+
+/// A copy that ran on its caller's thread. Its report is written when somebody asks for it.
+#[derive(Debug)]
+pub(crate) struct Direct {
+    pub(crate) prepared: Arc<Prepared>,
+    pub(crate) busy: Duration,
+}
+
+impl Direct {
+    /// Payload that reached the destination: all of it.
+    pub(crate) fn bytes(&self) -> u64 {
+        self.prepared.program.payload_bytes()
+    }
+
+    pub(crate) fn report(&self) -> CopyReport {
+        let plan = Arc::clone(&self.prepared.plan);
+        let hop = HopReport {
+            channel: plan.hops[0].channel,
+            from: plan.memories[0],
+            to: plan.memories[1],
+            bytes: self.bytes(),
+            requests: 1,
+            busy: self.busy,
+            waiting_for_input: Duration::ZERO,
+            waiting_for_space: Duration::ZERO,
+            waiting_for_channel: Duration::ZERO,
+            held_up_by: None,
+        };
+        let times = Report {
+            waiting_for_others: Duration::ZERO,
+            waiting_for_staging: Duration::ZERO,
+            running: self.busy,
+            hops: vec![hop],
+        };
+        CopyReport { plan, outcome: Some(Outcome::Done), times }
     }
 }

@@ -1,6 +1,6 @@
 //! Copies inside host memory, against a naive model.
 
-use isometry::model::{FieldSpace, IndexSpace, Priority};
+use isometry::model::{FieldSpace, IndexSpace, Outcome, Priority};
 use isometry::{
     ArgumentError, Array, CopyOptions, Error, ErrorKind, Foreign, Instance, Machine, Mismatch,
 };
@@ -98,6 +98,21 @@ fn a_large_copy_goes_through_the_engine() {
     let report = &event.report()[0];
     assert_eq!((report.bytes(), report.times.hops.len()), (total, report.plan.hops.len()));
     assert!(report.times.hops.iter().all(|hop| hop.requests > 0));
+}
+
+#[test]
+fn a_small_copy_is_done_at_once_and_counts_all_the_same() {
+    let machine = machine();
+    let src = filled(&machine, array(&[("y", 4), ("x", 6)], "<f4", "yx"));
+    let dst = machine.empty(src.array().laid_out("xy").unwrap(), "sys").unwrap();
+    let event = machine.copy(&src, &dst, &CopyOptions::default()).unwrap();
+    assert!(event.is_done() && matches!(event.clone().outcome(), Some(Ok(()))));
+    assert_eq!(event.progress(), (96, 96));
+    let reports = event.report();
+    assert_eq!((reports.len(), &reports[0].outcome), (1, &Some(Outcome::Done)));
+    let hop = &reports[0].times.hops[0];
+    assert_eq!((reports[0].bytes(), hop.requests, hop.busy), (96, 1, reports[0].times.running));
+    assert_eq!([hop.from, hop.to], [src.memory(), dst.memory()]);
 }
 
 #[test]

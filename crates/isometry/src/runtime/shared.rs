@@ -211,7 +211,7 @@ impl Shared {
     fn dependencies(self: &Arc<Self>, after: &[Event]) -> Result<Vec<Dependency>, Error> {
         let mut all = Vec::new();
         for event in after {
-            let state = &event.handle.state;
+            let state = &event.state;
             if Arc::ptr_eq(&state.shared, self) {
                 all.extend(state.unfinished()?.into_iter().map(Dependency::Transfer));
             } else if let Some(outcome) = event.outcome() {
