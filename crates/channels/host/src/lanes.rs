@@ -3,21 +3,23 @@
 use crate::copy::{self, Bases};
 use crate::cores;
 use channel::layout::NdCopy;
-use channel::model::{ChannelError, ChannelErrorKind, Completion};
+use channel::model::{ChannelError, ChannelErrorKind, Completion, RequestId};
 use channel::{DoneQueue, Job, TaskQueue};
 use std::collections::BTreeSet;
 use std::io;
 use std::ops::Range;
 use std::panic::{AssertUnwindSafe, catch_unwind};
-use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
+use std::sync::{Arc, Mutex, PoisonError};
 use std::thread::{Builder, JoinHandle};
 
 /// A request whose bounds have been checked, shared by the lanes that work on it.
 #[derive(Debug)]
 pub(crate) struct Running {
-    /// Keeps the regions alive.
-    pub(crate) job: Job,
+    /// Names the request in its completion.
+    pub(crate) request: RequestId,
+    /// Keeps the regions alive until the last task has ended, which takes it.
+    pub(crate) job: Mutex<Option<Job>>,
     /// What to copy; the job's own list, or one cut into pieces.
     pub(crate) copies: Arc<[NdCopy]>,
     /// Where.
@@ -44,7 +46,7 @@ impl Task {
         let work = AssertUnwindSafe(|| {
             for copy in &self.running.copies[self.part.clone()] {
                 // SAFETY: the bases are of this job's checked work, of which the copies are
-                // pieces, and `running` holds both regions.
+                // pieces, and `running` holds both regions until the last task has ended.
                 unsafe { copy::run(copy, self.running.bases) };
             }
         });
@@ -55,7 +57,9 @@ impl Task {
         if self.running.left.fetch_sub(1, Ordering::AcqRel) > 1 {
             return None;
         }
-        let request = self.running.job.request;
+        // Lanes that have ended their tasks may hold `running` for a while yet.
+        drop(self.running.job.lock().unwrap_or_else(PoisonError::into_inner).take());
+        let request = self.running.request;
         let result = outcome(self.running.broken.load(Ordering::Relaxed));
         Some(Completion { request, result })
     }
@@ -124,5 +128,38 @@ impl Drop for Lanes {
             // A lane catches the panics of its work.
             let _ = thread.join();
         }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::{HostProvider, Pages};
+    use channel::Provider;
+    use channel::model::{CopyWork, MemoryId, NodeId, Place, RegionId, Work};
+
+    #[test]
+    fn the_regions_are_free_when_the_last_task_has_ended() {
+        let memory = MemoryId { node: NodeId(0), index: 0 };
+        let region = HostProvider::new(memory, Pages::default()).allocate(8, 8).unwrap();
+        let (region, copies) = (Arc::new(region), Arc::from([]));
+        let place = Place { region: RegionId { index: 0, generation: 0 }, offset: 0 };
+        let list = Arc::clone(&copies);
+        let work = CopyWork { list, src: place, dst: place, payload_bytes: 0 };
+        let bases = copy::check(&work, &region, &region).unwrap();
+        let (src, dst) = (Arc::clone(&region), Arc::clone(&region));
+        let job = Job { request: RequestId(1), work: Work::Copy(work), src, dst };
+        let running = Arc::new(Running {
+            request: job.request,
+            job: Mutex::new(Some(job)),
+            copies,
+            bases,
+            left: AtomicUsize::new(2),
+            broken: AtomicBool::new(false),
+        });
+        let task = || Task { running: Arc::clone(&running), part: 0..0 };
+        assert_eq!((task().carry_out(), Arc::strong_count(&region)), (None, 3));
+        assert!(task().carry_out().is_some());
+        assert_eq!(Arc::strong_count(&region), 1, "the task before still holds `running`");
     }
 }

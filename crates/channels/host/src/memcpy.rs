@@ -9,8 +9,8 @@ use channel::{Bell, Capabilities, Channel, DoneQueue, Job};
 use std::collections::BTreeSet;
 use std::io;
 use std::os::fd::{AsFd, BorrowedFd};
-use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicUsize};
+use std::sync::{Arc, Mutex};
 
 /// Below this, cutting a request over lanes costs more than it brings.
 const SPLIT_BYTES: u64 = 1 << 20;
@@ -79,7 +79,8 @@ impl MemcpyChannel {
         let tasks = if work.payload_bytes < SPLIT_BYTES { 1 } else { lanes.min(copies.len()) };
         let tasks = tasks.max(1);
         let (left, broken) = (AtomicUsize::new(tasks), AtomicBool::new(false));
-        let running = Arc::new(Running { job, copies, bases, left, broken });
+        let (request, job) = (job.request, Mutex::new(Some(job)));
+        let running = Arc::new(Running { request, job, copies, bases, left, broken });
         for task in 0..tasks {
             let bound = |n| n * running.copies.len() / tasks;
             let part = bound(task)..bound(task + 1);
