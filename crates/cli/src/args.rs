@@ -102,8 +102,9 @@ pub(crate) enum Model {
 #[derive(Debug, ClapArgs)]
 pub(crate) struct Copy {
     /// The source: `in.npy`, `model.safetensors#name`, or a raw file with --dims and --dtype.
-    pub(crate) src: String,
-    /// The destination: a new file, which appears when all of it is written.
+    pub(crate) src: PathBuf,
+    /// The destination: a new file, which appears when all of it is written; `out.safetensors#name`
+    /// names its tensor.
     pub(crate) dst: PathBuf,
     /// Names of the source's dimensions, slowest first: `nhwc` or `batch,row`; with extents for a
     /// raw file: `n=32,h=224`.

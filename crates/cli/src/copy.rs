@@ -63,10 +63,7 @@ fn copied<'a>(
 }
 
 fn source(args: &Copy, machine: &Machine) -> Result<Instance, Failure> {
-    let (path, tensor) = match args.src.rsplit_once('#') {
-        Some((path, tensor)) => (path, Some(tensor.to_owned())),
-        None => (&*args.src, None),
-    };
+    let (path, tensor) = tensor_of(&args.src);
     let mut options = FileOptions { tensor, ..FileOptions::default() };
     match (&args.dims, &args.dtype) {
         (Some(dims), Some(dtype)) => options.raw = Some(raw(dims, dtype)?),
@@ -76,13 +73,24 @@ fn source(args: &Copy, machine: &Machine) -> Result<Instance, Failure> {
     machine.open_file(path, &options).map_err(failure)
 }
 
+/// A path, and the tensor that `model.safetensors#name` names. Any other `#` is part of the path.
+fn tensor_of(path: &Path) -> (&Path, Option<String>) {
+    let (before, name) = path.to_str().and_then(|p| p.rsplit_once('#')).unwrap_or_default();
+    match before.ends_with(".safetensors") {
+        true => (Path::new(before), Some(name.to_owned())),
+        false => (path, None),
+    }
+}
+
 fn destination(args: &Copy, machine: &Machine, src: &Instance) -> Result<Instance, Failure> {
     let (space, fields) = (src.space().clone(), src.fields().clone());
     let mut array = Array { space, fields, layout: src.layout() };
     if let Some(layout) = &args.layout {
         array = array.laid_out(layout).map_err(failure)?;
     }
-    machine.create_file(&args.dst, array, &FileOptions::default()).map_err(failure)
+    let (path, tensor) = tensor_of(&args.dst);
+    let options = FileOptions { tensor, ..FileOptions::default() };
+    machine.create_file(path, array, &options).map_err(failure)
 }
 
 /// The destination as a reader finds it.
@@ -95,9 +103,10 @@ fn written(args: &Copy, machine: &Machine, src: &Instance) -> Result<Instance, F
     // The file's shape is in the order of its layout, slowest first.
     let dims = array.layout.components().iter().rev().filter_map(|c| c.dim());
     let names = dims.map(|dim| array.space.dims()[dim].name.to_string()).collect();
-    let mut options = FileOptions { dims: Some(names), ..FileOptions::default() };
+    let (path, tensor) = tensor_of(&args.dst);
+    let mut options = FileOptions { dims: Some(names), tensor, ..FileOptions::default() };
     options.raw = Some(array);
-    machine.open_file(&args.dst, &options).map_err(failure)
+    machine.open_file(path, &options).map_err(failure)
 }
 
 fn raw(dims: &str, dtype: &str) -> Result<Array, Failure> {

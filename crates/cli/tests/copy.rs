@@ -3,9 +3,12 @@
 mod process;
 
 use process::{Ran, command, iso};
+use rustix::fs::{CWD, FileType, Mode, mknodat};
 use rustix::process::{Pid, Signal, kill_process};
 use serde_json::Value;
+use std::ffi::OsStr;
 use std::fs;
+use std::os::unix::ffi::OsStrExt;
 use std::path::{Path, PathBuf};
 use std::process::Stdio;
 use std::time::{Duration, Instant};
@@ -176,4 +179,40 @@ fn wait_for_temporary(dir: &Path) {
         assert!(Instant::now() < late, "the copy never started");
         std::thread::sleep(Duration::from_millis(2));
     }
+}
+
+#[test]
+fn a_destination_names_its_tensor() {
+    let files = Files::new(&[4, 6]);
+    files.copy("t.safetensors#weight", &["--verify"]).succeeds();
+    assert_eq!(files.names(), ["in.npy", "t.safetensors"]);
+    iso(&["copy", &files.path("t.safetensors#weight"), &files.path("a#b.npy")]).succeeds();
+    iso(&["copy", &files.path("a#b.npy"), &files.path("c.npy"), "--verify"]).succeeds();
+    assert_eq!(files.data_of("c.npy"), files.data);
+}
+
+#[test]
+fn paths_need_no_encoding() {
+    let files = Files::new(&[4, 6]);
+    let odd = |name: &[u8]| files.dir.path().join(OsStr::from_bytes(name));
+    fs::rename(files.path("in.npy"), odd(b"in\xff.npy")).unwrap();
+    let ran = command(&["copy"]).arg(odd(b"in\xff.npy")).arg(odd(b"out\xff.npy")).status();
+    assert!(ran.unwrap().success());
+    assert!(odd(b"out\xff.npy").exists());
+}
+
+#[test]
+fn pipes_and_devices_are_refused() {
+    let files = Files::new(&[4, 6]);
+    let pipe = files.path("pipe");
+    let mode = Mode::from_raw_mode(0o600);
+    mknodat(CWD, &pipe, FileType::Fifo, mode, 0).unwrap();
+    let (from, to) = (
+        iso(&["copy", &pipe, &files.path("out.npy"), "--dims", "x=4", "--dtype", "u1"]),
+        files.copy("pipe", &[]),
+    );
+    assert_eq!((from.code, to.code), (1, 1));
+    assert!(from.stderr.contains("not a regular file"), "{}", from.stderr);
+    assert!(to.stderr.contains("not a regular file"), "{}", to.stderr);
+    assert_eq!(files.names(), ["in.npy", "pipe"]);
 }

@@ -115,14 +115,15 @@ fn read_header(path: &Path, options: &FileOptions) -> Result<FileHeader, Error> 
 /// The header's bytes, and the length of the file.
 fn head_of(path: &Path, format: Format) -> Result<(Vec<u8>, u64), Error> {
     let fail = |e| Error::io(path, e);
-    let mut file = File::open(path).map_err(fail)?;
-    let meta = file.metadata().map_err(fail)?;
+    // Before it is opened: opening a pipe waits for a writer.
+    let meta = std::fs::metadata(path).map_err(fail)?;
     if !meta.is_file() {
         return Err(fail(std::io::Error::new(
             std::io::ErrorKind::InvalidInput,
             "is not a regular file",
         )));
     }
+    let mut file = File::open(path).map_err(fail)?;
     let preamble = match format {
         Format::Npy => npy::PREAMBLE_BYTES,
         Format::Safetensors => tensors::PREAMBLE_BYTES,

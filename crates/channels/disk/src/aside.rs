@@ -9,8 +9,8 @@
 use crate::error::{failed, unfit};
 use channel::model::ChannelError;
 use rustix::fs::{
-    AtFlags, FallocateFlags, FlockOperation, Mode, OFlags, fallocate, flock, fsync, ftruncate,
-    open, openat, renameat, statat, unlinkat,
+    AtFlags, FallocateFlags, FileType, FlockOperation, Mode, OFlags, fallocate, flock, fsync,
+    ftruncate, open, openat, renameat, statat, unlinkat,
 };
 use rustix::io::Errno;
 use rustix::process::{Pid, test_kill_process};
@@ -44,7 +44,7 @@ impl Aside {
         let flags = OFlags::DIRECTORY | OFlags::CLOEXEC | OFlags::RDONLY;
         let dir = open(parent, flags, Mode::empty());
         let dir = dir.map_err(|e| failed(parent, "opening the directory", e))?;
-        refuse_directory(&dir, &name, path)?;
+        refuse_other_than_file(&dir, &name, path)?;
         let temporary = temporary_name(&name);
         let flags = OFlags::CREATE | OFlags::EXCL | OFlags::RDWR | OFlags::CLOEXEC;
         let fd = openat(&dir, &temporary, flags, Mode::from_raw_mode(0o666));
@@ -80,12 +80,13 @@ impl Aside {
     }
 }
 
-fn refuse_directory(dir: &OwnedFd, name: &OsStr, path: &Path) -> Result<(), ChannelError> {
-    match statat(dir, name, AtFlags::empty()) {
-        Ok(stat) if rustix::fs::FileType::from_raw_mode(stat.st_mode).is_dir() => {
-            Err(unfit(path, "is a directory"))
-        }
-        _ => Ok(()),
+/// A rename would replace a device or a pipe, `/dev/null` too, for everybody.
+fn refuse_other_than_file(dir: &OwnedFd, name: &OsStr, path: &Path) -> Result<(), ChannelError> {
+    let Ok(stat) = statat(dir, name, AtFlags::empty()) else { return Ok(()) };
+    match FileType::from_raw_mode(stat.st_mode) {
+        FileType::RegularFile => Ok(()),
+        FileType::Directory => Err(unfit(path, "is a directory")),
+        _ => Err(unfit(path, "is not a regular file")),
     }
 }
 

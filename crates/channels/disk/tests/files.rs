@@ -135,11 +135,13 @@ fn what_is_no_file_is_refused() {
     let create = |path: &Path| FileRegion::create(path, b"", 1, Cache::Bypass).unwrap_err();
     fs::create_dir(dir.path().join("sub")).unwrap();
     assert!(create(&dir.path().join("sub")).detail.contains("is a directory"));
+    std::os::unix::fs::symlink("/dev/full", dir.path().join("device")).unwrap();
+    assert!(create(&dir.path().join("device")).detail.contains("not a regular file"));
     assert!(create(&dir.path().join("none/x")).detail.contains("No such file"));
     assert!(create(Path::new("/")).detail.contains("names no file"));
     let huge = FileRegion::create(&dir.path().join("x"), b"", u64::MAX, Cache::Bypass);
     assert_eq!(huge.unwrap_err().kind, ChannelErrorKind::NoSpace);
-    assert_eq!(names(dir.path()), ["sub"]);
+    assert_eq!(names(dir.path()), ["device", "sub"]);
 }
 
 #[test]
