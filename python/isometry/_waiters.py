@@ -29,7 +29,8 @@ class Waiters:
     def __init__(self, finished: _Finished) -> None:
         self._fd = finished.fileno()
         self._take = finished.take
-        self._lock = threading.Lock()
+        # The collector may close an abandoned wait() while this thread holds it.
+        self._lock = threading.RLock()
         self._tokens = itertools.count()
         self._futures: dict[int, asyncio.Future[None]] = {}
         self._waiting: Counter[asyncio.AbstractEventLoop] = Counter()

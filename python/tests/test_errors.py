@@ -129,3 +129,33 @@ def test_a_machine_after_a_fork_says_so(m: iso.Machine) -> None:
         os._exit(4)
     assert os.waitstatus_to_exitcode(os.waitpid(child, 0)[1]) == 0
     m.copy(a, b).wait()
+
+
+def test_an_event_that_runs_on_is_not_waited_for_after_a_fork(m: iso.Machine) -> None:
+    import os
+
+    a, b = m.empty({"y": 8192, "x": 8192}, "u1"), m.empty({"x": 8192, "y": 8192}, "u1")
+    event = m.copy(a, b)
+    child = os.fork()
+    if child == 0:
+        try:
+            event.wait()
+        except iso.Error as error:
+            os._exit(0 if "fork" in str(error) else 3)
+        os._exit(0 if event.done() else 4)
+    assert os.waitstatus_to_exitcode(os.waitpid(child, 0)[1]) == 0
+    event.wait()
+
+
+def test_a_timeout_past_all_clocks_is_for_ever(m: iso.Machine) -> None:
+    a, b = m.empty({"y": 2048, "x": 2048}, "u1"), m.empty({"x": 2048, "y": 2048}, "u1")
+    m.copy(a, b).wait(timeout=1e19)
+
+
+def test_an_array_whose_descriptions_disagree(m: iso.Machine) -> None:
+    class Liar:
+        dtype = np.dtype("f8")
+        __array_interface__ = np.zeros(4, "u1").__array_interface__
+
+    with pytest.raises(ValueError, match="disagree"):
+        m.wrap(Liar(), dims="x")

@@ -66,6 +66,9 @@ impl Event {
     /// passed first: then the copy runs on, and [`Event::is_done`] is false.
     pub fn wait(&self, timeout: Option<Duration>) -> Result<(), Error> {
         self.state.watched.store(true, Ordering::Relaxed);
+        if self.is_orphan() {
+            return Err(Error::Forked);
+        }
         self.state.wait(timeout).unwrap_or(Err(Error::TimedOut))
     }
 
@@ -99,10 +102,18 @@ impl Event {
     /// memory of it is touched any more. Must not be called by a callback of
     /// [`Event::on_done`], which may run on the thread that this waits for.
     pub fn cancel(&self) {
+        if self.is_orphan() {
+            return;
+        }
         let state = &self.state;
         let running: Vec<_> = state.lock().running.iter().map(|r| r.0).collect();
         state.shared.cancel(&running);
         let _ = state.wait(None);
+    }
+
+    /// Whether nobody drives it: the machine stayed in the process that forked this one.
+    fn is_orphan(&self) -> bool {
+        !self.is_done() && !self.state.shared.is_of_this_process()
     }
 
     /// Where its time went: one report for each copy, those that have ended first.

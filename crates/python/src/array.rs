@@ -48,6 +48,10 @@ impl Array {
             Some(dtype) => dtype::fields(&dtype)?,
             None => dtype::fields(&required(interface, "typestr")?)?,
         };
+        let promised = dtype::fields(&required(interface, "typestr")?)?;
+        if promised.item_bytes() != fields.item_bytes() {
+            return Err(PyValueError::new_err("its dtype and its __array_interface__ disagree"));
+        }
         let (address, read_only): (usize, bool) = required(interface, "data")?.extract()?;
         let strides = match interface.get_item("strides")?.filter(|s| !s.is_none()) {
             Some(strides) => strides.extract()?,

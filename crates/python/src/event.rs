@@ -26,10 +26,9 @@ pub(crate) struct PyEvent {
 impl PyEvent {
     #[pyo3(signature = (timeout = None))]
     fn wait(&self, py: Python<'_>, timeout: Option<f64>) -> PyResult<()> {
-        let until = match timeout {
-            Some(timeout) => Some(Instant::now() + seconds(timeout)?),
-            None => None,
-        };
+        // A time past what the clock counts is for ever.
+        let timeout = timeout.map(seconds).transpose()?;
+        let until = timeout.and_then(|timeout| Instant::now().checked_add(timeout));
         while !self.inner.is_done() {
             let left = until.map(|end| end.saturating_duration_since(Instant::now()));
             if left == Some(Duration::ZERO) {
@@ -37,7 +36,9 @@ impl PyEvent {
             }
             let slice = left.unwrap_or(SIGNALS).min(SIGNALS);
             // How it ended is looked up below; here only the waiting counts.
-            let _ = py.detach(|| self.inner.wait(Some(slice)));
+            if let Err(error @ Error::Forked) = py.detach(|| self.inner.wait(Some(slice))) {
+                return Err(errors::raised(error));
+            }
             py.check_signals()?;
         }
         self._outcome()
