@@ -70,7 +70,7 @@ pub(crate) fn free_ranges(digits: &[Digit], indices: &Range<u64>) -> Vec<Range<u
     digits.iter().map(|d| 0..d.size.min(last / d.place + 1)).collect()
 }
 
-/// `indices` whose digits lie in `ranges`, as the fewest products of digit ranges.
+/// `indices` whose digits lie in `ranges`, as products of digit ranges: fewer than two a digit.
 pub(crate) fn products(
     digits: &[Digit],
     ranges: &[Range<u64>],
@@ -92,7 +92,8 @@ struct Bounds<'a> {
 
 impl Bounds<'_> {
     /// Cuts digit `level - 1` where it may touch the bounds; `tight` says whether all digits
-    /// above equal those of the first and of the last index.
+    /// above equal those of the first and of the last index. A bound that lies between two
+    /// values of the digit leaves the digits below free, and cuts nothing.
     fn descend(
         &self,
         level: usize,
@@ -109,6 +110,8 @@ impl Bounds<'_> {
         let range = ranges[level - 1].clone();
         let start = if tight.0 { range.start.max(lo) } else { range.start };
         let end = if tight.1 { range.end.min(hi.saturating_add(1)) } else { range.end };
+        let below = (self.first % digit.place != 0, (self.last + 1) % digit.place != 0);
+        let tight = (tight.0 && below.0, tight.1 && below.1);
         for part in cut(start..end, [lo, lo.saturating_add(1), hi, hi.saturating_add(1)], tight) {
             let still = (tight.0 && part.start == lo, tight.1 && part.end - 1 == hi);
             let mut next = ranges.clone();
