@@ -16,7 +16,10 @@ SEEDS ?= 1000
 FIRST_SEED ?= 0
 MUTANT ?=
 
-.PHONY: help test demo bench lint fuzz-sim mutants package clean
+# The crates that properties are stated of.
+PROPERTIES := layout planner engine kernels files cluster
+
+.PHONY: help test demo bench lint fuzz-sim properties mutants package clean
 
 help: ## Say what there is to make
 	@sed -n 's/^\([a-z-]*\):.*## /  \1\t/p' Makefile | expand -t 14
@@ -39,6 +42,12 @@ lint: ## Formatting, clippy, documentation
 
 fuzz-sim: ## Run SEEDS simulations from FIRST_SEED on
 	@cargo run --release -q -p isometry-cli -- sim fuzz --seeds $(SEEDS) --first-seed $(FIRST_SEED)
+
+properties: ## Try the properties on SEEDS other sets of cases from FIRST_SEED on
+	@for seed in $$(seq $(FIRST_SEED) $$(($(FIRST_SEED) + $(SEEDS) - 1))); do \
+	    PROPTEST_RNG_SEED=$$seed cargo test -q --no-fail-fast $(addprefix -p isometry-,$(PROPERTIES)) \
+	        >target/properties.log 2>&1 || { cat target/properties.log; echo "PROPTEST_RNG_SEED=$$seed fails"; exit 1; }; \
+	done
 
 mutants: ## Check that the simulator kills the patches in mutants/ whose names have MUTANT
 	@scripts/mutants.sh $(MUTANT)

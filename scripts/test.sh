@@ -3,8 +3,12 @@
 #
 # A case that this machine can't run (no root, no network, a kernel that forbids something) is
 # skipped by name: a Rust test prints `skipped: NAME: why`, pytest skips with its reason.
+#
+# Properties are tried on the same cases every time, so that a red run is red again: PROPTEST_RNG_SEED
+# chooses others, and `make properties` tries many.
 set -uo pipefail
 cd "$(dirname "$0")/.."
+export PROPTEST_RNG_SEED=${PROPTEST_RNG_SEED:-0}
 logs=target/test-logs
 mkdir -p $logs
 : >$logs/skipped
