@@ -206,7 +206,7 @@ impl DiskChannel {
 }
 
 /// Operations in flight at once.
-fn ops_of(depth: u32) -> u32 {
+pub(crate) fn ops_of(depth: u32) -> u32 {
     depth.saturating_mul(OPS_PER_REQUEST).min(MOST_OPS.max(depth))
 }
 

@@ -16,6 +16,7 @@ mod error;
 mod executor;
 mod file;
 mod flight;
+mod listing;
 mod op;
 mod pieces;
 mod plan;
@@ -28,6 +29,7 @@ mod threads;
 pub use aside::clean_stale;
 pub use disk::{DiskChannel, DiskConfig, Interface};
 pub use file::{Cache, FileRegion};
+pub use listing::{Operation, operations, operations_at_once};
 pub use pieces::Direction;
 pub use provider::DiskProvider;
 
