@@ -80,7 +80,7 @@ fn memory(raw: &raw::Memory, key: &str) -> Checked<Memory> {
 fn wire(raw: &raw::Wire, key: &str) -> Checked<Wire> {
     check_name(&raw.name, &format!("{key}.name"))?;
     curve(&Curve::Constant(raw.throughput), &format!("{key}.throughput"))?;
-    Ok(Wire { name: raw.name.clone(), rate: raw.throughput })
+    Ok(Wire { name: raw.name.clone(), rate: raw.throughput, half_duplex: raw.half_duplex })
 }
 
 fn channel(raw: &raw::Channel, key: &str, class: &NodeClass) -> Checked<Channel> {

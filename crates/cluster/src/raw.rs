@@ -84,6 +84,8 @@ pub(crate) type Link = Channel;
 pub(crate) struct Wire {
     pub(crate) name: String,
     pub(crate) throughput: f64,
+    #[serde(default, skip_serializing_if = "std::ops::Not::not")]
+    pub(crate) half_duplex: bool,
     #[serde(default, skip_serializing)]
     #[expect(dead_code, reason = "a mark for the people who read the file")]
     pub(crate) assumed: bool,

@@ -64,6 +64,17 @@ fn json_reads_back_what_was_written() {
 }
 
 #[test]
+fn a_wire_is_full_duplex_unless_it_says_otherwise() {
+    let wire = "wire = [ { name = \"ssd\", throughput = 1e9, half_duplex = true } ]\n[[link]]";
+    let half = parse(&SMALL.replace("[[link]]", wire)).unwrap();
+    assert!(half.classes[0].wires[0].half_duplex);
+    round_trip(&half);
+    let full = parse(&SMALL.replace("[[link]]", &wire.replace(", half_duplex = true", "")));
+    assert!(!full.unwrap().classes[0].wires[0].half_duplex);
+    assert!(!parse(TWO_NODES).unwrap().classes[0].wires[0].half_duplex);
+}
+
+#[test]
 fn the_flat_lists_spell_out_every_node() {
     let json = to_json(&parse(SMALL).unwrap());
     let names: Vec<_> = json["memories"].as_array().unwrap().iter().map(|m| &m["name"]).collect();

@@ -36,8 +36,12 @@ fn node(class: &NodeClass) -> raw::Node {
         th_bytes: m.th_bytes,
         assumed: false,
     };
-    let wire =
-        |w: &model::Wire| raw::Wire { name: w.name.clone(), throughput: w.rate, assumed: false };
+    let wire = |w: &model::Wire| raw::Wire {
+        name: w.name.clone(),
+        throughput: w.rate,
+        half_duplex: w.half_duplex,
+        assumed: false,
+    };
     raw::Node {
         name: class.name.clone(),
         count: class.count,

@@ -57,7 +57,7 @@ pub struct Buffer {
 /// Why a plan is not faster.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, PartialOrd, Ord)]
 pub enum Limit {
-    /// The channel is at its peak.
+    /// The channel is at its peak, or several hops share it.
     Channel,
     /// The hop's requests are short, and nothing allows longer ones.
     Request,
@@ -65,7 +65,7 @@ pub enum Limit {
     Space,
     /// Latency and pipeline fill dominate.
     Latency,
-    /// A wire or channel that several hops share.
+    /// A wire carries all it can.
     Wire,
 }
 

@@ -112,13 +112,16 @@ pub struct Channel {
     pub assumed: bool,
 }
 
-/// A shared physical path of each node of a class; each direction for itself.
+/// A shared physical path of each node of a class: a bus, or the medium of a disk.
 #[derive(Debug, Clone, PartialEq)]
 pub struct Wire {
     /// Unique within its class.
     pub name: String,
-    /// Bytes per second in each direction.
+    /// Bytes per second: in each direction, or in both together where it is half duplex.
     pub rate: f64,
+    /// Whether it carries one direction at a time, as a disk reads or writes. Each crossing then
+    /// keeps it busy for as long as the wire or the channel takes, whichever is slower.
+    pub half_duplex: bool,
 }
 
 /// A class of identical nodes.

@@ -67,11 +67,11 @@ fn bound(plan: &Plan, bound: Bound) -> String {
 
 fn reason(why: Limit) -> &'static str {
     match why {
-        Limit::Channel => "its channel is at its peak",
+        Limit::Channel => "its channel is at its peak, or shared",
         Limit::Request => "its requests are short, and the layouts allow no longer ones",
         Limit::Space => "TH stops a larger blocking factor",
         Limit::Latency => "latency and the fill of the pipeline dominate",
-        Limit::Wire => "several hops share its channel or wire",
+        Limit::Wire => "its wire carries all it can",
     }
 }
 

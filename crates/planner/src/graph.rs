@@ -1,7 +1,9 @@
 //! The transfer graph of the two end nodes (paper, section 4.1).
 
 use crate::{Options, PlanError};
-use model::{ChannelId, ChannelKind, Curves, LinkEnd, MemoryId, MemoryKind, NodeId, Topology};
+use model::{
+    ChannelId, ChannelKind, Curves, LinkEnd, MemoryId, MemoryKind, NodeId, Topology, Wire,
+};
 
 /// The most memories of a graph.
 const MAX_MEMORIES: usize = 128;
@@ -17,9 +19,50 @@ pub(crate) struct Lane<'t> {
     pub(crate) curves: &'t Curves,
     pub(crate) latency_ns: u64,
     pub(crate) in_flight: Option<u32>,
-    /// The wire, named by its node and its position there, and its rate.
-    pub(crate) wire: Option<(NodeId, u16, f64)>,
+    pub(crate) wire: Option<WireRef>,
     pub(crate) peak: f64,
+}
+
+/// A wire that a lane crosses.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct WireRef {
+    node: NodeId,
+    /// Its position in the node's class.
+    index: u16,
+    pub(crate) rate: f64,
+    pub(crate) half_duplex: bool,
+}
+
+impl WireRef {
+    pub(crate) fn is(&self, other: &WireRef) -> bool {
+        (self.node, self.index) == (other.node, other.index)
+    }
+}
+
+impl<'t> Lane<'t> {
+    fn new(
+        id: ChannelId,
+        kind: ChannelKind,
+        curves: &'t Curves,
+        (latency_ns, in_flight): (u64, Option<u32>),
+    ) -> Lane<'t> {
+        let peak = curves.run.peak();
+        Lane { id, kind, curves, latency_ns, in_flight, wire: None, peak }
+    }
+
+    /// The seconds that a byte of a hop that reaches `rate` keeps its half-duplex wire busy; those
+    /// of the hop where it crosses none.
+    pub(crate) fn busy_seconds(&self, rate: f64) -> f64 {
+        let wire = self.wire.filter(|wire| wire.half_duplex);
+        wire.map_or(1.0 / rate, |wire| (1.0 / rate).max(1.0 / wire.rate))
+    }
+
+    /// Whether hops on this lane and on `other` keep each other from working at once: they share
+    /// the channel or a half-duplex wire.
+    pub(crate) fn excludes(&self, other: &Lane<'_>) -> bool {
+        let shares = |wire: &WireRef| other.wire.is_some_and(|w| wire.half_duplex && w.is(wire));
+        self.id == other.id || self.wire.as_ref().is_some_and(shares)
+    }
 }
 
 /// A channel between one pair of memories.
@@ -112,18 +155,13 @@ impl<'t> Graph<'t> {
         let Some((class, _)) = topology.class_of(node) else { return };
         let class = &topology.classes[class];
         for (index, channel) in (0..).zip(&class.channels) {
-            let wire = channel
-                .wire
-                .and_then(|w| class.wires.get(usize::from(w)).map(|wire| (node, w, wire.rate)));
-            let lane = self.add_lane(Lane {
-                id: ChannelId { node, index },
-                kind: channel.kind,
-                curves: &channel.curves,
-                latency_ns: channel.latency_ns,
-                in_flight: channel.in_flight,
-                wire,
-                peak: channel.curves.run.peak(),
+            let wire = channel.wire.and_then(|at| {
+                let &Wire { rate, half_duplex, .. } = class.wires.get(usize::from(at))?;
+                Some(WireRef { node, index: at, rate, half_duplex })
             });
+            let (id, timing) = (ChannelId { node, index }, (channel.latency_ns, channel.in_flight));
+            let lane = Lane::new(id, channel.kind, &channel.curves, timing);
+            let lane = self.add_lane(Lane { wire, ..lane });
             for &from in &channel.from {
                 for &to in &channel.to {
                     let (from, to) = (first + from as u8, first + to as u8);
@@ -143,15 +181,8 @@ impl<'t> Graph<'t> {
                     continue;
                 }
                 let index = u16::try_from(channels + number).unwrap_or(u16::MAX);
-                let lane = self.add_lane(Lane {
-                    id: ChannelId { node, index },
-                    kind: link.kind,
-                    curves: &link.curves,
-                    latency_ns: link.latency_ns,
-                    in_flight: link.in_flight,
-                    wire: None,
-                    peak: link.curves.run.peak(),
-                });
+                let (id, timing) = (ChannelId { node, index }, (link.latency_ns, link.in_flight));
+                let lane = self.add_lane(Lane::new(id, link.kind, &link.curves, timing));
                 for from in link.from.iter().filter(here) {
                     let from = firsts[at] + from.memory as u8;
                     self.add_link_edges(topology, (nodes, firsts), (at, from, lane), &link.to);

@@ -3,7 +3,8 @@
 //! The paper's model is the least `tp(PREFIX)` over the hops. The default model counts what that
 //! leaves out:
 //!
-//! - a channel or wire that several hops cross carries the payload once for each;
+//! - a channel or wire that several hops cross carries the payload once for each, a half-duplex
+//!   wire in one direction at a time;
 //! - a hop's rate is that of its shape class, and falls where latency is not hidden by the
 //!   requests in flight;
 //! - the time is the payload over the rate of the slowest resource, plus each other hop's first or
@@ -14,7 +15,7 @@ use crate::graph::{Graph, Lane};
 use crate::path::{MAX_HOPS, Path, Solution, Step};
 use crate::rates::{curve, rate};
 use crate::shape::Shape;
-use model::{Bound, CostModel, Limit, MemoryKind, ShapeClass};
+use model::{Bound, CostModel, Limit, ShapeClass};
 
 /// Requests in flight where a channel's own number was not measured.
 const IN_FLIGHT: u32 = 2;
@@ -40,6 +41,15 @@ pub(crate) struct Prediction {
     pub(crate) seconds: f64,
     pub(crate) hops: [HopCost; MAX_HOPS],
     pub(crate) bound: Bound,
+}
+
+/// What bounds a prediction of the default model.
+struct Busiest {
+    hop: usize,
+    /// How long a byte of payload keeps the hop's channel or wire busy.
+    seconds_a_byte: f64,
+    /// `None` where the hop has its channel for itself.
+    why: Option<Limit>,
 }
 
 /// A path, its layouts and what surrounds them.
@@ -108,68 +118,81 @@ impl<'a> Case<'a> {
     }
 
     fn timed_with(&self, hops: [HopCost; MAX_HOPS]) -> Prediction {
-        let (slowest, mut inverse_rate, mut why) = self.slowest_lane(&hops);
+        let mut busiest = self.busiest_lane(&hops);
         for hop in 0..self.hops() {
-            let crossed = self.wire_seconds_a_byte(hop);
-            if crossed > inverse_rate * (1.0 + 1e-9) {
-                (inverse_rate, why) = (crossed, Limit::Wire);
+            let seconds = self.wire_seconds_a_byte(hop, &hops);
+            if seconds > busiest.seconds_a_byte * (1.0 + 1e-9) {
+                let why = Some(Limit::Wire);
+                busiest = Busiest { hop, seconds_a_byte: seconds, why };
             }
         }
-        let overhead = self.overhead_seconds(&hops, slowest);
-        let streaming = self.shape.payload as f64 * inverse_rate;
-        let throughput = 1.0 / inverse_rate;
-        let bound = match why {
-            _ if overhead > streaming => Bound { hop: slowest, why: Limit::Latency },
-            Limit::Wire => Bound { hop: slowest, why },
-            _ => self.bound_at(slowest, &hops),
+        let overhead = self.overhead_seconds(&hops, &busiest);
+        let streaming = self.shape.payload as f64 * busiest.seconds_a_byte;
+        let bound = match busiest.why {
+            _ if overhead > streaming => Bound { hop: busiest.hop, why: Limit::Latency },
+            Some(why) => Bound { hop: busiest.hop, why },
+            None => self.bound_at(busiest.hop, &hops),
         };
+        let throughput = 1.0 / busiest.seconds_a_byte;
         Prediction { throughput, seconds: overhead + streaming, hops, bound }
     }
 
-    /// The hop whose lane is busiest, its seconds for a byte, and whether hops share it.
-    fn slowest_lane(&self, hops: &[HopCost; MAX_HOPS]) -> (usize, f64, Limit) {
-        let mut slowest = (0, 0.0, Limit::Channel);
+    /// The lane that the payload keeps busy longest, by the slowest hop on it.
+    fn busiest_lane(&self, hops: &[HopCost; MAX_HOPS]) -> Busiest {
+        let mut busiest = Busiest { hop: 0, seconds_a_byte: 0.0, why: None };
         for hop in 0..self.hops() {
             let id = self.lane(hop).id;
             let same = (0..self.hops()).filter(|&k| self.lane(k).id == id);
             let (uses, busy) = same.fold((0, 0.0), |(n, sum), k| (n + 1, sum + 1.0 / hops[k].rate));
-            let own = 1.0 / hops[hop].rate;
-            let why = if uses > 1 { Limit::Wire } else { Limit::Channel };
-            let more = busy > slowest.1 * (1.0 + 1e-9);
-            if more || (busy >= slowest.1 && own > 1.0 / hops[slowest.0].rate) {
-                slowest = (hop, busy.max(slowest.1), why);
+            let most = busiest.seconds_a_byte;
+            let slower = busy >= most && hops[hop].rate < hops[busiest.hop].rate;
+            if busy > most * (1.0 + 1e-9) || slower {
+                let why = (uses > 1).then_some(Limit::Channel);
+                busiest = Busiest { hop, seconds_a_byte: busy.max(most), why };
             }
         }
-        slowest
+        busiest
     }
 
-    /// The seconds that a byte keeps the wire of `hop` busy, in its direction.
-    fn wire_seconds_a_byte(&self, hop: usize) -> f64 {
-        let Some((node, wire, rate)) = self.lane(hop).wire else { return 0.0 };
-        let way = |k: usize| {
-            let to = self.graph.edge(self.path.edges()[k]).to;
-            let kind = self.graph.vertices[usize::from(to)].kind;
-            matches!(kind, MemoryKind::Fbm | MemoryKind::Dsk)
+    /// The seconds that a byte keeps the wire of `hop` busy; in the direction of `hop`, unless the
+    /// wire is half duplex.
+    fn wire_seconds_a_byte(&self, hop: usize, hops: &[HopCost; MAX_HOPS]) -> f64 {
+        let Some(wire) = self.lane(hop).wire else { return 0.0 };
+        let crosses = |k: &usize| {
+            let same = self.lane(*k).wire.is_some_and(|other| other.is(&wire));
+            same && (wire.half_duplex || self.leaves_host(*k) == self.leaves_host(hop))
         };
-        let same = |k: &usize| {
-            let other = self.lane(*k).wire.map(|(n, w, _)| (n, w));
-            other == Some((node, wire)) && way(*k) == way(hop)
+        let seconds = |k: usize| match wire.half_duplex {
+            true => self.lane(k).busy_seconds(hops[k].rate),
+            false => 1.0 / wire.rate,
         };
-        (0..self.hops()).filter(same).count() as f64 / rate
+        (0..self.hops()).filter(crosses).map(seconds).sum()
+    }
+
+    /// The direction of a hop on its wire: towards a device or disk, or not.
+    fn leaves_host(&self, hop: usize) -> bool {
+        let to = self.graph.edge(self.path.edges()[hop]).to;
+        !self.graph.vertices[usize::from(to)].kind.is_host()
     }
 
     /// Latencies, and the units that the hops before the slowest must do first and those after it
-    /// have left at the end.
-    fn overhead_seconds(&self, hops: &[HopCost; MAX_HOPS], slowest: usize) -> f64 {
+    /// have left at the end. What shares the slowest's channel or wire is counted there.
+    fn overhead_seconds(&self, hops: &[HopCost; MAX_HOPS], busiest: &Busiest) -> f64 {
         let latency: u64 = (0..self.hops()).map(|i| self.lane(i).latency_ns).sum();
-        let held_up = self.held_up(hops, slowest);
+        let held_up = self.held_up(hops, busiest.hop);
         let granule = hops[self.solution.pivot].step.shuffle_bytes;
         let mut seconds = latency as f64 * 1e-9;
-        for (i, hop) in hops[..self.hops()].iter().enumerate().filter(|&(i, _)| i != slowest) {
-            let unit = if held_up == Some(i) { granule } else { hop.request_bytes };
-            seconds += unit.min(self.shape.payload) as f64 / hop.rate;
+        let others = (0..self.hops()).filter(|&i| !self.excludes(i, busiest.hop));
+        for i in others {
+            let unit = if held_up == Some(i) { granule } else { hops[i].request_bytes };
+            seconds += unit.min(self.shape.payload) as f64 / hops[i].rate;
         }
         seconds
+    }
+
+    /// Whether hops `a` and `b` can't work at once.
+    fn excludes(&self, a: usize, b: usize) -> bool {
+        self.lane(a).excludes(self.lane(b))
     }
 
     /// The hop that a whole granule passes while the slowest hop has nothing to do: the slowest
@@ -178,6 +201,7 @@ impl<'a> Case<'a> {
         let pivot = self.solution.pivot;
         let between = pivot > 0 && pivot + 1 < self.hops();
         let others = if slowest < pivot { pivot..self.hops() } else { 0..pivot };
+        let others = others.filter(|&i| !self.excludes(i, slowest));
         between.then(|| others.min_by(|&a, &b| hops[a].rate.total_cmp(&hops[b].rate)))?
     }
 

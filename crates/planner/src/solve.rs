@@ -28,6 +28,8 @@ use model::{CostModel, ShapeClass};
 
 /// How close, relatively, the search for the best throughput comes.
 const TOLERANCE: f64 = 1e-7;
+/// Times nearer than this, relatively, are equal.
+const SAME: f64 = 1e-12;
 
 /// What the ends' hops need for some throughput, and the largest window between.
 #[derive(Clone, Copy, Debug)]
@@ -43,22 +45,27 @@ pub(crate) struct PathRates {
     hops: usize,
     /// The rate of a copy in order on each hop.
     copy: [f64; MAX_HOPS],
-    /// Seconds a byte that other hops on the same channel take.
+    /// Seconds a byte that other hops on the same channel or half-duplex wire take.
     others: [f64; MAX_HOPS],
+    /// Seconds a byte that the hop's half-duplex wire takes at least.
+    wire: [f64; MAX_HOPS],
 }
 
 impl PathRates {
     pub(crate) fn of(graph: &Graph<'_>, rates: &Rates, path: &Path) -> PathRates {
-        let mut made =
-            PathRates { hops: path.hops(), copy: [0.0; MAX_HOPS], others: [0.0; MAX_HOPS] };
+        let none = [0.0; MAX_HOPS];
+        let mut made = PathRates { hops: path.hops(), copy: none, others: none, wire: none };
         for (i, edge) in path.steps(graph).enumerate() {
             made.copy[i] = rates.copy(edge.lane);
             if rates.model == CostModel::Paper {
                 continue;
             }
+            let lane = &graph.lanes[usize::from(edge.lane)];
+            made.wire[i] = lane.busy_seconds(f64::INFINITY);
             for (k, other) in path.steps(graph).enumerate() {
-                if k != i && other.lane == edge.lane {
-                    made.others[i] += 1.0 / rates.copy(other.lane);
+                let other_lane = &graph.lanes[usize::from(other.lane)];
+                if k != i && lane.excludes(other_lane) {
+                    made.others[i] += other_lane.busy_seconds(rates.copy(other.lane));
                 }
             }
         }
@@ -68,16 +75,20 @@ impl PathRates {
     /// The rate that hop `hop` alone must have for the path to have `throughput`; more than any
     /// channel's where it can't.
     fn wanted(&self, hop: usize, throughput: f64) -> f64 {
-        if self.others[hop] == 0.0 {
+        if self.others[hop] + self.wire[hop] == 0.0 {
             return throughput;
         }
         let left = 1.0 / throughput - self.others[hop];
-        if left > 0.0 { 1.0 / left } else { f64::INFINITY }
+        let enough = left > 0.0 && left >= self.wire[hop] * (1.0 - SAME);
+        if enough { 1.0 / left } else { f64::INFINITY }
     }
 
     /// What `rate` of hop `hop` alone gives the path.
     fn given(&self, hop: usize, rate: f64) -> f64 {
-        if self.others[hop] == 0.0 { rate } else { 1.0 / (1.0 / rate + self.others[hop]) }
+        if self.others[hop] + self.wire[hop] == 0.0 {
+            return rate;
+        }
+        1.0 / ((1.0 / rate).max(self.wire[hop]) + self.others[hop])
     }
 
     /// The throughput if every hop copied in order.

@@ -7,7 +7,9 @@ use crate::predict::{Case, granules};
 use crate::shape::{Factors, Shape, WHOLE};
 use crate::word::Word;
 use crate::{Choice, Options, Query};
-use model::{Algorithm, Component, CostModel, Curves, Layout, NodeId, Throughput, Topology};
+use model::{
+    Algorithm, Component, CostModel, Curves, Layout, Limit, NodeId, Throughput, Topology, Wire,
+};
 use random::{Random, random_layouts, random_topology};
 
 #[path = "../tests/random/mod.rs"]
@@ -112,13 +114,30 @@ fn orders(word: &Word) -> Vec<Word> {
     all
 }
 
+/// Two wires that channels cross at random, one of them half duplex.
+fn add_wires(random: &mut Random, topology: &mut Topology) {
+    let class = &mut topology.classes[0];
+    let mut wire = |half_duplex| Wire {
+        name: format!("w{half_duplex}"),
+        rate: random.within(1, 20) as f64 * 5e8,
+        half_duplex,
+    };
+    class.wires = vec![wire(true), wire(false)];
+    for channel in &mut class.channels {
+        channel.wire = [Some(0), Some(0), Some(1), None][random.below(4) as usize];
+    }
+}
+
 /// How much longer the plan takes than the best of brute force; `None` without any plan.
-fn excess(seed: u64) -> Option<f64> {
+fn excess(seed: u64, wires: bool) -> Option<f64> {
     let mut random = Random::new(seed);
     let extents = [random.within(4, 24)];
     let fields: Vec<u64> = (0..random.within(1, 3)).map(|_| 64 << random.below(5)).collect();
     let payload = extents[0] * fields.iter().sum::<u64>();
-    let topology = timed_topology(&mut random, payload);
+    let mut topology = timed_topology(&mut random, payload);
+    if wires {
+        add_wires(&mut random, &mut topology);
+    }
     let layouts = random_layouts(&mut random, 1);
     let memories = topology.classes[0].memories.len() as u64;
     let ends = [(); 2].map(|()| random::memory(random.below(memories) as usize));
@@ -146,11 +165,49 @@ fn excess(seed: u64) -> Option<f64> {
 
 #[test]
 fn brute_force_beats_the_default_model_by_a_tenth_at_most() {
-    let found: Vec<_> = (0..60).filter_map(|seed| Some((seed, excess(seed)?))).collect();
-    assert!(found.len() > 40);
+    compare(0..60, false);
+}
+
+#[test]
+fn nor_by_more_where_hops_share_wires() {
+    compare(100..140, true);
+}
+
+fn compare(seeds: std::ops::Range<u64>, wires: bool) {
+    let enough = (seeds.end - seeds.start) * 2 / 3;
+    let found: Vec<_> = seeds.filter_map(|seed| Some((seed, excess(seed, wires)?))).collect();
+    assert!(found.len() as u64 > enough);
     for (seed, excess) in found {
         assert!(excess <= 0.10, "seed {seed}: {:.1}% over the best", excess * 100.0);
     }
+}
+
+#[test]
+fn a_channel_that_hops_share_bounds_as_a_channel() {
+    let text = r#"
+[[node]]
+name = "n"
+memory = [ { name = "a", kind = "SYS" }, { name = "b", kind = "ZCM" }, { name = "c", kind = "REG" } ]
+channel = [ { kind = "Memcpy", from = ["a", "b"], to = ["b", "c"], throughput = 6e9 } ]
+"#;
+    let topology = cluster::parse(text).unwrap();
+    let (order, ends) = (Layout::row_major(1), [0, 2].map(random::memory));
+    let query = Query::whole((ends[0], &order), (ends[1], &order), &[1 << 24], &[8]);
+    let shape = Shape::of(&query).unwrap();
+    let graph =
+        Graph::of(&topology, &[NodeId(0)], (ends[0], ends[1]), &Options::default()).unwrap();
+    let mut path = Path::EMPTY;
+    for (from, to) in [(0, 1), (1, 2)] {
+        path.push(graph.out(from).find(|(_, edge)| edge.to == to).unwrap().0);
+    }
+    let solution = Solution::ends(&shape, 0);
+    let (shape, model) = (&shape, CostModel::Default);
+    let case = Case { graph: &graph, shape, model, path: &path, solution: &solution };
+    let predicted = case.predict();
+    assert!((predicted.throughput - 3e9).abs() < 1.0, "{}", predicted.throughput);
+    assert_eq!((predicted.bound.hop, predicted.bound.why), (0, Limit::Channel));
+    // No hop waits for another that the channel doesn't do anyway.
+    assert!((predicted.seconds - (8 << 24) as f64 / 3e9).abs() < 1e-9);
 }
 
 fn layout(components: &[Component], rank: usize) -> Layout {

@@ -240,6 +240,39 @@ channel = [
 wire = [ { name = "bus", throughput = 6e9 } ]
 "#;
 
+const DISK: &str = r#"
+[[node]]
+name = "n"
+memory = [ { name = "sys", kind = "SYS" }, { name = "dsk", kind = "DSK", th_bytes = 0 } ]
+channel = [
+  { kind = "DiskRead", from = ["dsk"], to = ["sys"], throughput = [[4096, 0.2e9], [65536, 3e9]], wire = "ssd" },
+  { kind = "DiskWrite", from = ["sys"], to = ["dsk"], throughput = [[4096, 0.2e9], [65536, 2e9]], wire = "ssd" },
+  { kind = "Memcpy", from = ["sys"], to = ["sys"], throughput = 50e9 },
+]
+wire = [ { name = "ssd", throughput = 2.5e9, half_duplex = true } ]
+"#;
+
+#[test]
+fn a_disk_reads_or_writes() {
+    let default = options(Algorithm::Full, CostModel::Default);
+    let both_ways = |text: &str| {
+        let topology = cluster::parse(text).unwrap();
+        let plan = integers(&topology, ["<F, x>", "<F, x>"]).plan("dsk", "dsk", &default).unwrap();
+        (plan.throughput / 1e9, plan.bound_by)
+    };
+    let close = |a: f64, b: f64| (a - b).abs() < 1e-6;
+    // A read keeps the disk busy as long as the wire does, a write as long as its channel does.
+    let (half, bound) = both_ways(DISK);
+    assert!(close(half, 1.0 / (1.0 / 2.5 + 1.0 / 2.0)), "{half}");
+    assert_eq!((bound.hop, bound.why), (0, Limit::Wire));
+    let (full, bound) = both_ways(&DISK.replace(", half_duplex = true", ""));
+    assert!(close(full, 2.0), "{full}");
+    assert_eq!((bound.hop, bound.why), (1, Limit::Channel));
+    let topology = cluster::parse(DISK).unwrap();
+    let one_way = integers(&topology, ["<F, x>", "<F, x>"]).plan("dsk", "sys", &default).unwrap();
+    assert!(close(one_way.throughput / 1e9, 2.5) && one_way.bound_by.why == Limit::Wire);
+}
+
 #[test]
 fn a_wire_that_hops_share_counts_once_for_each() {
     let topology = cluster::parse(CHAIN).unwrap();
