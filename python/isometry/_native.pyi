@@ -44,7 +44,7 @@ class Machine:
         remeasure: bool = False,
     ) -> Self:
         """
-        lanes: threads for copies inside host memory; default: one for each core but one.
+        lanes: threads for copies inside host memory, 1 to 1024; default: one for each core but one.
         staging: the sum of all intermediate buffers, {"sys": "512MiB"}; default: a sixteenth of
             what the process may use, at most 192 MiB.
         disk: paths whose file systems are measured now; others are on their first use.
@@ -97,7 +97,8 @@ class Machine:
         all of it or `commit` is called, and never otherwise. Dims, dtype and layout are those of
         `like` but for what is given.
 
-        Raises LayoutError for what the format can't express.
+        Raises LayoutError for what the format can't express, FileNotFoundError, PermissionError or
+        another OSError for a directory that is missing or can't be written, or a full disk.
         """
 
     def copy(
@@ -205,7 +206,8 @@ class Instance:
         """
 
     def commit(self, sync: bool = False) -> None:
-        """Makes a created file appear under its name. Raises ValueError for anything else."""
+        """Makes a created file appear under its name, once. Raises ValueError for anything else, and
+        for a file that was committed, as by a copy that covered all of it."""
 
     @property
     def __array_interface__(self) -> dict[str, Any]: ...

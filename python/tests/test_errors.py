@@ -1,5 +1,7 @@
 """What is refused, and with which exception."""
 
+import errno
+import os
 import pickle
 from pathlib import Path
 
@@ -89,14 +91,86 @@ def test_wrong_arguments(m: iso.Machine) -> None:
         m.copy(a, b, deadline=-1)
     with pytest.raises(TypeError):
         m.copy(a, "b")  # type: ignore[arg-type]
-    with pytest.raises(OverflowError):
-        m.copy(a, b, priority=1 << 40)
-    with pytest.raises(ValueError):
-        iso.Machine(lanes=0)
     with pytest.raises(ValueError):
         iso.Machine(staging={"sys": "many"})
     with pytest.raises(ValueError):
         iso.Machine(staging={"moon": "1MiB"})
+
+
+def test_numbers_out_of_bounds_are_value_errors_that_name_the_argument(m: iso.Machine) -> None:
+    a, b = m.empty({"x": 4}, "u1"), m.empty({"x": 4}, "u1")
+    for priority in [1 << 31, -(1 << 31) - 1, 1 << 40, 1 << 200]:
+        with pytest.raises(ValueError, match="priority must be from -2147483648 to 2147483647"):
+            m.copy(a, b, priority=priority)
+    m.copy_many([(a, b)], priority=(1 << 31) - 1).wait()
+    for lanes in [0, -1, 10**9, 1 << 100]:
+        with pytest.raises(ValueError, match="lanes must be from 1 to 1024"):
+            iso.Machine(lanes=lanes)
+    for staging in [-1, 1 << 63]:
+        with pytest.raises(ValueError, match="staging must be from 0"):
+            iso.Machine(staging={"sys": staging})
+    for wrong in [1.5, "2", None]:
+        with pytest.raises(TypeError, match="priority must be an integer"):
+            m.copy(a, b, priority=wrong)  # type: ignore[arg-type]
+
+
+def test_wrong_times_and_events_name_the_argument(m: iso.Machine) -> None:
+    a, b = m.empty({"x": 4}, "u1"), m.empty({"x": 4}, "u1")
+    for wrong in [-1.0, -1e300, float("nan")]:
+        with pytest.raises(ValueError, match="deadline must be 0 seconds or more") as refused:
+            m.copy(a, b, deadline=wrong)
+        assert len(str(refused.value)) < 80
+        with pytest.raises(ValueError, match="timeout must be 0 seconds or more"):
+            m.copy(a, b).wait(timeout=wrong)
+    for after in [5, [5], "event", a]:
+        with pytest.raises(TypeError, match="after is an Event or an iterable of Events"):
+            m.copy(a, b, after=after)  # type: ignore[arg-type]
+    m.copy(a, b, after=(e for e in [m.copy(a, b)])).wait()
+
+
+def test_the_memory_and_the_field_are_named(m: iso.Machine, tmp_path: Path) -> None:
+    f = m.create(tmp_path / "a.npy", dims={"x": 4}, dtype="f4")
+    with pytest.raises(ValueError, match="`dsk` is not host memory"):
+        np.asarray(f)
+    with pytest.raises(iso.LayoutError, match="the lone field is <i4 in the source"):
+        m.copy(m.empty({"x": 4}, "i4"), f)
+
+
+def test_files_are_missing_or_forbidden_as_python_says_it(m: iso.Machine, tmp_path: Path) -> None:
+    a = m.empty({"x": 4}, "u1")
+    for gone in [tmp_path / "none" / "a.npy", tmp_path / "none" / "none" / "a.npy"]:
+        with pytest.raises(FileNotFoundError) as missing:
+            m.create(gone, like=a)
+        assert (missing.value.errno, missing.value.filename) == (errno.ENOENT, str(gone))
+        with pytest.raises(FileNotFoundError) as missing:
+            m.open(gone)
+        assert missing.value.errno == errno.ENOENT
+    with pytest.raises(FileNotFoundError) as missing:
+        iso.Machine(disk=tmp_path / "nope")
+    assert missing.value.filename == str(tmp_path / "nope")
+    with pytest.raises(IsADirectoryError):
+        m.open(tmp_path, dims={"x": 4}, dtype="u1")
+    (tmp_path / "file").write_bytes(b"")
+    with pytest.raises(NotADirectoryError):
+        m.create(tmp_path / "file" / "a.npy", like=a)
+
+
+def test_a_directory_that_may_not_be_written(m: iso.Machine, tmp_path: Path) -> None:
+    tmp_path.chmod(0o500)
+    # Root may write anywhere but in the kernel's own file systems.
+    path = Path("/sys/a.npy") if os.geteuid() == 0 else tmp_path / "a.npy"
+    with pytest.raises(PermissionError) as refused:
+        m.create(path, dims={"x": 4}, dtype="u1")
+    assert (refused.value.errno, refused.value.filename) == (errno.EACCES, str(path))
+
+
+def test_a_file_is_committed_once(m: iso.Machine, tmp_path: Path) -> None:
+    f = m.create(tmp_path / "a.npy", dims={"x": 4}, dtype="u1")
+    f.commit()
+    with pytest.raises(ValueError, match="a.npy was committed"):
+        f.commit()
+    with pytest.raises(ValueError, match="nothing to commit"):
+        m.empty({"x": 4}, "u1").commit()
 
 
 def test_instances_of_another_machine(m: iso.Machine) -> None:

@@ -43,8 +43,8 @@ fn check_form(copy: &NdCopy) -> Result<(), ChannelError> {
     if tables && copy.fields.iter().all(|f| f.strides.len() == copy.dims.len()) {
         return Ok(());
     }
-    let detail = "a copy whose strides or index tables are fewer than its loops need".to_owned();
-    Err(ChannelError { kind: ChannelErrorKind::OutOfBounds, detail })
+    let detail = "a copy whose strides or index tables are fewer than its loops need";
+    Err(ChannelError::new(ChannelErrorKind::OutOfBounds, detail))
 }
 
 fn check_side(
@@ -59,8 +59,6 @@ fn check_side(
     if from >= 0 && to <= i128::from(len_bytes) && i64::try_from(base).is_ok() {
         return Ok(());
     }
-    Err(ChannelError {
-        kind: ChannelErrorKind::OutOfBounds,
-        detail: format!("the copy touches bytes {from}..{to} of a {side} of {len_bytes} bytes"),
-    })
+    let detail = format!("the copy touches bytes {from}..{to} of a {side} of {len_bytes} bytes");
+    Err(ChannelError::new(ChannelErrorKind::OutOfBounds, detail))
 }

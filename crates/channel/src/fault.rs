@@ -52,7 +52,7 @@ impl<C: Channel> Channel for Faulty<C> {
         self.inner.poll(done);
         for completion in &mut done[first..] {
             if let Some(kind) = self.failing.remove(&completion.request) {
-                completion.result = Err(ChannelError { kind, detail: "injected".to_owned() });
+                completion.result = Err(ChannelError::new(kind, "injected"));
             }
         }
     }

@@ -18,10 +18,8 @@ const MEMORY: MemoryId = MemoryId { node: NodeId(0), index: 0 };
 type Bytes = Mutex<Vec<u8>>;
 
 fn bytes_of(region: &Region) -> Result<&Bytes, ChannelError> {
-    let unknown = || ChannelError {
-        kind: ChannelErrorKind::UnknownRegion,
-        detail: "not a region of this test".to_owned(),
-    };
+    let unknown =
+        || ChannelError::new(ChannelErrorKind::UnknownRegion, "not a region of this test");
     region.view::<Bytes>().ok_or_else(unknown)
 }
 
@@ -33,8 +31,7 @@ struct Immediate {
 
 fn carry_out(job: &Job) -> Result<(), ChannelError> {
     let Work::Copy(work) = &job.work else {
-        let kind = ChannelErrorKind::Io;
-        return Err(ChannelError { kind, detail: "nothing to commit".to_owned() });
+        return Err(ChannelError::new(ChannelErrorKind::Io, "nothing to commit"));
     };
     let src = bytes_of(&job.src)?.lock().unwrap().clone();
     let dst = &mut *bytes_of(&job.dst)?.lock().unwrap();

@@ -8,6 +8,7 @@ use crate::{output, plan, progress, verify};
 use isometry::{Array, CopyOptions, Error, Event, FileOptions, Instance, Machine, Planned};
 use serde_json::{Value, json};
 use std::fs;
+use std::io::Write;
 use std::path::Path;
 use std::time::{Duration, Instant};
 
@@ -49,7 +50,8 @@ fn copied<'a>(
     let (priority, sync) = (args.priority, args.sync);
     let options = CopyOptions { priority, planning, sync, ..CopyOptions::default() };
     interrupt.check()?;
-    eprintln!("{}", path_of(&planned));
+    // A terminal that has gone is no reason to stop; it says so by a signal.
+    let _ = writeln!(std::io::stderr(), "{}", path_of(&planned));
     let started = Instant::now();
     let event = machine.copy(&src, &dst, &options).map_err(failure)?;
     progress::wait(&event, interrupt)?.map_err(failure)?;
@@ -130,10 +132,9 @@ fn trace(path: &Path, machine: &Machine) -> Result<(), Failure> {
 
 /// What a person did wrong is wrong usage; what the machine could not do is a failure.
 fn failure(error: Error) -> Failure {
-    use isometry::ErrorKind::{Argument, Cancelled, Layout};
+    use isometry::ErrorKind::{Argument, Layout};
     match error.kind() {
         Argument | Layout => Failure::usage(error),
-        Cancelled => Failure::Interrupted,
         _ => Failure::failed(error),
     }
 }

@@ -1,7 +1,7 @@
 //! How a command ends when it does not succeed.
 
 use std::fmt::Display;
-use std::io::{self, ErrorKind};
+use std::io::{self, ErrorKind, Write};
 use std::process::ExitCode;
 
 /// Why a command did not do what was asked.
@@ -11,8 +11,8 @@ pub(crate) enum Failure {
     Usage(String),
     /// The work failed: 1.
     Failed(String),
-    /// Ctrl-C: 130.
-    Interrupted,
+    /// A signal asked for the end: 128 and its number, 130 for Ctrl-C.
+    Interrupted(u8),
     /// Whoever read standard output has gone, as `head` does: 1, without a word.
     Closed,
 }
@@ -30,11 +30,13 @@ impl Failure {
 
     /// Says what happened on standard error.
     pub(crate) fn report(&self) -> ExitCode {
-        match self {
-            Failure::Usage(what) | Failure::Failed(what) => eprintln!("error: {what}"),
-            Failure::Interrupted => eprintln!("interrupted"),
-            Failure::Closed => {}
-        }
+        let mut stderr = io::stderr();
+        // The terminal may be what has gone.
+        let _ = match self {
+            Failure::Usage(what) | Failure::Failed(what) => writeln!(stderr, "error: {what}"),
+            Failure::Interrupted(_) => writeln!(stderr, "interrupted"),
+            Failure::Closed => Ok(()),
+        };
         ExitCode::from(self.code())
     }
 
@@ -42,9 +44,14 @@ impl Failure {
         match self {
             Failure::Failed(_) | Failure::Closed => 1,
             Failure::Usage(_) => 2,
-            Failure::Interrupted => 130,
+            Failure::Interrupted(signal) => interrupted_code(*signal),
         }
     }
+}
+
+/// The exit code of what `signal` ended, as shells count.
+pub(crate) fn interrupted_code(signal: u8) -> u8 {
+    128 + signal
 }
 
 /// A failure to write to standard output.

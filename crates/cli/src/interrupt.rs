@@ -1,36 +1,50 @@
-//! Ctrl-C as a value that is looked at.
+//! Ctrl-C, and what else asks a program to end, as a value that is looked at.
 
-use crate::failure::Failure;
-use signal_hook::consts::{SIGINT, SIGTERM};
+use crate::failure::{Failure, interrupted_code};
+use signal_hook::consts::{SIGHUP, SIGINT, SIGTERM};
 use signal_hook::flag;
+use std::fs;
 use std::sync::Arc;
-use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 
-/// Whether the user asked to stop. A second Ctrl-C ends the process without cleaning up.
+/// Which signal asked to stop, if one did. A second one ends the process without cleaning up.
 #[derive(Debug, Clone)]
 pub(crate) struct Interrupt {
-    asked: Arc<AtomicBool>,
+    asked: Arc<AtomicUsize>,
 }
 
 impl Interrupt {
-    /// Listens to SIGINT and SIGTERM from now on.
+    /// Listens to SIGINT, SIGTERM and SIGHUP from now on; not to those that whoever started the
+    /// program has it ignore, as `nohup` does.
     pub(crate) fn listen() -> Result<Self, Failure> {
-        let asked = Arc::new(AtomicBool::new(false));
-        for signal in [SIGINT, SIGTERM] {
-            let first = flag::register_conditional_shutdown(signal, 130, Arc::clone(&asked));
-            let then = first.and_then(|_| flag::register(signal, Arc::clone(&asked)));
-            then.map_err(|e| Failure::failed(format_args!("can't listen to signals: {e}")))?;
+        let (asked, again) = (Arc::new(AtomicUsize::new(0)), Arc::new(AtomicBool::new(false)));
+        let ignored = ignored_signals();
+        for signal in [SIGINT, SIGTERM, SIGHUP] {
+            let number = u8::try_from(signal).unwrap_or(u8::MAX);
+            if ignored >> (number - 1) & 1 == 1 {
+                continue;
+            }
+            let code = i32::from(interrupted_code(number));
+            let noted = flag::register_conditional_shutdown(signal, code, Arc::clone(&again))
+                .and_then(|_| flag::register_usize(signal, Arc::clone(&asked), number.into()))
+                .and_then(|_| flag::register(signal, Arc::clone(&again)));
+            noted.map_err(|e| Failure::failed(format_args!("can't listen to signals: {e}")))?;
         }
         Ok(Interrupt { asked })
     }
 
-    /// Whether it was asked for.
-    pub(crate) fn is_asked(&self) -> bool {
-        self.asked.load(Ordering::Relaxed)
-    }
-
     /// Ends the command here if it was asked for.
     pub(crate) fn check(&self) -> Result<(), Failure> {
-        if self.is_asked() { Err(Failure::Interrupted) } else { Ok(()) }
+        match self.asked.load(Ordering::Relaxed) {
+            0 => Ok(()),
+            signal => Err(Failure::Interrupted(u8::try_from(signal).unwrap_or(u8::MAX))),
+        }
     }
+}
+
+/// A bit for each signal that this process ignores, signal 1 the lowest.
+fn ignored_signals() -> u64 {
+    let status = fs::read_to_string("/proc/self/status").unwrap_or_default();
+    let mask = status.lines().find_map(|line| line.strip_prefix("SigIgn:"));
+    mask.and_then(|mask| u64::from_str_radix(mask.trim(), 16).ok()).unwrap_or(0)
 }

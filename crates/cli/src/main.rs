@@ -1,7 +1,8 @@
 //! `iso`: Isometry on the command line.
 //!
 //! Standard output holds what was asked for, one JSON object under `--json`; everything else goes
-//! to standard error. Exit codes: 0 done, 1 failed, 2 wrong usage, 130 interrupted.
+//! to standard error. Exit codes: 0 done, 1 failed, 2 wrong usage, 130 interrupted;
+//! 128 and its number after another signal.
 #![forbid(unsafe_code)]
 
 mod args;

@@ -31,7 +31,7 @@ fn planned(args: &Plan, topology: Topology) -> Result<Planned, Failure> {
     let started = Instant::now();
     let plan = planner::plan(&topology, &query, &options(args.algorithm, args.model, args.th));
     let plan_time = started.elapsed();
-    let plan = Arc::new(plan.map_err(refused)?);
+    let plan = Arc::new(plan.map_err(|error| refused(&error, &topology))?);
     Ok(Planned { plan, topology: Arc::new(topology), space, plan_time, cached: false })
 }
 
@@ -61,9 +61,10 @@ fn memory(topology: &Topology, name: &str) -> Result<MemoryId, Failure> {
 }
 
 /// A query that contradicts itself is wrong usage; no path is a failure.
-fn refused(error: PlanError) -> Failure {
+fn refused(error: &PlanError, topology: &Topology) -> Failure {
+    let told = error.told(|memory| format!("`{}`", isometry::memory_name(topology, memory)));
     match error.kind() {
-        planner::ErrorKind::Query => Failure::usage(error),
-        _ => Failure::failed(error),
+        planner::ErrorKind::Query => Failure::usage(told),
+        _ => Failure::failed(told),
     }
 }

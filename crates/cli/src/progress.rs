@@ -24,10 +24,10 @@ pub(crate) fn wait(event: &Event, interrupt: &Interrupt) -> Result<Result<(), Er
             bar.finish_and_clear();
             return Ok(ended.or_else(|_| event.outcome().unwrap_or(Ok(()))));
         }
-        if interrupt.is_asked() {
+        if let Err(interrupted) = interrupt.check() {
             event.cancel();
             bar.finish_and_clear();
-            return Err(Failure::Interrupted);
+            return Err(interrupted);
         }
     }
 }

@@ -128,6 +128,7 @@ fn names_that_do_not_fit_are_wrong_usage() {
     let files = Files::new(&[40, 30]);
     for wrong in [
         &["--dims", "xyz"][..],
+        &["--dims", "xx"],
         &["--dims", "yx", "--layout", "yz"],
         &["--dims", "yx", "--layout", "<F, x_in=4, x_out, y>"],
         &["--priority", "high"],
@@ -156,6 +157,25 @@ fn ctrl_c_leaves_nothing_half_written() {
     let files = Files::new(&[8192, 8192]);
     let ran = interrupted(&files, Signal::INT);
     assert_eq!((ran.code, ran.stdout.as_str()), (130, ""), "{}", ran.stderr);
+    assert_eq!(files.names(), ["in.npy"]);
+}
+
+#[test]
+fn a_signal_leaves_nothing_half_written_and_is_told_by_the_exit_code() {
+    for (signal, code) in [(Signal::TERM, 128 + 15), (Signal::HUP, 128 + 1)] {
+        let files = Files::new(&[8192, 8192]);
+        let ran = interrupted(&files, signal);
+        assert_eq!((ran.code, ran.stdout.as_str()), (code, ""), "{}", ran.stderr);
+        assert_eq!(files.names(), ["in.npy"]);
+    }
+}
+
+#[test]
+fn no_path_is_told_with_the_names_of_memories() {
+    let files = Files::new(&[40, 30]);
+    let ran = files.copy("out.npy", &["--dims", "yx", "--layout", "xy", "--th", "0"]);
+    assert_eq!((ran.code, ran.stdout.as_str()), (1, ""));
+    assert!(ran.stderr.contains("from `dsk` to `dsk`"), "{}", ran.stderr);
     assert_eq!(files.names(), ["in.npy"]);
 }
 

@@ -52,10 +52,10 @@ pub enum SubmitError {
     #[error("channel {} of {} is not driven by this engine", .0.index, .0.node)]
     UnknownChannel(ChannelId),
     /// The plan has a buffer in a memory without a staging pool.
-    #[error("memory {} of {} has no staging", .0.index, .0.node)]
+    #[error("{} has no staging", numbered(*.0))]
     UnknownPool(MemoryId),
     /// The plan's buffers in a memory exceed its staging, even when nobody else holds any.
-    #[error("the buffers in memory {} of {} exceed its staging", .0.index, .0.node)]
+    #[error("the plan's buffers in {} exceed its staging", numbered(*.0))]
     NeverFits(MemoryId),
     /// The source or destination reaches below the start of its region, or past 63 bits.
     #[error("the instance reaches outside its region")]
@@ -66,9 +66,24 @@ pub enum SubmitError {
 }
 
 impl SubmitError {
+    /// What is wrong, with memories by the names that `name` has for them.
+    #[must_use]
+    pub fn told(&self, name: impl Fn(MemoryId) -> String) -> String {
+        match self {
+            SubmitError::UnknownPool(memory) | SubmitError::NeverFits(memory) => {
+                self.to_string().replace(&numbered(*memory), &name(*memory))
+            }
+            _ => self.to_string(),
+        }
+    }
+
     /// Whether the same transfer may be taken later.
     #[must_use]
     pub fn is_retryable(&self) -> bool {
         matches!(self, SubmitError::Full)
     }
+}
+
+fn numbered(memory: MemoryId) -> String {
+    format!("memory {} of {}", memory.index, memory.node)
 }

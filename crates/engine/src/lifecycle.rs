@@ -333,8 +333,7 @@ fn resolution(outcome: &Outcome) -> Result<(), ChannelError> {
 }
 
 fn because(why: &str, what: &str) -> ChannelError {
-    let detail = format!("{what} did not succeed: {why}");
-    ChannelError { kind: ChannelErrorKind::Dependency, detail }
+    ChannelError::new(ChannelErrorKind::Dependency, format!("{what} did not succeed: {why}"))
 }
 
 /// Whether `span`, relative to `place`, starts at 0 or above and ends below 2^63.

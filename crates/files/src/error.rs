@@ -76,12 +76,15 @@ impl FilesError {
     #[must_use]
     pub fn kind(&self) -> FilesErrorKind {
         match self {
+            // No format names dimensions: the caller does.
+            FilesError::Model(ModelError::DimName { .. })
+            | FilesError::Dtype { .. }
+            | FilesError::Names { .. } => FilesErrorKind::Argument,
             FilesError::Header { .. }
             | FilesError::Length { .. }
             | FilesError::NoTensor { .. }
             | FilesError::Model(_) => FilesErrorKind::Format,
             FilesError::Inexpressible { .. } => FilesErrorKind::Layout,
-            FilesError::Dtype { .. } | FilesError::Names { .. } => FilesErrorKind::Argument,
         }
     }
 

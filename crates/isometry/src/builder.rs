@@ -1,11 +1,11 @@
 //! How a machine is set up.
 
-use crate::Error;
 use crate::discover::{self, Found};
 use crate::disks::Disks;
 use crate::machine::Machine;
 use crate::runtime::{Clock, Core, Shared};
 use crate::trace::Recorder;
+use crate::{ArgumentError, Error};
 use channel::{Provider, Regions};
 use channel_host::{Cores, HostProvider, Limits, MemcpyChannel, MemcpyConfig, Pages};
 use engine::{EngineConfig, PoolConfig};
@@ -29,7 +29,11 @@ pub struct MachineBuilder {
 }
 
 impl MachineBuilder {
-    /// Threads that copy inside host memory. Default: one for each core but one.
+    /// The most threads that may copy inside host memory.
+    pub const MAX_LANES: usize = 1024;
+
+    /// Threads that copy inside host memory, 1 to [`MachineBuilder::MAX_LANES`]. Default: one for
+    /// each core but one.
     #[must_use]
     pub fn lanes(mut self, lanes: usize) -> Self {
         self.lanes = Some(lanes);
@@ -84,9 +88,9 @@ impl MachineBuilder {
     /// Opens the machine.
     ///
     /// # Errors
-    /// [`Error::Io`] where the process has no descriptors or threads left, or a path of
-    /// [`MachineBuilder::disk`] can't be used; [`Error::Channel`] where there is no memory for
-    /// staging.
+    /// [`ArgumentError::Lanes`]; [`Error::Resource`] where the process has no descriptors or threads
+    /// left; [`Error::Io`] where a path of [`MachineBuilder::disk`] is not there;
+    /// [`Error::Channel`] where there is no memory for staging.
     pub fn open(self) -> Result<Machine, Error> {
         let regions = Arc::new(Regions::new());
         let clock = Clock::start();
@@ -110,9 +114,10 @@ impl MachineBuilder {
         let mut core = Core::new(EngineConfig::new(Vec::new(), configs), recorder);
         core.add_channel(MEMCPY, Box::new(memcpy), false);
         let shared = Shared::new(core, topology, regions, clock);
-        let shared = Arc::new(shared.map_err(|e| Error::io("eventfd", e))?);
+        let shared = Arc::new(shared.map_err(|e| Error::resource("eventfd", e))?);
         let machine = Machine::start(shared, Disks::new(settings, arenas))?;
         for path in &self.disk {
+            std::fs::metadata(path).map_err(|e| Error::io(path, e))?;
             machine.disk_of(path)?;
         }
         Ok(machine)
@@ -121,10 +126,14 @@ impl MachineBuilder {
     fn memcpy(&self, cores: &Cores) -> Result<MemcpyChannel, Error> {
         let mut config = MemcpyConfig::near(cores, 0);
         if let Some(lanes) = self.lanes {
-            config.lanes = lanes.max(1);
-            config.max_in_flight = u32::try_from(config.lanes * 4).unwrap_or(u32::MAX);
+            if !(1..=Self::MAX_LANES).contains(&lanes) {
+                return Err(ArgumentError::Lanes { given: lanes, most: Self::MAX_LANES }.into());
+            }
+            config.lanes = lanes;
+            config.max_in_flight = u32::try_from(lanes * 4).unwrap_or(u32::MAX);
         }
-        MemcpyChannel::new(&config).map_err(|e| Error::io("isometry lanes", e))
+        let what = || format!("starting {} threads for copies, see `lanes`", config.lanes);
+        MemcpyChannel::new(&config).map_err(|e| Error::resource(what(), e))
     }
 
     fn settings(&self) -> Settings {

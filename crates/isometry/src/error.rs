@@ -6,7 +6,7 @@ use layout::{LayoutError, ParseError};
 use model::{ChannelError, ChannelErrorKind, ModelError, TransferError};
 use planner::PlanError;
 use std::io;
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use thiserror::Error;
 
@@ -30,13 +30,13 @@ pub enum Mismatch {
         dst: u64,
     },
     /// A field that one of them lacks.
-    #[error("only one side has a field `{name}`")]
+    #[error("only one side has {}", called(.name))]
     Field {
         /// The field.
         name: String,
     },
     /// A field whose types differ. A copy converts none.
-    #[error("field `{name}` is {src} in the source and {dst} in the destination")]
+    #[error("{} is {src} in the source and {dst} in the destination", called(.name))]
     Type {
         /// The field.
         name: String,
@@ -102,9 +102,23 @@ pub enum ArgumentError {
     /// An instance or event of another machine.
     #[error("the instance belongs to another machine")]
     OtherMachine,
-    /// A commit of something that is not a created file, or was committed.
-    #[error("nothing to commit")]
+    /// A commit of something that is not a created file.
+    #[error("nothing to commit: the instance is not in a file that the machine creates")]
     NothingToCommit,
+    /// A second commit of a file.
+    #[error("{} was committed or deleted before; a copy that covers all of it commits it", .path.display())]
+    NotPending {
+        /// The file.
+        path: PathBuf,
+    },
+    /// More threads than a machine takes.
+    #[error("{given} lanes; a machine takes 1 to {most}")]
+    Lanes {
+        /// How many were asked for.
+        given: usize,
+        /// The most that there may be.
+        most: usize,
+    },
 }
 
 /// An error of this crate.
@@ -124,8 +138,13 @@ pub enum Error {
     #[error(transparent)]
     Model(#[from] ModelError),
     /// No path, or none within the limits on memory.
-    #[error(transparent)]
-    Plan(#[from] PlanError),
+    #[error("{told}")]
+    Plan {
+        /// Why there is none.
+        error: PlanError,
+        /// The same in words, memories by their names.
+        told: String,
+    },
     /// A plan that can't run on its instances.
     #[error(transparent)]
     Compile(#[from] CompileError),
@@ -138,8 +157,13 @@ pub enum Error {
         error: TransferError,
     },
     /// The engine can't run the plan with the staging that there is.
-    #[error(transparent)]
-    Refused(#[from] SubmitError),
+    #[error("{told}")]
+    Refused {
+        /// Why not.
+        error: SubmitError,
+        /// The same in words, memories by their names.
+        told: String,
+    },
     /// A header that is wrong, or that can't say what was asked.
     #[error("{}: {error}", .path.display())]
     File {
@@ -156,6 +180,14 @@ pub enum Error {
     Io {
         /// The file.
         path: PathBuf,
+        /// What it said.
+        error: Arc<io::Error>,
+    },
+    /// The operating system has no threads or descriptors left.
+    #[error("{what}: {error}")]
+    Resource {
+        /// What was asked for.
+        what: String,
         /// What it said.
         error: Arc<io::Error>,
     },
@@ -203,6 +235,8 @@ pub enum ErrorKind {
     Argument,
     /// The operating system refused.
     Io,
+    /// The operating system has no threads or descriptors left.
+    Resource,
     /// The machine can't be used any more, or not in this process.
     State,
 }
@@ -215,7 +249,7 @@ impl Error {
             Error::Mismatch(_) | Error::Layout(_) | Error::Parse(_) | Error::Model(_) => {
                 ErrorKind::Layout
             }
-            Error::Plan(_) | Error::Compile(_) | Error::Refused(_) => ErrorKind::Plan,
+            Error::Plan { .. } | Error::Compile(_) | Error::Refused { .. } => ErrorKind::Plan,
             Error::Transfer { error, .. } => match error.cause.kind {
                 ChannelErrorKind::PeerLost => ErrorKind::PeerLost,
                 _ => ErrorKind::Transfer,
@@ -226,6 +260,7 @@ impl Error {
                 FilesErrorKind::Argument => ErrorKind::Argument,
             },
             Error::Io { .. } | Error::Channel(_) => ErrorKind::Io,
+            Error::Resource { .. } => ErrorKind::Resource,
             Error::Argument(_) => ErrorKind::Argument,
             Error::Cancelled => ErrorKind::Cancelled,
             Error::TimedOut => ErrorKind::Timeout,
@@ -236,10 +271,28 @@ impl Error {
     /// Whether the same call may succeed later, unchanged.
     #[must_use]
     pub fn is_retryable(&self) -> bool {
-        matches!(self, Error::TimedOut | Error::Busy)
+        matches!(self, Error::TimedOut | Error::Busy | Error::Resource { .. })
     }
 
     pub(crate) fn io(path: impl Into<PathBuf>, error: io::Error) -> Self {
         Error::Io { path: path.into(), error: Arc::new(error) }
     }
+
+    pub(crate) fn resource(what: impl Into<String>, error: io::Error) -> Self {
+        Error::Resource { what: what.into(), error: Arc::new(error) }
+    }
+
+    /// What a file's channel refused, as an error about the file at `path` where the operating
+    /// system has a number for it.
+    pub(crate) fn of_file(path: &Path, error: ChannelError) -> Self {
+        match error.os_error {
+            Some(number) => Error::io(path, io::Error::from_raw_os_error(number)),
+            None => Error::Channel(error),
+        }
+    }
+}
+
+/// A lone field has no name.
+fn called(field: &str) -> String {
+    if field.is_empty() { "the lone field".to_owned() } else { format!("field `{field}`") }
 }

@@ -33,8 +33,8 @@ impl Machine {
     ///
     /// # Errors
     /// [`Error::File`] for a header that is wrong, truncated or longer than the file, and for a
-    /// raw file whose length is not its array's; [`ArgumentError::RawShape`]; [`Error::Io`],
-    /// [`Error::Channel`] where the file can't be opened or is a directory.
+    /// raw file whose length is not its array's; [`ArgumentError::RawShape`]; [`Error::Io`] where
+    /// the file can't be opened or is a directory.
     pub fn open_file(
         &self,
         path: impl AsRef<Path>,
@@ -45,7 +45,8 @@ impl Machine {
         let header = read_header(path, options)?;
         let memory = self.disk_of(path)?;
         let span = header.data_offset..header.data_offset + header.data_bytes;
-        let file = FileRegion::open(path, span, cache_of(options))?;
+        let file = FileRegion::open(path, span, cache_of(options));
+        let file = file.map_err(|e| Error::of_file(path, e))?;
         let holding = Holding::new(&self.shared, file.into_region(memory), false);
         let array = Array { space: header.space, fields: header.fields, layout: header.layout };
         Ok(Instance::new(Arc::new(holding), 0, View::of_array(memory, array)))
@@ -56,8 +57,8 @@ impl Machine {
     /// neither happens before its last instance is dropped.
     ///
     /// # Errors
-    /// [`Error::File`] where the format can't express the array; [`Error::Channel`],
-    /// [`Error::Io`] where the disk has no room or the directory can't be written.
+    /// [`Error::File`] where the format can't express the array; [`Error::Io`] where the disk has
+    /// no room, or the directory is not there or can't be written.
     pub fn create_file(
         &self,
         path: impl AsRef<Path>,
@@ -66,9 +67,12 @@ impl Machine {
     ) -> Result<Instance, Error> {
         let path = path.as_ref();
         self.shared.check_open()?;
+        // What is missing is told by the name that was given.
+        std::fs::metadata(parent(path)).map_err(|e| Error::io(path, e))?;
         let memory = self.disk_of(parent(path))?;
         let head = write_header(path, &array, options)?;
-        let file = FileRegion::create(path, &head, array.bytes()?, cache_of(options))?;
+        let file = FileRegion::create(path, &head, array.bytes()?, cache_of(options));
+        let file = file.map_err(|e| Error::of_file(path, e))?;
         let mut holding = Holding::new(&self.shared, file.into_region(memory), true);
         holding.is_created = true;
         let holding = Arc::new(holding);
@@ -117,6 +121,9 @@ fn head_of(path: &Path, format: Format) -> Result<(Vec<u8>, u64), Error> {
     let fail = |e| Error::io(path, e);
     // Before it is opened: opening a pipe waits for a writer.
     let meta = std::fs::metadata(path).map_err(fail)?;
+    if meta.is_dir() {
+        return Err(fail(rustix::io::Errno::ISDIR.into()));
+    }
     if !meta.is_file() {
         return Err(fail(std::io::Error::new(
             std::io::ErrorKind::InvalidInput,
@@ -156,7 +163,10 @@ pub(crate) fn commit(holding: &Holding, sync: bool) -> Result<(), Error> {
     let file = holding.region.view::<FileRegion>().filter(|_| holding.is_created);
     let file = file.ok_or(ArgumentError::NothingToCommit)?;
     holding.shared.check_open()?;
-    Ok(file.commit(sync)?)
+    if !file.is_pending() {
+        return Err(ArgumentError::NotPending { path: file.path().to_owned() }.into());
+    }
+    file.commit(sync).map_err(|e| Error::of_file(file.path(), e))
 }
 
 /// Deletes the created file that `holding` is, unless it was committed.

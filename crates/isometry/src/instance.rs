@@ -159,7 +159,8 @@ impl Instance {
     /// # Errors
     /// [`ArgumentError::NotHost`] where no CPU core reaches it.
     pub fn host_span(&self) -> Result<HostSpan, Error> {
-        let not_host = || ArgumentError::NotHost { name: "the instance's memory".to_owned() };
+        let name = || self.holding.shared.memory_name(self.view.memory);
+        let not_host = || ArgumentError::NotHost { name: name() };
         Ok(self.holding.region.host_span().ok_or_else(not_host)?)
     }
 
@@ -193,7 +194,8 @@ impl Instance {
     ///
     /// # Errors
     /// [`ArgumentError::NothingToCommit`] for anything but a file that this machine creates;
-    /// [`Error::Channel`] where it was committed or undone, or the operating system refuses.
+    /// [`ArgumentError::NotPending`] where it was committed or deleted; [`Error::Io`] where the
+    /// operating system refuses.
     pub fn commit(&self, sync: bool) -> Result<(), Error> {
         crate::file::commit(&self.holding, sync)
     }

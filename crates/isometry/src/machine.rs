@@ -52,7 +52,8 @@ impl Machine {
     }
 
     pub(crate) fn start(shared: Arc<Shared>, disks: Disks) -> Result<Self, Error> {
-        let driver = Driver::start(&shared).map_err(|e| Error::io("isometry-driver", e))?;
+        let driver = Driver::start(&shared)
+            .map_err(|e| Error::resource("starting the driver's thread", e))?;
         Ok(Machine { shared, disks, driver: Mutex::new(Some(driver)) })
     }
 

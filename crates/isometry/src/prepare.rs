@@ -147,7 +147,11 @@ fn plan_of(
     });
     let extents = matched.dst.extents();
     let field_bytes = matched.dst.field_bytes();
-    Ok(planner::plan(topology, &Query { src: from, dst: to, extents, field_bytes }, options)?)
+    let query = Query { src: from, dst: to, extents, field_bytes };
+    planner::plan(topology, &query, options).map_err(|error| {
+        let told = error.told(|memory| format!("`{}`", crate::memory_name(topology, memory)));
+        Error::Plan { error, told }
+    })
 }
 
 /// The copies of a direct plan that is cheaper than a thread's wake-up.

@@ -110,7 +110,8 @@ impl Bounds<'_> {
         let range = ranges[level - 1].clone();
         let start = if tight.0 { range.start.max(lo) } else { range.start };
         let end = if tight.1 { range.end.min(hi.saturating_add(1)) } else { range.end };
-        let below = (self.first % digit.place != 0, (self.last + 1) % digit.place != 0);
+        let whole = |end: u64| end.is_multiple_of(digit.place);
+        let below = (!whole(self.first), !whole(self.last + 1));
         let tight = (tight.0 && below.0, tight.1 && below.1);
         for part in cut(start..end, [lo, lo.saturating_add(1), hi, hi.saturating_add(1)], tight) {
             let still = (tight.0 && part.start == lo, tight.1 && part.end - 1 == hi);

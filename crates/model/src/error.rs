@@ -78,6 +78,16 @@ pub struct ChannelError {
     pub kind: ChannelErrorKind,
     /// What happened, naming file, device or peer, for people.
     pub detail: String,
+    /// The operating system's number for it, where that is where it came from.
+    pub os_error: Option<i32>,
+}
+
+impl ChannelError {
+    /// A failure that no number of the operating system's stands for.
+    #[must_use]
+    pub fn new(kind: ChannelErrorKind, detail: impl Into<String>) -> Self {
+        ChannelError { kind, detail: detail.into(), os_error: None }
+    }
 }
 
 /// Why a transfer failed.

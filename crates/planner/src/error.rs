@@ -1,7 +1,7 @@
 //! Why there is no plan.
 
 use model::MemoryId;
-use thiserror::Error;
+use std::fmt;
 
 /// What kind of failure kept the planner from a plan.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
@@ -15,22 +15,19 @@ pub enum ErrorKind {
 }
 
 /// A query that has no plan.
-#[derive(Debug, Clone, PartialEq, Eq, Error)]
+#[derive(Debug, Clone, PartialEq, Eq)]
 pub enum PlanError {
     /// The topology has no such memory.
-    #[error("there is no memory {memory:?} in the topology")]
     UnknownMemory {
         /// The memory asked for.
         memory: MemoryId,
     },
     /// The parts of a query don't belong together.
-    #[error("wrong query: {why}")]
     Query {
         /// What is wrong.
         why: &'static str,
     },
     /// No channels lead from the source to the destination.
-    #[error("no path of channels leads from {src:?} to {dst:?}")]
     NoPath {
         /// The source memory.
         src: MemoryId,
@@ -38,7 +35,6 @@ pub enum PlanError {
         dst: MemoryId,
     },
     /// There are paths, but none whose conversions fit in the intermediate buffers.
-    #[error("the layout conversion needs more intermediate space than TH allows on every path")]
     Space {
         /// The source memory.
         src: MemoryId,
@@ -58,9 +54,38 @@ impl PlanError {
         }
     }
 
+    /// What is wrong, with memories by the names that `name` has for them.
+    #[must_use]
+    pub fn told(&self, name: impl Fn(MemoryId) -> String) -> String {
+        let ends =
+            |src: &MemoryId, dst: &MemoryId| format!("from {} to {}", name(*src), name(*dst));
+        match self {
+            PlanError::UnknownMemory { memory } => {
+                format!("there is no memory {} in the topology", name(*memory))
+            }
+            PlanError::Query { why } => format!("wrong query: {why}"),
+            PlanError::NoPath { src, dst } => {
+                let ends = ends(src, dst);
+                format!("no path of channels leads {ends}; where TH is 0 it can't pass through")
+            }
+            PlanError::Space { src, dst } => {
+                let ends = ends(src, dst);
+                format!("every path {ends} needs an intermediate buffer larger than TH allows")
+            }
+        }
+    }
+
     /// Never: the same topology and query fail again.
     #[must_use]
     pub fn is_retryable(&self) -> bool {
         false
     }
 }
+
+impl fmt::Display for PlanError {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(&self.told(|memory| format!("memory {} of {}", memory.index, memory.node)))
+    }
+}
+
+impl std::error::Error for PlanError {}

@@ -6,6 +6,7 @@ use pyo3::call::PyCallArgs;
 use pyo3::exceptions::{PyMemoryError, PyOSError, PyValueError};
 use pyo3::prelude::*;
 use std::fmt::Display;
+use std::io;
 
 /// The exception for `error`.
 pub(crate) fn raised(error: Error) -> PyErr {
@@ -19,14 +20,26 @@ pub(crate) fn raised(error: Error) -> PyErr {
         }
         Error::Io { path, error: io } => match io.raw_os_error() {
             // Three arguments make it a FileNotFoundError, or what else the number means.
-            Some(number) => PyOSError::new_err((number, io.to_string(), path.clone())),
+            Some(number) => {
+                PyOSError::new_err((number, without_number(io), path.clone().into_os_string()))
+            }
             None => PyOSError::new_err(error.to_string()),
         },
         Error::Channel(refused) if refused.kind == ChannelErrorKind::OutOfMemory => {
             PyMemoryError::new_err(error.to_string())
         }
+        Error::Channel(refused) => match refused.os_error {
+            Some(number) => PyOSError::new_err((number, refused.detail.clone())),
+            None => PyOSError::new_err(refused.detail.clone()),
+        },
         _ => of_kind(error.kind(), &error),
     }
+}
+
+/// Python puts the number before the text.
+fn without_number(error: &io::Error) -> String {
+    let text = error.to_string();
+    text.split(" (os error").next().unwrap_or(&text).to_owned()
 }
 
 /// A `LayoutError` that says `why`.

@@ -1,8 +1,8 @@
 //! `Event`: the end of a copy.
 
+use crate::numbers::seconds;
 use crate::{errors, json};
 use isometry::{Error, Event, Machine};
-use pyo3::exceptions::PyValueError;
 use pyo3::prelude::*;
 use pyo3::types::PyDict;
 use std::sync::Arc;
@@ -27,7 +27,7 @@ impl PyEvent {
     #[pyo3(signature = (timeout = None))]
     fn wait(&self, py: Python<'_>, timeout: Option<f64>) -> PyResult<()> {
         // A time past what the clock counts is for ever.
-        let timeout = timeout.map(seconds).transpose()?;
+        let timeout = timeout.map(|t| seconds("timeout", t)).transpose()?;
         let until = timeout.and_then(|timeout| Instant::now().checked_add(timeout));
         while !self.inner.is_done() {
             let left = until.map(|end| end.saturating_duration_since(Instant::now()));
@@ -95,13 +95,4 @@ impl PyEvent {
         };
         format!("<Event {state}, {done} of {total} bytes>")
     }
-}
-
-/// A time span in seconds.
-///
-/// # Errors
-/// `ValueError` for one that is negative, not finite or too long.
-pub(crate) fn seconds(seconds: f64) -> PyResult<Duration> {
-    let wrong = |_| PyValueError::new_err(format!("{seconds} is no time span in seconds"));
-    Duration::try_from_secs_f64(seconds).map_err(wrong)
 }

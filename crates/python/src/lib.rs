@@ -12,6 +12,7 @@ mod event;
 mod instance;
 mod json;
 mod machine;
+mod numbers;
 mod plan;
 mod settings;
 

@@ -2,8 +2,9 @@
 
 use crate::array::Array as Exported;
 use crate::dims::Dims;
-use crate::event::{PyEvent, seconds};
+use crate::event::PyEvent;
 use crate::instance::PyInstance;
+use crate::numbers::{integer, seconds};
 use crate::plan::{PyPlan, PyTopology, options};
 use crate::{dtype, errors, json, settings};
 use isometry::{Array, CopyOptions, Event, FileOptions, Foreign, Instance, Machine};
@@ -29,7 +30,7 @@ impl PyMachine {
     #[expect(clippy::too_many_arguments, reason = "Python's keywords are its configuration struct")]
     fn new(
         py: Python<'_>,
-        lanes: Option<usize>,
+        lanes: Option<&Bound<'_, PyAny>>,
         staging: Option<&Bound<'_, PyAny>>,
         disk: Option<&Bound<'_, PyAny>>,
         trace: bool,
@@ -114,7 +115,7 @@ impl PyMachine {
         py: Python<'_>,
         src: &Bound<'_, PyInstance>,
         dst: &Bound<'_, PyInstance>,
-        priority: i32,
+        #[pyo3(from_py_with = urgency)] priority: i32,
         deadline: Option<f64>,
         after: Option<After>,
         algorithm: &str,
@@ -132,7 +133,7 @@ impl PyMachine {
         &self,
         py: Python<'_>,
         pairs: Vec<(Bound<'_, PyInstance>, Bound<'_, PyInstance>)>,
-        priority: i32,
+        #[pyo3(from_py_with = urgency)] priority: i32,
         deadline: Option<f64>,
         after: Option<After>,
         algorithm: &str,
@@ -215,32 +216,38 @@ impl PyMachine {
     }
 }
 
-/// What a copy waits for: an event, or several.
-#[derive(FromPyObject)]
-enum After<'py> {
-    One(Bound<'py, PyEvent>),
-    Many(Vec<Bound<'py, PyEvent>>),
+fn urgency(given: &Bound<'_, PyAny>) -> PyResult<i32> {
+    integer("priority", given, i32::MIN.into()..=i32::MAX.into())
 }
 
-impl After<'_> {
-    fn events(self) -> Vec<Event> {
-        match self {
-            After::One(event) => vec![event.get().inner.clone()],
-            After::Many(events) => events.iter().map(|e| e.get().inner.clone()).collect(),
+/// What a copy waits for: an event, or several.
+struct After(Vec<Event>);
+
+impl<'py> FromPyObject<'_, 'py> for After {
+    type Error = PyErr;
+
+    fn extract(object: Borrowed<'_, 'py, PyAny>) -> PyResult<Self> {
+        if let Ok(event) = object.cast::<PyEvent>() {
+            return Ok(After(vec![event.get().inner.clone()]));
         }
+        let wrong = |_| PyTypeError::new_err("after is an Event or an iterable of Events");
+        let event = |item: PyResult<Bound<'py, PyAny>>| -> PyResult<Event> {
+            Ok(item?.cast_into::<PyEvent>().map_err(|e| wrong(e.into()))?.get().inner.clone())
+        };
+        object.try_iter().map_err(wrong)?.map(event).collect::<PyResult<_>>().map(After)
     }
 }
 
 fn copy_options(
     (priority, deadline): (i32, Option<f64>),
-    after: Option<After<'_>>,
+    after: Option<After>,
     algorithm: &str,
     sync: bool,
 ) -> PyResult<CopyOptions> {
     Ok(CopyOptions {
         priority,
-        deadline: deadline.map(seconds).transpose()?,
-        after: after.map(After::events).unwrap_or_default(),
+        deadline: deadline.map(|d| seconds("deadline", d)).transpose()?,
+        after: after.map(|after| after.0).unwrap_or_default(),
         planning: options(algorithm, "default")?,
         sync,
     })

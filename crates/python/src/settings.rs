@@ -1,5 +1,6 @@
 //! What a machine is opened with.
 
+use crate::numbers::integer;
 use isometry::{Machine, MachineBuilder};
 use pyo3::exceptions::{PyTypeError, PyValueError};
 use pyo3::prelude::*;
@@ -11,16 +12,13 @@ use std::path::PathBuf;
 /// # Errors
 /// `ValueError` and `TypeError` for settings that are none.
 pub(crate) fn builder(
-    lanes: Option<usize>,
+    lanes: Option<&Bound<'_, PyAny>>,
     staging: Option<&Bound<'_, PyAny>>,
     disk: Option<&Bound<'_, PyAny>>,
 ) -> PyResult<MachineBuilder> {
     let mut builder = Machine::builder();
     if let Some(lanes) = lanes {
-        if lanes == 0 {
-            return Err(PyValueError::new_err("at least one lane is needed"));
-        }
-        builder = builder.lanes(lanes);
+        builder = builder.lanes(integer("lanes", lanes, 1..=MachineBuilder::MAX_LANES as i64)?);
     }
     if let Some(staging) = staging {
         builder = builder.staging(staging_bytes(staging)?);
@@ -42,7 +40,7 @@ fn staging_bytes(staging: &Bound<'_, PyAny>) -> PyResult<u64> {
         }
         let bytes = match bytes.cast::<PyString>() {
             Ok(text) => size(text.to_str()?)?,
-            Err(_) => bytes.extract()?,
+            Err(_) => integer("staging", &bytes, 0..=i64::MAX)?,
         };
         total = total.saturating_add(bytes);
     }

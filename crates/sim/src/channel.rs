@@ -61,7 +61,7 @@ impl Flight {
     /// How it ends.
     pub(crate) fn result(&self) -> Result<(), ChannelError> {
         let detail = || format!("injected into {:?}", self.request.id);
-        self.fault.map_or(Ok(()), |kind| Err(ChannelError { kind, detail: detail() }))
+        self.fault.map_or(Ok(()), |kind| Err(ChannelError::new(kind, detail())))
     }
 }
 

@@ -221,6 +221,6 @@ fn policy(rule: Rule) -> Arc<dyn Policy> {
 
 /// How a fence ends.
 pub(crate) fn fence_result(ok: bool) -> Result<(), ChannelError> {
-    let error = || ChannelError { kind: ChannelErrorKind::Io, detail: "the fence failed".into() };
+    let error = || ChannelError::new(ChannelErrorKind::Io, "the fence failed");
     if ok { Ok(()) } else { Err(error()) }
 }

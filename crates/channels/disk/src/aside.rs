@@ -85,7 +85,7 @@ fn refuse_other_than_file(dir: &OwnedFd, name: &OsStr, path: &Path) -> Result<()
     let Ok(stat) = statat(dir, name, AtFlags::empty()) else { return Ok(()) };
     match FileType::from_raw_mode(stat.st_mode) {
         FileType::RegularFile => Ok(()),
-        FileType::Directory => Err(unfit(path, "is a directory")),
+        FileType::Directory => Err(failed(path, "creating it", Errno::ISDIR)),
         _ => Err(unfit(path, "is not a regular file")),
     }
 }

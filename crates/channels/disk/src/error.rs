@@ -19,18 +19,18 @@ fn kind_of(errno: Errno) -> ChannelErrorKind {
 /// `errno` while doing `what` to the file at `path`.
 pub(crate) fn failed(path: &Path, what: &str, errno: Errno) -> ChannelError {
     let detail = format!("{}: {what}: {}", path.display(), std::io::Error::from(errno));
-    ChannelError { kind: kind_of(errno), detail }
+    ChannelError { kind: kind_of(errno), detail, os_error: Some(errno.raw_os_error()) }
 }
 
 /// A file that can't be used for the reason `why`.
 pub(crate) fn unfit(path: &Path, why: &str) -> ChannelError {
     let detail = format!("{}: {why}", path.display());
-    ChannelError { kind: ChannelErrorKind::Io, detail }
+    ChannelError::new(ChannelErrorKind::Io, detail)
 }
 
 /// A file that holds `has` bytes, where byte `wanted` - 1 was needed.
 pub(crate) fn short(path: &Path, what: &str, wanted: u64, has: u64) -> ChannelError {
     let path = path.display();
     let detail = format!("{path}: {what}: the file ended at byte {has}, byte {wanted} was needed");
-    ChannelError { kind: ChannelErrorKind::ShortRead, detail }
+    ChannelError::new(ChannelErrorKind::ShortRead, detail)
 }

@@ -173,6 +173,12 @@ impl FileRegion {
         }
     }
 
+    /// Whether it is created and neither committed nor aborted.
+    #[must_use]
+    pub fn is_pending(&self) -> bool {
+        matches!(&*self.state(), State::Aside(_))
+    }
+
     /// Gives the file its name, whatever was written to it; with `sync`, so that it survives a
     /// power failure. Blocks.
     ///
@@ -231,7 +237,7 @@ fn regular_size(fd: &OwnedFd, path: &Path) -> Result<u64, ChannelError> {
     let stat = fstat(fd).map_err(|e| failed(path, "looking at it", e))?;
     match FileType::from_raw_mode(stat.st_mode) {
         FileType::RegularFile => Ok(u64::try_from(stat.st_size).unwrap_or(0)),
-        FileType::Directory => Err(unfit(path, "is a directory")),
+        FileType::Directory => Err(failed(path, "opening it", Errno::ISDIR)),
         _ => Err(unfit(path, "is not a regular file")),
     }
 }

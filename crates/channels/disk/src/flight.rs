@@ -103,7 +103,7 @@ fn view(region: &Region) -> Result<&FileRegion, ChannelError> {
 
 fn unknown(what: &str, region: &Region) -> ChannelError {
     let detail = format!("a disk channel was handed {region:?}, which is {what}");
-    ChannelError { kind: ChannelErrorKind::UnknownRegion, detail }
+    ChannelError::new(ChannelErrorKind::UnknownRegion, detail)
 }
 
 /// The requests at work, in slots.

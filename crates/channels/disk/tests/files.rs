@@ -129,12 +129,12 @@ fn a_file_that_ends_early_is_a_short_read() {
 fn what_is_no_file_is_refused() {
     let dir = directory();
     let open = |path: &Path| FileRegion::open(path, 0..1, Cache::Bypass).unwrap_err();
-    assert!(open(dir.path()).detail.contains("is a directory"));
+    assert!(open(dir.path()).detail.contains("Is a directory"));
     assert!(open(&dir.path().join("none")).detail.contains("No such file"));
     assert!(open(Path::new("/dev/null")).detail.contains("not a regular file"));
     let create = |path: &Path| FileRegion::create(path, b"", 1, Cache::Bypass).unwrap_err();
     fs::create_dir(dir.path().join("sub")).unwrap();
-    assert!(create(&dir.path().join("sub")).detail.contains("is a directory"));
+    assert!(create(&dir.path().join("sub")).detail.contains("Is a directory"));
     std::os::unix::fs::symlink("/dev/full", dir.path().join("device")).unwrap();
     assert!(create(&dir.path().join("device")).detail.contains("not a regular file"));
     assert!(create(&dir.path().join("none/x")).detail.contains("No such file"));

@@ -55,8 +55,6 @@ fn at(span: HostSpan, offset: u64) -> *mut u8 {
 }
 
 fn span(region: &Region) -> Result<HostSpan, ChannelError> {
-    region.host_span().ok_or_else(|| ChannelError {
-        kind: ChannelErrorKind::UnknownRegion,
-        detail: format!("a host copy of {region:?}, which is not host memory"),
-    })
+    let detail = || format!("a host copy of {region:?}, which is not host memory");
+    region.host_span().ok_or_else(|| ChannelError::new(ChannelErrorKind::UnknownRegion, detail()))
 }

@@ -69,8 +69,7 @@ fn outcome(broken: bool) -> Result<(), ChannelError> {
     if !broken {
         return Ok(());
     }
-    let detail = "a lane panicked while it copied".to_owned();
-    Err(ChannelError { kind: ChannelErrorKind::Io, detail })
+    Err(ChannelError::new(ChannelErrorKind::Io, "a lane panicked while it copied"))
 }
 
 /// Threads that take tasks in order, and sleep while there are none.

@@ -99,8 +99,7 @@ fn cut(work: &CopyWork, lanes: usize) -> Arc<[NdCopy]> {
 }
 
 fn no_commit() -> ChannelError {
-    let detail = "host memory has nothing to commit or to abort".to_owned();
-    ChannelError { kind: ChannelErrorKind::Io, detail }
+    ChannelError::new(ChannelErrorKind::Io, "host memory has nothing to commit or to abort")
 }
 
 impl Channel for MemcpyChannel {

@@ -184,7 +184,7 @@ fn to_usize(bytes: u64) -> Result<usize, ChannelError> {
 
 fn out_of_memory(len_bytes: u64, why: &str) -> ChannelError {
     let detail = format!("can't allocate {len_bytes} bytes of host memory: {why}");
-    ChannelError { kind: ChannelErrorKind::OutOfMemory, detail }
+    ChannelError::new(ChannelErrorKind::OutOfMemory, detail)
 }
 
 fn refused(len_bytes: u64, errno: Errno) -> ChannelError {

@@ -115,7 +115,7 @@ pub(crate) fn transfer(program: &Arc<Program>) -> Transfer {
 
 /// A failure of a channel.
 pub(crate) fn broken() -> ChannelError {
-    ChannelError { kind: ChannelErrorKind::Io, detail: "broken".into() }
+    ChannelError::new(ChannelErrorKind::Io, "broken")
 }
 
 /// Regions as vectors; region `i` is `regions[i]`.

@@ -121,10 +121,8 @@ impl Core {
     }
 
     pub(crate) fn handle_fence(&mut self, now: Time, fence: model::FenceId, ok: bool) {
-        let failed = || ChannelError {
-            kind: ChannelErrorKind::Dependency,
-            detail: "what it waited for on another machine failed".to_owned(),
-        };
+        let detail = "what it waited for on another machine failed";
+        let failed = || ChannelError::new(ChannelErrorKind::Dependency, detail);
         self.engine.handle_fence(now, fence, if ok { Ok(()) } else { Err(failed()) });
     }
 
@@ -238,13 +236,13 @@ fn job_of(request: &Request, regions: &Regions) -> Option<Job> {
 }
 
 fn no_region() -> ChannelError {
-    let detail = "the region or channel of the request is gone".to_owned();
-    ChannelError { kind: ChannelErrorKind::UnknownRegion, detail }
+    let detail = "the region or channel of the request is gone";
+    ChannelError::new(ChannelErrorKind::UnknownRegion, detail)
 }
 
 /// The failure of a transfer that did not start since what it waited for failed before.
 pub(crate) fn dependency_failed(memory: MemoryId, why: &crate::Error) -> model::TransferError {
     let detail = format!("what the copy waited for failed: {why}");
-    let cause = ChannelError { kind: ChannelErrorKind::Dependency, detail };
+    let cause = ChannelError::new(ChannelErrorKind::Dependency, detail);
     model::TransferError { hop: 0, memory, cause }
 }

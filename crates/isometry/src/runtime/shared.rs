@@ -197,7 +197,8 @@ impl Shared {
             priority: submission.priority,
             holdings: [submission.src.0, submission.dst.0],
         };
-        core.submit(now, transfer, pending, &self.urgency).map_err(refused)?;
+        let taken = core.submit(now, transfer, pending, &self.urgency);
+        taken.map_err(|error| self.refused(error))?;
         drop(core);
         if has_deadline {
             self.bell.ring();
@@ -317,9 +318,16 @@ impl Shared {
         Error::Transfer { memory: self.memory_name(error.memory), error }
     }
 
+    fn refused(&self, error: SubmitError) -> Error {
+        if error == SubmitError::Full {
+            return Error::Busy;
+        }
+        let told = error.told(|memory| format!("`{}`", self.memory_name(memory)));
+        Error::Refused { error, told }
+    }
+
     pub(crate) fn memory_name(&self, id: MemoryId) -> String {
-        let topology = self.topology();
-        topology.memory(id).map_or_else(|| format!("{id:?}"), |m| m.name.clone())
+        crate::memory_name(&self.topology(), id)
     }
 
     /// The memory called `name`.
@@ -329,12 +337,5 @@ impl Shared {
         let unknown =
             || ArgumentError::NoMemory { name: name.to_owned(), there: there().collect() };
         Ok(topology.memory_named(name).ok_or_else(unknown)?)
-    }
-}
-
-fn refused(error: SubmitError) -> Error {
-    match error {
-        SubmitError::Full => Error::Busy,
-        error => Error::Refused(error),
     }
 }
