@@ -7,7 +7,7 @@ use crate::{ArgumentError, Error};
 use channel::{HostSpan, Region};
 use model::{FieldSpace, IndexSpace, Layout, MemoryId, Place, RegionId, Span};
 use std::ops::Range;
-use std::sync::Arc;
+use std::sync::{Arc, PoisonError, RwLock};
 
 /// A region in a machine's table, for as long as anything uses it.
 pub(crate) struct Holding {
@@ -17,6 +17,8 @@ pub(crate) struct Holding {
     pub(crate) writable: bool,
     /// Whether the region is a file that this machine makes.
     pub(crate) is_created: bool,
+    /// Held by those who look inside from the program's threads.
+    inside: RwLock<()>,
 }
 
 impl Holding {
@@ -24,7 +26,8 @@ impl Holding {
     pub(crate) fn new(shared: &Arc<Shared>, region: Region, writable: bool) -> Self {
         let id = shared.regions.insert(region);
         let region = shared.regions.get(id).expect("just inserted");
-        Holding { shared: Arc::clone(shared), id, region, writable, is_created: false }
+        let (shared, inside) = (Arc::clone(shared), RwLock::new(()));
+        Holding { shared, id, region, writable, is_created: false, inside }
     }
 }
 
@@ -164,17 +167,22 @@ impl Instance {
         Ok(self.holding.region.host_span().ok_or_else(not_host)?)
     }
 
-    /// A copy of [`Instance::host_span`].
+    /// A copy of [`Instance::host_span`]. Any number of threads may call this and
+    /// [`Instance::fill`] on one array; they wait for each other. While a copy writes to the array,
+    /// as with any memory that a device writes, what this returns of its box is unspecified.
     ///
     /// # Errors
     /// As [`Instance::host_span`].
     pub fn to_vec(&self) -> Result<Vec<u8>, Error> {
         self.host_span()?;
+        let _inside = self.holding.inside.read().unwrap_or_else(PoisonError::into_inner);
         let region = &self.holding.region;
         Ok(memory::bytes_of(region, 0..region.len_bytes()).unwrap_or_default())
     }
 
-    /// Writes `bytes` over the start of [`Instance::host_span`].
+    /// Writes `bytes` over the start of [`Instance::host_span`]. Threads that call this or
+    /// [`Instance::to_vec`] wait for each other; a copy that runs on the array does not, and what it
+    /// moves of these bytes, or leaves here, is unspecified.
     ///
     /// # Errors
     /// As [`Instance::host_span`]; [`ArgumentError::ReadOnly`]; [`ArgumentError::Bytes`] where
@@ -184,6 +192,7 @@ impl Instance {
         if !self.holding.writable {
             return Err(ArgumentError::ReadOnly.into());
         }
+        let _inside = self.holding.inside.write().unwrap_or_else(PoisonError::into_inner);
         let has = self.holding.region.len_bytes();
         let too_many = ArgumentError::Bytes { given: bytes.len() as u64, has };
         Ok(memory::write_to(&self.holding.region, 0, bytes).ok_or(too_many)?)

@@ -3,12 +3,14 @@
 //! **Hazard.** A wrapped array may be freed, moved or read while a copy runs. **Guarantee.** The
 //! owner that is handed in lives as long as the region, and the region as long as any copy that
 //! uses it. That no one else writes what a copy reads, or touches what it writes, is up to the
-//! user, as with two threads that call `memcpy`. **Structure.** [`Foreign`] is the memory with its
+//! user, as with two threads that call `memcpy`; the calls that look inside from safe code hold the
+//! instance's lock against each other. **Structure.** [`Foreign`] is the memory with its
 //! owner; [`bytes_of`] and [`write_to`] are the two ways to look inside from safe code.
 
 use channel::{HostSpan, Region};
 use model::MemoryId;
 use std::any::Any;
+use std::mem::ManuallyDrop;
 use std::ops::Range;
 use std::ptr::NonNull;
 use std::sync::Arc;
@@ -74,10 +76,11 @@ impl Foreign {
     /// A vector that is given away; [`crate::Instance::to_vec`] reads it.
     #[must_use]
     pub fn of_vec(bytes: Vec<u8>, strides: Vec<i64>) -> Self {
-        let mut bytes = bytes.into_boxed_slice();
-        let (base, len) = (NonNull::from(&mut bytes[..]).cast(), bytes.len());
-        // The box is never looked at again, only dropped.
-        Self::checked((base, len), strides, true, Arc::new(std::sync::Mutex::new(bytes)))
+        let mut bytes = ManuallyDrop::new(bytes);
+        let (start, len) = (bytes.as_mut_ptr(), bytes.len());
+        let base = NonNull::new(start).unwrap_or(NonNull::dangling());
+        let given = Given { base, len, capacity: bytes.capacity() };
+        Self::checked((base, len), strides, true, Arc::new(given))
     }
 
     fn checked(
@@ -101,6 +104,26 @@ impl Foreign {
         // so, or they lie within the slice that it came from.
         let span = unsafe { HostSpan::new(NonNull::new(start)?, len) };
         Some(Region::host(memory, span, Arc::clone(&self.owner)))
+    }
+}
+
+/// A vector taken apart, so that nothing but the pointer that was taken from it reaches its bytes.
+struct Given {
+    base: NonNull<u8>,
+    len: usize,
+    capacity: usize,
+}
+
+// SAFETY: an allocation that is this value's alone, and that it never looks into.
+unsafe impl Send for Given {}
+// SAFETY: as for `Send`.
+unsafe impl Sync for Given {}
+
+impl Drop for Given {
+    fn drop(&mut self) {
+        // SAFETY: `Foreign::of_vec` took these from a vector that it did not drop, and the region
+        // that used the bytes has gone, or it would hold this value.
+        drop(unsafe { Vec::from_raw_parts(self.base.as_ptr(), self.len, self.capacity) });
     }
 }
 

@@ -315,6 +315,48 @@ fn a_copy_waits_for_others_and_fails_with_them() {
 }
 
 #[test]
+fn copies_wait_for_another_machine_without_a_thread_each() {
+    let (machine, other) = (machine(), self::machine());
+    let dims = [("y", 6000), ("x", 6000)];
+    let on = |m: &Machine, layout| m.empty(array(&dims, "|u1", layout), "sys").unwrap();
+    let (a, b) = (on(&machine, "yx"), on(&machine, "xy"));
+    let small = other.empty(array(&[("x", 4)], "|u1", "x"), "sys").unwrap();
+    let (from, to) =
+        (&small.select(&[("x", 0..2)]).unwrap(), &small.select(&[("x", 2..4)]).unwrap());
+    let threads = || std::fs::read_dir("/proc/self/task").unwrap().count();
+    for cancels in [false, true] {
+        let first = machine.copy(&a, &b, &CopyOptions::default()).unwrap();
+        let before = threads();
+        let after = CopyOptions { after: vec![first.clone()], ..CopyOptions::default() };
+        let waiting: Vec<_> = (0..500).map(|_| other.copy(from, to, &after).unwrap()).collect();
+        assert!(threads() < before + 250, "others of this file start some too");
+        if cancels {
+            first.cancel();
+        }
+        let ends_well = first.wait(None).is_ok();
+        assert!(waiting.iter().all(|event| event.wait(None).is_ok() == ends_well));
+    }
+}
+
+#[test]
+fn threads_that_fill_and_read_one_array_see_it_whole() {
+    let machine = machine();
+    let array = &machine.empty(array(&[("x", 1 << 16)], "|u1", "x"), "sys").unwrap();
+    std::thread::scope(|threads| {
+        for byte in [1u8, 2] {
+            threads.spawn(move || {
+                let whole = vec![byte; 1 << 16];
+                (0..100).for_each(|_| array.fill(&whole).unwrap());
+            });
+        }
+        for _ in 0..100 {
+            let seen = array.to_vec().unwrap();
+            assert!(seen.iter().all(|b| *b == seen[0]), "half of one, half of another");
+        }
+    });
+}
+
+#[test]
 fn many_copies_have_one_event() {
     let machine = machine();
     let dims = [("y", 300), ("x", 300)];

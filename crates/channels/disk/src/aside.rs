@@ -9,11 +9,11 @@
 use crate::error::{failed, unfit};
 use channel::model::ChannelError;
 use rustix::fs::{
-    AtFlags, FallocateFlags, FileType, FlockOperation, Mode, OFlags, fallocate, flock, fsync,
-    ftruncate, open, openat, renameat, statat, unlinkat,
+    AtFlags, FallocateFlags, FileType, FlockOperation, Mode, OFlags, fallocate, flock, fstat,
+    fsync, ftruncate, open, openat, renameat, statat, unlinkat,
 };
 use rustix::io::Errno;
-use rustix::process::{Pid, test_kill_process};
+use rustix::process::{Pid, getpid, test_kill_process};
 use std::ffi::{OsStr, OsString};
 use std::fs;
 use std::hash::{BuildHasher, Hasher, RandomState};
@@ -23,6 +23,8 @@ use std::path::{Path, PathBuf};
 
 /// What stands between a file's name and the maker of its temporary.
 const MARK: &str = ".isometry-";
+/// How often a temporary is made again that a cleaner took away at once.
+const MOST_TRIES: usize = 100;
 /// The most bytes of a file's name that its temporary's name repeats.
 const NAME_BYTES: usize = 180;
 
@@ -45,12 +47,9 @@ impl Aside {
         let dir = open(parent, flags, Mode::empty());
         let dir = dir.map_err(|e| failed(parent, "opening the directory", e))?;
         refuse_other_than_file(&dir, &name, path)?;
-        let temporary = temporary_name(&name);
-        let flags = OFlags::CREATE | OFlags::EXCL | OFlags::RDWR | OFlags::CLOEXEC;
-        let fd = openat(&dir, &temporary, flags, Mode::from_raw_mode(0o666));
-        let fd = fd.map_err(|e| failed(path, "creating a temporary beside it", e))?;
-        // Where files can't be locked, the process id alone has to do.
-        let _ = flock(&fd, FlockOperation::NonBlockingLockExclusive);
+        let made = temporary_in(&dir, &name, getpid());
+        let (temporary, fd) =
+            made.map_err(|e| failed(path, "creating a temporary beside it", e))?;
         Ok((Aside { path: path.to_owned(), dir, temporary, name }, fd))
     }
 
@@ -70,7 +69,7 @@ impl Aside {
 
     /// Whether this process made it, rather than one that it was forked from.
     pub(crate) fn is_ours(&self) -> bool {
-        maker(&self.temporary) == Some(rustix::process::getpid())
+        maker(&self.temporary) == Some(getpid())
     }
 
     /// Deletes the temporary.
@@ -102,13 +101,31 @@ pub(crate) fn reserve(fd: &OwnedFd, len_bytes: u64) -> Result<(), Errno> {
     }
 }
 
+/// A new, locked temporary for `name`, made by process `maker`.
+///
+/// Between its making and its locking another's cleaner may take it for a dead one's, where `maker`
+/// means nothing: then it is made again.
+fn temporary_in(dir: &OwnedFd, name: &OsStr, maker: Pid) -> Result<(OsString, OwnedFd), Errno> {
+    let flags = OFlags::CREATE | OFlags::EXCL | OFlags::RDWR | OFlags::CLOEXEC;
+    for _ in 0..MOST_TRIES {
+        let temporary = temporary_name(name, maker);
+        let fd = openat(dir, &temporary, flags, Mode::from_raw_mode(0o666))?;
+        // Where files can't be locked, the process id alone has to do.
+        let taken = flock(&fd, FlockOperation::NonBlockingLockExclusive) == Err(Errno::WOULDBLOCK);
+        if !taken && fstat(&fd)?.st_nlink > 0 {
+            return Ok((temporary, fd));
+        }
+    }
+    Err(Errno::BUSY)
+}
+
 /// `.NAME.isometry-PID-RANDOM.tmp`
-fn temporary_name(name: &OsStr) -> OsString {
+fn temporary_name(name: &OsStr, maker: Pid) -> OsString {
     let random = RandomState::new().build_hasher().finish();
     let part = &name.as_bytes()[..name.len().min(NAME_BYTES)];
     let mut temporary = vec![b'.'];
     temporary.extend_from_slice(part);
-    let maker = format!("{MARK}{}-{random:016x}.tmp", std::process::id());
+    let maker = format!("{MARK}{}-{random:016x}.tmp", maker.as_raw_nonzero());
     temporary.extend_from_slice(maker.as_bytes());
     OsString::from_vec(temporary)
 }
@@ -133,7 +150,9 @@ pub fn clean_stale(dir: &Path) -> Result<usize, ChannelError> {
     for entry in fs::read_dir(dir).map_err(unreadable)? {
         let entry = entry.map_err(unreadable)?;
         let dead = maker(&entry.file_name()).is_some_and(is_dead);
-        if dead && is_unlocked(&entry.path()) && fs::remove_file(entry.path()).is_ok() {
+        // Held until it is deleted: a maker that finds it locked makes another.
+        let lock = dead.then(|| locked(&entry.path())).flatten();
+        if lock.is_some() && fs::remove_file(entry.path()).is_ok() {
             cleaned += 1;
         }
     }
@@ -144,29 +163,54 @@ fn is_dead(pid: Pid) -> bool {
     test_kill_process(pid) == Err(Errno::SRCH)
 }
 
-fn is_unlocked(path: &Path) -> bool {
+/// The file, locked; `None` where somebody else has it locked.
+fn locked(path: &Path) -> Option<OwnedFd> {
     // NFS locks for writing only what is open for writing. Where nothing can be locked, the maker
     // may live on another host.
     let flags = OFlags::RDWR | OFlags::CLOEXEC | OFlags::NOFOLLOW | OFlags::NONBLOCK;
-    let Ok(fd) = open(path, flags, Mode::empty()) else { return false };
-    flock(&fd, FlockOperation::NonBlockingLockExclusive).is_ok()
+    let fd = open(path, flags, Mode::empty()).ok()?;
+    flock(&fd, FlockOperation::NonBlockingLockExclusive).ok().map(|()| fd)
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
+    use std::sync::atomic::{AtomicBool, Ordering};
 
     #[test]
     fn a_temporary_names_its_maker() {
-        let name = temporary_name(OsStr::new("a.npy"));
+        let name = temporary_name(OsStr::new("a.npy"), getpid());
         assert!(name.to_string_lossy().starts_with(".a.npy.isometry-"));
-        assert_eq!(maker(&name), Some(rustix::process::getpid()));
-        let long = temporary_name(OsStr::new(&"n".repeat(255)));
+        assert_eq!(maker(&name), Some(getpid()));
+        let long = temporary_name(OsStr::new(&"n".repeat(255)), getpid());
         assert!(long.len() < 255 && maker(&long).is_some());
         for other in [".a.tmp", "a.isometry-1-0123456789abcdef.tmp", ".a.isometry-x-0.tmp", ".tmp"]
         {
             assert_eq!(maker(OsStr::new(other)), None, "{other}");
         }
+    }
+
+    #[test]
+    fn a_cleaner_never_takes_a_temporary_that_was_handed_out() {
+        let dir = tempfile::tempdir().unwrap();
+        let fd = open(dir.path(), OFlags::DIRECTORY | OFlags::RDONLY, Mode::empty()).unwrap();
+        // As another container's process sees it.
+        let dead = Pid::from_raw(2_147_483_646).unwrap();
+        let (ready, over) = (std::sync::Barrier::new(2), AtomicBool::new(false));
+        let clean = || {
+            ready.wait();
+            while !over.load(Ordering::Relaxed) {
+                clean_stale(dir.path()).unwrap();
+            }
+        };
+        std::thread::scope(|threads| {
+            threads.spawn(clean);
+            ready.wait();
+            let made = (0..500).map(|_| temporary_in(&fd, OsStr::new("x"), dead).unwrap());
+            let lost = made.filter(|(name, _)| !dir.path().join(name).exists()).count();
+            over.store(true, Ordering::Relaxed);
+            assert_eq!(lost, 0);
+        });
     }
 
     #[test]

@@ -16,9 +16,13 @@ use rustix::io::Errno;
 use std::io;
 use std::os::fd::{AsFd, AsRawFd};
 use std::sync::Arc;
+use std::time::Duration;
 
 /// The kernel's bound on one registered buffer.
 const BUFFER_BYTES: usize = 1 << 30;
+
+/// The pause before the kernel is asked again, where it had no room for anything.
+const RETRY: Duration = Duration::from_millis(1);
 
 /// Memory that the ring knows.
 struct Fixed {
@@ -157,8 +161,10 @@ impl Executor for Ring {
                 },
             }
         }
-        if !self.queued.is_empty() {
-            // Nothing else may be in flight to wake the driver for another try.
+        if !self.queued.is_empty() && self.queued.len() == self.slots.len() - self.free.len() {
+            // Nothing is in flight whose completion would wake the driver for another try, and a
+            // try without a pause would keep a core busy while the kernel has no memory.
+            std::thread::sleep(RETRY);
             self.bell.ring();
         }
     }

@@ -173,7 +173,8 @@ impl Shared {
         // Again under the lock: the driver goes once it is closed and nothing is pending.
         self.check_open()?;
         // Under the lock, so that nothing that is still to be waited for is forgotten meanwhile.
-        let after = match self.dependencies(&submission.after) {
+        let mut awaited = Vec::new();
+        let after = match self.dependencies(&submission.after, &mut awaited) {
             Ok(after) => after,
             Err(why) => {
                 drop(core);
@@ -200,6 +201,8 @@ impl Shared {
         let taken = core.submit(now, transfer, pending, &self.urgency);
         taken.map_err(|error| self.refused(error))?;
         drop(core);
+        // Without the lock: an event that has ended meanwhile calls back at once.
+        awaited.into_iter().for_each(|(fence, event)| self.reach_with(fence, &event));
         if has_deadline {
             self.bell.ring();
         }
@@ -207,9 +210,13 @@ impl Shared {
         Ok(())
     }
 
-    /// What a transfer waits for: transfers of this machine, and fences that events of others
-    /// will reach.
-    fn dependencies(self: &Arc<Self>, after: &[Event]) -> Result<Vec<Dependency>, Error> {
+    /// What a transfer waits for: transfers of this machine, and fences that events of others,
+    /// added to `awaited`, are to reach.
+    fn dependencies(
+        self: &Arc<Self>,
+        after: &[Event],
+        awaited: &mut Vec<(FenceId, Event)>,
+    ) -> Result<Vec<Dependency>, Error> {
         let mut all = Vec::new();
         for event in after {
             let state = &event.state;
@@ -218,24 +225,23 @@ impl Shared {
             } else if let Some(outcome) = event.outcome() {
                 outcome?;
             } else {
-                all.push(Dependency::Fence(self.fence_of(event)));
+                let fence = FenceId(self.fences.fetch_add(1, Ordering::Relaxed));
+                awaited.push((fence, event.clone()));
+                all.push(Dependency::Fence(fence));
             }
         }
         Ok(all)
     }
 
-    /// A fence that is reached when `event`, of another machine, ends.
-    fn fence_of(self: &Arc<Self>, event: &Event) -> FenceId {
-        let fence = FenceId(self.fences.fetch_add(1, Ordering::Relaxed));
+    /// Has `event`, of another machine, reach `fence` when it ends. What follows is left to this
+    /// machine's driver: on the thread that ends the event, a chain of copies over two machines
+    /// would go a stack deep.
+    fn reach_with(self: &Arc<Self>, fence: FenceId, event: &Event) {
         let shared = Arc::clone(self);
-        let other = event.clone();
-        // On a thread of its own, since the callback may run at once, under this machine's lock.
-        std::thread::spawn(move || {
-            let ok = other.wait(None).is_ok();
-            shared.core().handle_fence(shared.clock.now(), fence, ok);
-            shared.step(Caller::Any);
+        event.on_done(move |outcome| {
+            shared.core().handle_fence(shared.clock.now(), fence, outcome.is_ok());
+            shared.bell.ring();
         });
-        fence
     }
 
     /// Handles what there is to handle, and tells of what has ended. Returns when to call again
