@@ -5,7 +5,8 @@ use crate::full::Found;
 use crate::graph::Graph;
 use crate::path::{Path, Solution};
 use crate::predict::{Case, Prediction};
-use crate::shape::Shape;
+use crate::round::rounded;
+use crate::shape::{Shape, WHOLE};
 use model::{Algorithm, Alternative, Buffer, CostModel, Hop, Layout, MemoryId, Plan, SearchReport};
 
 /// What all plans and alternatives of one search share.
@@ -26,8 +27,22 @@ impl Frame<'_> {
         self.case(path, solution).predict()
     }
 
-    /// The plan of `path`.
-    pub(crate) fn plan(
+    /// The plan of `path`, in the default model with its factors rounded.
+    pub(crate) fn rounded_plan(
+        &self,
+        algorithm: Algorithm,
+        path: &Path,
+        solution: &Solution,
+    ) -> Plan {
+        let prediction = self.predict(path, solution);
+        let split = self.model == CostModel::Default && solution.factors != WHOLE;
+        let found = (solution, &prediction);
+        let rounded = split.then(|| rounded(self, path, found)).flatten();
+        let (solution, prediction) = rounded.unwrap_or((*solution, prediction));
+        self.plan(algorithm, (path, &solution), &prediction)
+    }
+
+    fn plan(
         &self,
         algorithm: Algorithm,
         (path, solution): (&Path, &Solution),

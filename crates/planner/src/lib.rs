@@ -16,6 +16,7 @@ mod path;
 mod predict;
 mod query;
 mod rates;
+mod round;
 mod shape;
 mod simple;
 mod solve;
@@ -40,7 +41,8 @@ use solve::{PathRates, Solver};
 /// the hops at the factors returned, and a hop between two intermediates needs a complement of
 /// SUFFIX of at most `TH`; the simple algorithm and the baselines ignore `TH` there. The default
 /// model predicts seconds, wants two granules in a ring, and blocks for these algorithms too.
-/// Factors are the least that reach the throughput. A memory whose own `TH` is 0 never holds an
+/// Factors are the least that reach the throughput; the default model rounds them to runs of
+/// whole pages or lines where that costs next to nothing. A memory whose own `TH` is 0 never holds an
 /// intermediate.
 ///
 /// # Errors
@@ -77,8 +79,7 @@ fn full_plan(frame: &Frame<'_>, rates: &Rates, options: &Options) -> Result<Plan
             PlanError::NoPath { src, dst }
         });
     };
-    let found = (&best.path, &best.solution);
-    let mut plan = frame.plan(Algorithm::Full, found, &best.prediction);
+    let mut plan = frame.rounded_plan(Algorithm::Full, &best.path, &best.solution);
     search.beaten.sort_by(|a, b| a.prediction.seconds.total_cmp(&b.prediction.seconds));
     plan.alternatives = search.beaten.iter().map(|f| frame.alternative(f)).collect();
     plan.search = search.report;
@@ -95,8 +96,7 @@ fn simple_plan(frame: &Frame<'_>, rates: &Rates, algorithm: Algorithm) -> Result
             blocked(frame, rates, &path, &solution).ok_or(PlanError::Space { src, dst })?
         }
     };
-    let prediction = frame.predict(&path, &solution);
-    Ok(frame.plan(algorithm, (&path, &solution), &prediction))
+    Ok(frame.rounded_plan(algorithm, &path, &solution))
 }
 
 /// The layouts of a path that converts on its pivot, cut so that the window fits in its rings.

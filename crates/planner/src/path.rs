@@ -71,6 +71,8 @@ pub(crate) struct Step {
     /// The mean run: shorter than `prefix_bytes` where a split doesn't divide its dimension.
     pub(crate) run_bytes: u64,
     pub(crate) shuffle_bytes: u64,
+    /// At either end, runs start at multiples of this.
+    pub(crate) start_bytes: u64,
     pub(crate) class: ShapeClass,
 }
 
@@ -107,7 +109,13 @@ impl Shape {
     /// A hop between equal layouts.
     fn copy_step(&self, factors: &Factors) -> Step {
         let prefix_bytes = self.prefix_bytes(self.compact(&self.src, factors).set(), factors);
-        Step { prefix_bytes, run_bytes: prefix_bytes, shuffle_bytes: 1, class: ShapeClass::Run }
+        Step {
+            prefix_bytes,
+            run_bytes: prefix_bytes,
+            shuffle_bytes: 1,
+            start_bytes: prefix_bytes,
+            class: ShapeClass::Run,
+        }
     }
 
     /// The hop from one order to another.
@@ -126,6 +134,7 @@ impl Shape {
             prefix_bytes,
             run_bytes: (prefix_bytes as f64 * self.fullness(prefix, factors)) as u64,
             shuffle_bytes: self.shuffle_bytes(from.below_suffix(to), factors),
+            start_bytes: self.start_bytes(prefix, factors),
             class: class_of(prefix_bytes, ends[0] == ends[1], narrowest),
         }
     }

@@ -5,6 +5,7 @@
 //!
 //! - a channel or wire that several hops cross carries the payload once for each, a half-duplex
 //!   wire in one direction at a time;
+//! - a disk moves whole pages, so runs that start elsewhere move more than they hold;
 //! - a hop's rate is that of its shape class, and falls where latency is not hidden by the
 //!   requests in flight;
 //! - the time is the payload over the rate of the slowest resource, plus each other hop's first or
@@ -14,8 +15,9 @@
 use crate::graph::{Graph, Lane};
 use crate::path::{MAX_HOPS, Path, Solution, Step};
 use crate::rates::{curve, rate};
+use crate::round::gcd;
 use crate::shape::Shape;
-use model::{Bound, CostModel, Limit, ShapeClass};
+use model::{Bound, CostModel, Limit, MemoryKind, ShapeClass};
 
 /// Requests in flight where a channel's own number was not measured.
 const IN_FLIGHT: u32 = 2;
@@ -23,6 +25,8 @@ const IN_FLIGHT: u32 = 2;
 const REQUEST_BYTES: std::ops::RangeInclusive<u64> = 16 << 10..=4 << 20;
 /// A request reaches this part of its channel's rate.
 const GOOD_RATE: f64 = 0.97;
+/// What a disk moves at the least.
+pub(crate) const PAGE_BYTES: u64 = 4096;
 /// A buffer of the paper's model that no granule needs larger.
 const PAPER_BUFFER_BYTES: u64 = 1 << 20;
 
@@ -214,12 +218,29 @@ impl<'a> Case<'a> {
             hop.request_bytes = self.request_bytes(i, &hop.step, most);
             let run = hop.step.run_bytes.min(hop.request_bytes).min(self.listed_run(i));
             let curve = curve(self.model, lane.curves, hop.step.class);
-            let busy = hop.request_bytes as f64 / curve.at(run);
+            let busy = hop.request_bytes as f64 / curve.at(run) * self.off_page(i, &hop.step, run);
             let latency = lane.latency_ns as f64 * 1e-9;
             let in_flight = f64::from(lane.in_flight.unwrap_or(IN_FLIGHT));
             hop.rate = hop.request_bytes as f64 / busy.max((busy + latency) / in_flight);
         }
         hops
+    }
+
+    /// How much more a disk moves than was measured on whole pages, where runs of `run` bytes
+    /// start anywhere on their grid. Requests in order are whole pages but for the last.
+    fn off_page(&self, hop: usize, step: &Step, run: u64) -> f64 {
+        if !self.at_disk(hop) || run < step.run_bytes || step.shuffle_bytes == 1 {
+            return 1.0;
+        }
+        let beside = PAGE_BYTES - gcd(PAGE_BYTES, step.start_bytes);
+        (run + beside) as f64 / run.max(PAGE_BYTES) as f64
+    }
+
+    /// Whether a hop reads or writes a disk.
+    pub(crate) fn at_disk(&self, hop: usize) -> bool {
+        let edge = self.graph.edge(self.path.edges()[hop]);
+        let kind = |vertex: u8| self.graph.vertices[usize::from(vertex)].kind;
+        [edge.from, edge.to].into_iter().any(|vertex| kind(vertex) == MemoryKind::Dsk)
     }
 
     /// A hop at an end with an index list gathers, in the default model.

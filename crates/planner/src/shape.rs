@@ -9,6 +9,7 @@
 //! the ends have no common alphabet. Then the words keep units of their own for that dimension,
 //! and intermediates use the order of one end or of the other.
 
+use crate::round::gcd;
 use crate::word::{SPLIT, Word};
 use crate::{PlanError, Query, query::End};
 use model::{Component, Layout, MAX_DIMS};
@@ -237,6 +238,27 @@ impl Shape {
             unit.size as f64 / unit.size.div_ceil(factor).saturating_mul(factor) as f64
         };
         cut.map(full).product()
+    }
+
+    /// The dimension whose split ends a prefix: its inner half is in `set`, its outer half not.
+    pub(crate) fn cut_dim(&self, set: u64, factors: &Factors) -> Option<usize> {
+        let has = |atom: u8| set >> atom & 1 == 1;
+        let cut = |dim: &usize| has(SPLIT + small(*dim)) && !has(self.rest[*dim]);
+        (0..self.rank).filter(|&dim| factors[dim] > 1).find(cut)
+    }
+
+    /// How much of dimension `dim` the planner may split, in entries.
+    pub(crate) fn split_size(&self, dim: usize) -> u64 {
+        self.size(self.rest[dim], &WHOLE)
+    }
+
+    /// What the places of runs over the prefix `set` are multiples of: a run's size, but the last
+    /// of a dimension may be shorter.
+    pub(crate) fn start_bytes(&self, set: u64, factors: &Factors) -> u64 {
+        let run = self.prefix_bytes(set, factors);
+        let Some(dim) = self.cut_dim(set, factors) else { return run };
+        let row = (run / factors[dim]).saturating_mul(self.split_size(dim));
+        gcd(run.max(1), row)
     }
 
     /// A complement of a suffix in bytes, at most the payload; one without `F` counts the largest

@@ -8,7 +8,8 @@ use crate::shape::{Factors, Shape, WHOLE};
 use crate::word::Word;
 use crate::{Choice, Options, Query};
 use model::{
-    Algorithm, Component, CostModel, Curves, Layout, Limit, NodeId, Throughput, Topology, Wire,
+    Algorithm, Component, CostModel, Curves, Layout, Limit, MemoryKind, NodeId, Throughput,
+    Topology, Wire,
 };
 use random::{Random, random_layouts, random_topology};
 
@@ -114,7 +115,7 @@ fn orders(word: &Word) -> Vec<Word> {
     all
 }
 
-/// Two wires that channels cross at random, one of them half duplex.
+/// Two wires that channels cross at random, one of them half duplex, and a disk.
 fn add_wires(random: &mut Random, topology: &mut Topology) {
     let class = &mut topology.classes[0];
     let mut wire = |half_duplex| Wire {
@@ -123,6 +124,7 @@ fn add_wires(random: &mut Random, topology: &mut Topology) {
         half_duplex,
     };
     class.wires = vec![wire(true), wire(false)];
+    class.memories[1].kind = MemoryKind::Dsk;
     for channel in &mut class.channels {
         channel.wire = [Some(0), Some(0), Some(1), None][random.below(4) as usize];
     }
