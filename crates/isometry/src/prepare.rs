@@ -144,6 +144,7 @@ fn plan_of(
         layout: part.layout(),
         phase: part.phase(),
         listed,
+        gaps: part.gaps(),
     });
     let extents = matched.dst.extents();
     let field_bytes = matched.dst.field_bytes();

@@ -4,7 +4,7 @@ use crate::LayoutError;
 use crate::digits::{Digit, free_ranges, products};
 use crate::overlap::{Progression, overlaps_itself};
 use crate::placement::{Axis, Placement, Step};
-use model::{Layout, Selection, Span};
+use model::{Component, Layout, Selection, Span};
 use std::ops::Range;
 use std::sync::Arc;
 
@@ -117,6 +117,38 @@ impl Part {
         let one = step.fixed.checked_add(step.scaled.checked_mul(size.try_into().ok()?)?)?;
         let blocks = i64::try_from(by / digit.place).ok()?;
         if sizes.all(|other| other == size) { one.checked_mul(blocks) } else { None }
+    }
+
+    /// A bit for each dimension whose next index doesn't follow the bytes of all that is faster:
+    /// what lies between belongs to entries outside a box, to fields left out, or to nothing.
+    /// Blocks that the box cuts count as whole.
+    #[must_use]
+    pub fn gaps(&self) -> u8 {
+        let entry: u64 = self.field_bytes.iter().sum();
+        let (mut bytes, mut entries, mut gaps) = (self.field_bytes.first().copied(), 1u64, 0);
+        for component in self.layout.components() {
+            let dim = match *component {
+                Component::Fields => {
+                    bytes = Some(entry);
+                    continue;
+                }
+                Component::Inner { size, .. } => {
+                    entries = entries.saturating_mul(size);
+                    continue;
+                }
+                Component::Whole(dim) | Component::Outer(dim) => usize::from(dim),
+            };
+            let block =
+                self.layout.blocks(dim).iter().fold(1u64, |b, &size| b.saturating_mul(size));
+            let dense = bytes.and_then(|b| i64::try_from(b.saturating_mul(entries)).ok());
+            let stride = self.stride(dim, block);
+            let count = self.extents[dim].div_ceil(block);
+            if count > 1 && stride.is_some() && stride != dense {
+                gaps |= 1 << dim;
+            }
+            entries = entries.saturating_mul(count.max(1));
+        }
+        gaps
     }
 
     /// Refuses what can't be written to.

@@ -181,3 +181,34 @@ fn what_can_t_be_a_part_is_an_error() {
     let part = still.select(&Selection::all(&line), &[0]).unwrap();
     assert_eq!(part.check_destination(), Err(LayoutError::StrideZero { dim: 0 }));
 }
+
+#[test]
+fn gaps_are_where_the_next_index_does_not_follow() {
+    let space = IndexSpace::of(&[("y", 4), ("x", 6), ("z", 5)]).unwrap();
+    let fields = FieldSpace::packed(&[2, 8]).unwrap();
+    let gaps = |placement: &Placement, selection: &Selection, fields: &[usize]| {
+        placement.select(selection, fields).unwrap().gaps()
+    };
+    // In the order of the space.
+    let [y, x, z] = [1, 2, 4];
+    let all = Selection::all(&space);
+    let of = |text: &str| {
+        let layout = parse(text, &space).unwrap();
+        Placement::of_layout(&layout, &space, &fields).unwrap()
+    };
+    for text in ["<F, z, x, y>", "<z, F, x, y>", "<x_in=3, F, z, x_out, y>"] {
+        assert_eq!(gaps(&of(text), &all, &[0, 1]), 0, "{text}");
+    }
+    let narrow = |dim: usize| {
+        let mut spans = all.spans().to_vec();
+        spans[dim] = Span::Range { lo: 1, hi: 3 };
+        Selection::new(&space, spans).unwrap()
+    };
+    let rows = of("<F, z, x, y>");
+    assert_eq!(gaps(&rows, &narrow(2), &[0, 1]), x | y);
+    assert_eq!(gaps(&rows, &narrow(1), &[0, 1]), y);
+    assert_eq!(gaps(&rows, &narrow(0), &[0, 1]), 0);
+    assert_eq!(gaps(&rows, &all, &[1]), x | y | z);
+    let turned = Placement::of_strides(&space, &fields, &[300, -50, 10]).unwrap();
+    assert_eq!(gaps(&turned, &all, &[0, 1]), x);
+}

@@ -169,7 +169,8 @@ impl Key {
     fn push_end(&mut self, end: &End<'_>) {
         let components = end.layout.components();
         self.push(u64::from(end.memory.node.0) << 16 | u64::from(end.memory.index));
-        self.push(u64::from(end.listed) | (components.len() as u64) << 8);
+        let bits = u64::from(end.listed) | u64::from(end.gaps) << 8;
+        self.push(bits | (components.len() as u64) << 16);
         for &component in components {
             match component {
                 Component::Fields => self.push(0),

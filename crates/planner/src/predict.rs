@@ -21,6 +21,9 @@ use model::{Bound, CostModel, Limit, MemoryKind, ShapeClass};
 
 /// Requests in flight where a channel's own number was not measured.
 const IN_FLIGHT: u32 = 2;
+/// What a request carries where a buffer or the payload doesn't keep it smaller: enough that what
+/// an engine does for it doesn't count, and that a conversion uses whole lines on both sides.
+const WANTED_BYTES: u64 = 1 << 20;
 /// No request is smaller for the sake of pipelining, nor larger for the sake of the curve.
 const REQUEST_BYTES: std::ops::RangeInclusive<u64> = 16 << 10..=4 << 20;
 /// A request reaches this part of its channel's rate.
@@ -216,7 +219,7 @@ impl<'a> Case<'a> {
             hop.step = Step { class: self.class(i, steps[i].class), ..steps[i] };
             let lane = self.lane(i);
             hop.request_bytes = self.request_bytes(i, &hop.step, most);
-            let run = hop.step.run_bytes.min(hop.request_bytes).min(self.listed_run(i));
+            let run = hop.step.run_bytes.min(hop.request_bytes).min(self.end_run(i));
             let curve = curve(self.model, lane.curves, hop.step.class);
             let busy = hop.request_bytes as f64 / curve.at(run) * self.off_page(i, &hop.step, run);
             let latency = lane.latency_ns as f64 * 1e-9;
@@ -245,15 +248,19 @@ impl<'a> Case<'a> {
 
     /// A hop at an end with an index list gathers, in the default model.
     fn class(&self, hop: usize, class: ShapeClass) -> ShapeClass {
-        let gathers = self.model == CostModel::Default && self.listed_run(hop) < u64::MAX;
-        if gathers { ShapeClass::Gather } else { class }
+        let gathers = self.ends_at(hop).any(|end| self.shape.cuts[end].gathers);
+        if gathers && self.model == CostModel::Default { ShapeClass::Gather } else { class }
     }
 
-    /// Runs don't reach across a dimension that an index list selects.
-    fn listed_run(&self, hop: usize) -> u64 {
-        let first = if hop == 0 { self.shape.listed_run[0] } else { u64::MAX };
-        let last = if hop + 1 == self.hops() { self.shape.listed_run[1] } else { u64::MAX };
-        first.min(last)
+    /// The longest run at the ends that `hop` touches.
+    fn end_run(&self, hop: usize) -> u64 {
+        self.ends_at(hop).map(|end| self.shape.cuts[end].run_bytes).min().unwrap_or(u64::MAX)
+    }
+
+    /// 0 for the source, 1 for the destination.
+    fn ends_at(&self, hop: usize) -> impl Iterator<Item = usize> {
+        let last = hop + 1 == self.hops();
+        [hop == 0, last].into_iter().zip(0..).filter_map(|(touches, end)| touches.then_some(end))
     }
 
     /// How much one request should carry: the least power of two at which a point of the curve is near
@@ -266,7 +273,7 @@ impl<'a> Case<'a> {
         let good = points.iter().find(|p| p.1 >= reached * GOOD_RATE);
         let knee = good.map_or(1, |p| p.0);
         let hidden = (reached * lane.latency_ns as f64 * 1e-9 * 8.0) as u64;
-        let wanted = knee.max(hidden).max(64 << 10).next_power_of_two();
+        let wanted = knee.max(hidden).max(WANTED_BYTES).next_power_of_two();
         let ring = self.th_before(hop).min(self.th_after(hop)) / 4;
         let (least, largest) = REQUEST_BYTES.into_inner();
         let held = wanted.min(largest).min(most.max(least)).min(ring.max(1));

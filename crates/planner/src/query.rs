@@ -15,6 +15,8 @@ pub struct End<'a> {
     pub phase: &'a [u64],
     /// A bit for each dimension that is selected by an index list: runs don't reach across it.
     pub listed: u8,
+    /// A bit for each dimension whose next index doesn't follow what is faster: likewise.
+    pub gaps: u8,
 }
 
 /// A transfer to plan: a box of entries, in one layout at the source and in one at the
@@ -40,7 +42,7 @@ impl<'a> Query<'a> {
         extents: &'a [u64],
         field_bytes: &'a [u64],
     ) -> Self {
-        let end = |(memory, layout)| End { memory, layout, phase: &[], listed: 0 };
+        let end = |(memory, layout)| End { memory, layout, phase: &[], listed: 0, gaps: 0 };
         Query { src: end(src), dst: end(dst), extents, field_bytes }
     }
 

@@ -40,6 +40,15 @@ struct FieldSizes {
     greatest: u64,
 }
 
+/// What cuts the runs at an end.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct EndCut {
+    /// An index list.
+    pub(crate) gathers: bool,
+    /// No run is longer.
+    pub(crate) run_bytes: u64,
+}
+
 /// The shape of a transfer: its units, the two ends as words of them, and sizes.
 #[derive(Clone, Debug)]
 pub(crate) struct Shape {
@@ -55,8 +64,8 @@ pub(crate) struct Shape {
     fields: FieldSizes,
     /// The payload; at least one entry's.
     pub(crate) payload: u64,
-    /// The longest run at either end that reaches across no dimension with an index list.
-    pub(crate) listed_run: [u64; 2],
+    /// What cuts the runs at either end.
+    pub(crate) cuts: [EndCut; 2],
     /// Where the box starts in the blocks of the plan's layouts.
     pub(crate) phase: [u64; MAX_DIMS],
     pub(crate) rank: usize,
@@ -81,7 +90,7 @@ impl Shape {
                 greatest: query.field_bytes.iter().copied().max().unwrap_or(1),
             },
             payload: extents.fold(sum, |a, x| a.saturating_mul(x)),
-            listed_run: [u64::MAX; 2],
+            cuts: [EndCut { gathers: false, run_bytes: u64::MAX }; 2],
             phase: [0; MAX_DIMS],
             rank: query.extents.len(),
             rest: [0; MAX_DIMS],
@@ -93,16 +102,20 @@ impl Shape {
         }
         shape.src = shape.compact(&shape.full[0], &WHOLE);
         shape.dst = shape.compact(&shape.full[1], &WHOLE);
-        shape.listed_run[0] = shape.run_before(&shape.src, query.src.listed);
-        shape.listed_run[1] = shape.run_before(&shape.dst, query.dst.listed);
+        shape.cuts = [shape.cut_of(&shape.src, &query.src), shape.cut_of(&shape.dst, &query.dst)];
         Ok(shape)
     }
 
-    /// The bytes of `word` before the first of the dimensions `listed`.
-    fn run_before(&self, word: &Word, listed: u8) -> u64 {
+    fn cut_of(&self, word: &Word, end: &End<'_>) -> EndCut {
+        let run_bytes = self.run_before(word, end.listed | end.gaps);
+        EndCut { gathers: end.listed != 0, run_bytes }
+    }
+
+    /// The bytes of `word` before the first of the dimensions `ending`.
+    fn run_before(&self, word: &Word, ending: u8) -> u64 {
         let dim = |atom: u8| self.units[usize::from(atom)].dim;
-        let is_listed = |atom: &u8| dim(*atom) < 8 && listed & (1 << dim(*atom)) != 0;
-        let Some(at) = word.atoms().iter().position(is_listed) else { return u64::MAX };
+        let ends = |atom: &u8| dim(*atom) < 8 && ending & (1 << dim(*atom)) != 0;
+        let Some(at) = word.atoms().iter().position(ends) else { return u64::MAX };
         let before = word.atoms()[..at].iter().fold(0, |set, &atom| set | 1 << atom);
         self.prefix_bytes(before, &WHOLE)
     }

@@ -153,3 +153,17 @@ fn check(plan: &Plan, query: &Query<'_>, th: u64) {
         assert!(plan.buffers.iter().all(|b| (1..=th).contains(&b.bytes)), "{plan:#?}");
     }
 }
+
+#[test]
+fn a_gap_ends_the_runs_of_its_end() {
+    let topology = cluster::parse(SAPLING).unwrap();
+    let memory = |name| topology.memory_named(name).unwrap();
+    let rows = Layout::row_major(2);
+    let ends = ((memory("n0.dsk"), &rows), (memory("n0.sys"), &rows));
+    let whole = Query::whole(ends.0, ends.1, &[1 << 16, 1 << 10], &[4]);
+    let mut narrow = whole;
+    narrow.src.gaps = 1;
+    let rate =
+        |query| plan(&topology, query, &full(CostModel::Default)).unwrap().hops[0].throughput;
+    assert!(rate(&narrow) < 0.5 * rate(&whole), "{} {}", rate(&narrow), rate(&whole));
+}

@@ -49,6 +49,7 @@ pub(crate) fn plan(
         layout: parts[i].layout(),
         phase: parts[i].phase(),
         listed: 0,
+        gaps: 0,
     });
     let (extents, field_bytes) = (parts[0].extents(), parts[0].field_bytes());
     let query = Query { src, dst, extents, field_bytes };
