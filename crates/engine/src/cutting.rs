@@ -64,7 +64,8 @@ fn without_sliver(left: u64, want: u64) -> u64 {
 /// The stream of each ring; the order of a direct hop.
 pub(crate) fn streams(plan: &Plan, src: &Part) -> Result<Vec<Stream>, CompileError> {
     let count = plan.layouts.len();
-    let range = if count > 2 { 1..count - 1 } else { direct_order(plan)..direct_order(plan) + 1 };
+    let order = direct_order(plan, src);
+    let range = if count > 2 { 1..count - 1 } else { order..order + 1 };
     let stream = |at: usize| {
         Stream::new(&plan.layouts[at], src.extents(), &plan.phase, src.field_bytes())
             .map_err(|source| CompileError::Layout { at, source })
@@ -72,10 +73,20 @@ pub(crate) fn streams(plan: &Plan, src: &Part) -> Result<Vec<Stream>, CompileErr
     range.map(stream).collect()
 }
 
-/// The side in whose order a direct hop is cut: a file's, so that its offsets ascend; else the
+/// The side in whose order a direct hop is cut: a file's, so that its offsets ascend; else the one
+/// that has an entry's fields closer together, so that a request moves them all; else the
 /// destination's.
-fn direct_order(plan: &Plan) -> usize {
-    usize::from(plan.hops[0].kind != ChannelKind::DiskRead)
+fn direct_order(plan: &Plan, src: &Part) -> usize {
+    let fast = |at: usize| {
+        let components = plan.layouts[at].components();
+        let fields = components.iter().position(|c| *c == Component::Fields);
+        fast_entries(plan, at, fields.unwrap_or(0), src)
+    };
+    match plan.hops[0].kind {
+        ChannelKind::DiskRead => 0,
+        ChannelKind::DiskWrite => 1,
+        _ => usize::from(src.field_bytes().len() == 1 || fast(1) <= fast(0)),
+    }
 }
 
 /// The one hop of a direct transfer.
@@ -197,10 +208,16 @@ fn granule_bytes(plan: &Plan, at: usize, below: usize, part: &Part) -> u64 {
     } else {
         fields.iter().copied().max().unwrap_or(1)
     };
+    entry.saturating_mul(fast_entries(plan, at, below, part))
+}
+
+/// The most entries over which the components of layout `at` from `below` on stand still.
+fn fast_entries(plan: &Plan, at: usize, below: usize, part: &Part) -> u64 {
+    let fast = &plan.layouts[at].components()[..below];
     let indices = |(dim, &extent): (usize, &u64)| {
         indices_of(fast, dim, &plan.layouts[at].blocks(dim), extent)
     };
-    part.extents().iter().enumerate().map(indices).fold(entry, u64::saturating_mul)
+    part.extents().iter().enumerate().map(indices).fold(1, u64::saturating_mul)
 }
 
 /// The most of `extent` neighbouring indices of dimension `dim` over which the components not in
@@ -229,25 +246,25 @@ pub(crate) fn axes(
     hop: usize,
     granule: Option<usize>,
     sides: [Option<&Part>; 2],
-    extents: &[u64],
+    src: &Part,
 ) -> Vec<Axis> {
-    let layout = &plan.layouts[order_of(plan, hop)];
+    let layout = &plan.layouts[order_of(plan, hop, src)];
     let axis = |component: &Component| {
         let (Component::Whole(dim) | Component::Outer(dim)) = *component else { return None };
         let dim = usize::from(dim);
         let block = layout.blocks(dim).iter().try_fold(1u64, |b, &size| b.checked_mul(size))?;
         let stride = |side: Option<&Part>| side.map_or(Some(0), |part| part.stride(dim, block));
         let strides = [stride(sides[0])?, stride(sides[1])?];
-        Some(Axis { extent: extents[dim], block, phase: plan.phase[dim] % block, strides })
+        Some(Axis { extent: src.extents()[dim], block, phase: plan.phase[dim] % block, strides })
     };
     let slow = layout.components()[granule.unwrap_or(0)..].iter().rev();
     slow.map_while(axis).take(MAX_AXES).collect()
 }
 
 /// The layout in whose order hop `hop` makes its requests.
-fn order_of(plan: &Plan, hop: usize) -> usize {
+fn order_of(plan: &Plan, hop: usize, src: &Part) -> usize {
     match plan.hops.len() {
-        1 => direct_order(plan),
+        1 => direct_order(plan, src),
         hops if hop + 1 == hops => hop,
         _ => hop + 1,
     }

@@ -212,7 +212,7 @@ impl Program {
         }
         let part = |ring: Option<usize>, part| if ring.is_none() { Some(part) } else { None };
         let parts = [part(step.input, &self.src), part(step.output, &self.dst)];
-        let axes = cutting::axes(plan, hop, step.granule, parts, self.src.extents());
+        let axes = cutting::axes(plan, hop, step.granule, parts, &self.src);
         Repeat::Along { axes, total: self.payload_bytes }
     }
 

@@ -3,16 +3,18 @@
 mod support;
 
 use isometry_engine::{
-    ChannelConfig, Commit, Dependency, Engine, EngineConfig, FairShare, Fifo, PoolConfig, State,
-    SubmitError, Transfer, TransferEvent,
+    ChannelConfig, Commit, Dependency, Engine, EngineConfig, FairShare, Fifo, PoolConfig, Program,
+    State, SubmitError, Transfer, TransferEvent,
 };
+use layout::Placement;
 use model::{
-    ChannelErrorKind, FenceId, Outcome, Priority, Request, Time, TransferError, TransferId, Work,
+    ChannelErrorKind, Component, FenceId, FieldSpace, IndexSpace, Layout, Outcome, Priority,
+    Request, Selection, Time, TransferError, TransferId, Work,
 };
 use std::sync::Arc;
 use std::time::Duration;
 use support::{
-    broken, channel, done, engine, failed, memory, place, region, requests, run, run_program,
+    broken, channel, done, engine, failed, memory, place, plan, region, requests, run, run_program,
     transfer,
 };
 
@@ -441,4 +443,30 @@ fn a_report_says_what_a_hop_waited_for_and_who_held_it_up() {
     assert_eq!((second.waiting_for_input, second.waiting_for_channel), (ns(15), ns(3)));
     assert_eq!(second.busy, ns(24));
     assert_eq!((report.waiting_for_staging, report.running), (ns(0), ns(42)));
+}
+
+#[test]
+fn a_direct_request_moves_all_fields_of_its_entries() {
+    let space = IndexSpace::of(&[("i", 1 << 16)]).unwrap();
+    let fields = FieldSpace::packed(&[4, 8, 4]).unwrap();
+    let columns = Layout::new(vec![Component::Whole(0), Component::Fields], 1).unwrap();
+    let structures = Layout::new(vec![Component::Fields, Component::Whole(0)], 1).unwrap();
+    for layouts in [[&structures, &columns], [&columns, &structures]] {
+        let [src, dst] = layouts.map(|layout| {
+            let placement = Placement::of_layout(layout, &space, &fields).unwrap();
+            placement.select(&Selection::all(&space), &[0, 1, 2]).unwrap()
+        });
+        let mut plan = plan(layouts.map(Layout::clone).into(), &[1 << 16], &[], 1);
+        plan.phase = vec![0];
+        let program = Arc::new(Program::compile(&plan, src, dst).unwrap());
+        let mut engine = engine(1, 64, 0);
+        engine.submit(NOW, transfer(&program)).unwrap();
+        let requests = requests(&mut engine);
+        assert_eq!(requests.len(), 16);
+        for request in requests {
+            let Work::Copy(work) = request.work else { panic!("{request:?}") };
+            let moved: Vec<_> = work.list.iter().flat_map(|c| &c.fields).map(|f| f.bytes).collect();
+            assert_eq!(moved.len(), 3, "{moved:?}");
+        }
+    }
 }
