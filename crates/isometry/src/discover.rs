@@ -96,14 +96,18 @@ fn assumed_memcpy() -> Curves {
     }
 }
 
-/// What curves depend on: the processor, the kernel and this library's version.
+/// Raised when something else is measured, or otherwise.
+const PROBE_VERSION: u32 = 2;
+
+/// What curves depend on: the processor, the kernel, this library and how it measures.
 pub(crate) fn machine_key() -> String {
     let cpu = fs::read_to_string("/proc/cpuinfo").unwrap_or_default();
     let model = cpu.lines().find_map(|l| l.strip_prefix("model name")).unwrap_or("unknown");
     let model = model.trim_start_matches([' ', '\t', ':']);
     let kernel = fs::read_to_string("/proc/sys/kernel/osrelease").unwrap_or_default();
     let cores = Cores::detect().allowed.len();
-    format!("{model} x{cores}, {}, {}", kernel.trim(), env!("CARGO_PKG_VERSION"))
+    let version = concat!(env!("CARGO_PKG_VERSION"), "/");
+    format!("{model} x{cores}, {}, {version}{PROBE_VERSION}", kernel.trim())
 }
 
 /// Topologies kept in files, each under the key that its figures depend on.

@@ -7,7 +7,9 @@ use crate::machine::Machine;
 use crate::probe;
 use channel::Region;
 use channel_disk::{Direction, DiskChannel, DiskConfig, Interface, clean_stale};
-use model::{Channel, ChannelId, ChannelKind, Curves, Memory, MemoryId, MemoryKind, Throughput};
+use model::{
+    Channel, ChannelId, ChannelKind, Curves, Memory, MemoryId, MemoryKind, Throughput, Wire,
+};
 use rustix::fs::statfs;
 use std::collections::{HashMap, HashSet};
 use std::fs;
@@ -37,6 +39,8 @@ struct Known {
 pub(crate) struct DiskCurves {
     pub(crate) read: Throughput,
     pub(crate) write: Throughput,
+    /// Bytes per second, read and written together while both go on.
+    pub(crate) both: f64,
     /// Of a read and of a write.
     pub(crate) latency_ns: [u64; 2],
     pub(crate) depth: u32,
@@ -76,6 +80,8 @@ impl Machine {
             (0..index).filter(|&i| class.memories[usize::from(i)].kind.is_host()).collect();
         let disks = class.memories.len() - hosts.len();
         let name = if disks == 0 { "dsk".to_owned() } else { format!("dsk{disks}") };
+        let wire = u16::try_from(class.wires.len()).unwrap_or(u16::MAX);
+        class.wires.push(wire_of(&name, curves));
         class.memories.push(Memory {
             name,
             kind: MemoryKind::Dsk,
@@ -87,7 +93,7 @@ impl Machine {
                 node: crate::builder::HERE,
                 index: u16::try_from(class.channels.len()).unwrap_or(u16::MAX),
             };
-            class.channels.push(entry(direction, index, &hosts, curves));
+            class.channels.push(entry(direction, (index, wire), &hosts, curves));
             let channel = self.disks.channel(direction, curves.depth)?;
             self.shared.core().add_channel(id, Box::new(channel), true);
         }
@@ -133,6 +139,7 @@ impl DiskCurves {
         DiskCurves {
             read: curve(1e9),
             write: curve(1e9),
+            both: 1e9,
             latency_ns: [100_000; 2],
             depth: ASSUMED_DEPTH,
             assumed: true,
@@ -153,13 +160,13 @@ impl DiskCurves {
             capacity_bytes: None,
             th_bytes: None,
         };
-        let channels = [Direction::Read, Direction::Write].map(|d| entry(d, 1, &[0], self));
+        let channels = [Direction::Read, Direction::Write].map(|d| entry(d, (1, 0), &[0], self));
         let class = model::NodeClass {
             name: "node".into(),
             count: 1,
             memories: vec![host, disk],
             channels: channels.into(),
-            wires: Vec::new(),
+            wires: vec![wire_of("dsk", self)],
         };
         model::Topology {
             name: String::new(),
@@ -171,12 +178,13 @@ impl DiskCurves {
     }
 
     fn of_topology(topology: &model::Topology) -> Option<Self> {
-        let channels = &topology.classes.first()?.channels;
-        let of = |kind| channels.iter().find(|c| c.kind == kind);
+        let class = topology.classes.first()?;
+        let of = |kind| class.channels.iter().find(|c| c.kind == kind);
         let (read, write) = (of(ChannelKind::DiskRead)?, of(ChannelKind::DiskWrite)?);
         Some(DiskCurves {
             read: read.curves.run.clone(),
             write: write.curves.run.clone(),
+            both: class.wires.first()?.rate,
             latency_ns: [read.latency_ns, write.latency_ns],
             depth: read.in_flight?,
             assumed: false,
@@ -184,7 +192,18 @@ impl DiskCurves {
     }
 }
 
-fn entry(direction: Direction, disk: u16, hosts: &[u16], curves: &DiskCurves) -> Channel {
+/// What reads and writes share.
+fn wire_of(disk: &str, curves: &DiskCurves) -> Wire {
+    Wire { name: disk.to_owned(), rate: curves.both, half_duplex: true }
+}
+
+/// A channel of `disk`, whose requests cross `wire`.
+fn entry(
+    direction: Direction,
+    (disk, wire): (u16, u16),
+    hosts: &[u16],
+    curves: &DiskCurves,
+) -> Channel {
     let (kind, from, to, rate) = match direction {
         Direction::Read => (ChannelKind::DiskRead, vec![disk], hosts.to_vec(), &curves.read),
         Direction::Write => (ChannelKind::DiskWrite, hosts.to_vec(), vec![disk], &curves.write),
@@ -196,7 +215,7 @@ fn entry(direction: Direction, disk: u16, hosts: &[u16], curves: &DiskCurves) ->
         to,
         curves: Curves::all(rate.clone()),
         latency_ns,
-        wire: None,
+        wire: Some(wire),
         in_flight: Some(curves.depth),
         assumed: curves.assumed,
     }

@@ -1,0 +1,95 @@
+//! Curves of copies inside host memory.
+//!
+//! Requests are pieces of one conversion of everything there is, as an engine cuts it: their
+//! strides reach across all of it, and by the time one comes round again no cache holds it.
+
+use super::shapes::{gathered, interleaved, runs, transposed};
+use super::{Bench, job_of, nanos_of};
+use crate::Error;
+use crate::builder::memory;
+use channel::{Channel, Provider, Region};
+use channel_host::{HostProvider, MemcpyChannel, Pages};
+use model::{Curves, FieldCopy, NdCopy, Throughput};
+use std::fs;
+use std::sync::Arc;
+use std::time::Duration;
+
+/// Source and destination of a measurement: each as large as the last cache, within these bounds.
+const SIDE_BYTES: std::ops::RangeInclusive<u64> = (16 << 20)..=(112 << 20);
+/// How long a point is measured each time, at least one round of requests.
+const POINT: Duration = Duration::from_millis(6);
+/// What a request that moves next to nothing takes.
+const TINY_BYTES: u64 = 64;
+
+/// Curves of copies inside host memory, for each shape class, and the time from submitting a
+/// request to its end where there is nothing to move.
+pub(crate) fn memcpy(channel: &mut MemcpyChannel) -> Result<(Curves, u64), Error> {
+    let mut bench = HostBench::new(channel)?;
+    let latency_ns = bench.latency_ns()?;
+    let run = bench.curve(&[16, 64, 256, 1024, 4096, 65536, 1 << 20], runs)?;
+    let interleave = bench.curve(&[1, 2, 4, 8, 16, 64], interleaved)?;
+    let transpose = bench.curve(&[1, 2, 4, 8, 16, 64, 256], transposed)?;
+    let gather = bench.curve(&[4, 16, 64, 1024, 16384], gathered)?;
+    let (interleave, transpose, gather) = (Some(interleave), Some(transpose), Some(gather));
+    Ok((Curves { run, interleave, transpose, gather }, latency_ns))
+}
+
+struct HostBench<'a> {
+    bench: Bench<'a>,
+    src: Arc<Region>,
+    dst: Arc<Region>,
+    depth: u32,
+}
+
+impl<'a> HostBench<'a> {
+    fn new(channel: &'a mut MemcpyChannel) -> Result<Self, Error> {
+        let pages = Pages { prefault: true, ..Pages::default() };
+        let provider = HostProvider::new(memory(0), pages);
+        let bytes = last_cache_bytes().clamp(*SIDE_BYTES.start(), *SIDE_BYTES.end());
+        let region = || provider.allocate(bytes, 4096).map(Arc::new);
+        let depth = channel.capabilities().max_in_flight;
+        Ok(HostBench { src: region()?, dst: region()?, depth, bench: Bench::new(channel) })
+    }
+
+    fn latency_ns(&mut self) -> Result<u64, Error> {
+        let run =
+            FieldCopy { bytes: TINY_BYTES, src_offset: 0, dst_offset: 0, strides: Vec::new() };
+        let tiny = NdCopy { dims: Vec::new(), fields: vec![run] };
+        Ok(nanos_of(TINY_BYTES, self.rate(1, vec![tiny])?))
+    }
+
+    /// The rate at each of `sizes`, of the requests that `shape` makes of a size and the bytes of
+    /// a side.
+    fn curve(
+        &mut self,
+        sizes: &[u64],
+        shape: fn(u64, u64) -> Vec<NdCopy>,
+    ) -> Result<Throughput, Error> {
+        let mut points = Vec::with_capacity(sizes.len());
+        for &size in sizes {
+            let requests = shape(size, self.src.len_bytes());
+            points.push((size, self.rate(self.depth, requests)?));
+        }
+        Ok(Throughput::measured(points)?)
+    }
+
+    fn rate(&mut self, depth: u32, requests: Vec<NdCopy>) -> Result<f64, Error> {
+        let lists: Vec<Arc<[NdCopy]>> = requests.into_iter().map(|copy| [copy].into()).collect();
+        let mut turns = lists.iter().cycle();
+        let mut job = |_| {
+            let list = turns.next().expect("a conversion is at least one request");
+            job_of(list, (&self.src, 0), (&self.dst, 0))
+        };
+        Ok(self.bench.best_rate(depth, POINT, &mut job)?)
+    }
+}
+
+/// The largest cache of the first core, as the kernel says.
+fn last_cache_bytes() -> u64 {
+    let size = |i: usize| {
+        let path = format!("/sys/devices/system/cpu/cpu0/cache/index{i}/size");
+        let text = fs::read_to_string(path).ok()?;
+        text.trim().strip_suffix('K')?.parse::<u64>().ok().map(|k| k << 10)
+    };
+    (0..8).filter_map(size).max().unwrap_or(16 << 20)
+}

@@ -1,0 +1,77 @@
+//! What is copied where host memory is measured.
+
+use model::{CopyDim, FieldCopy, NdCopy, Stride};
+use std::sync::Arc;
+
+/// The payload of one request.
+const REQUEST_BYTES: u64 = 4 << 20;
+
+fn dim(extent: u64) -> CopyDim {
+    CopyDim { extent: extent.max(1), src_index: None, dst_index: None }
+}
+
+fn step(bytes: u64) -> i64 {
+    i64::try_from(bytes).unwrap_or(i64::MAX)
+}
+
+/// `whole` as requests, each with a part of the outermost loop.
+fn requests(whole: &NdCopy) -> Vec<NdCopy> {
+    let pieces = whole.payload_bytes() / REQUEST_BYTES;
+    kernels::split(whole, usize::try_from(pieces).unwrap_or(usize::MAX))
+}
+
+/// Every other run of a source of `bytes`, packed.
+pub(super) fn runs(run: u64, bytes: u64) -> Vec<NdCopy> {
+    let strides = vec![Stride { src: step(2 * run), dst: step(run) }];
+    let field = FieldCopy { bytes: run, src_offset: 0, dst_offset: 0, strides };
+    requests(&NdCopy { dims: vec![dim(bytes / (2 * run))], fields: vec![field] })
+}
+
+/// Four fields of a structure, each to a column of its own.
+pub(super) fn interleaved(element: u64, bytes: u64) -> Vec<NdCopy> {
+    let entries = bytes / (4 * element);
+    let field = |f: u64| FieldCopy {
+        bytes: element,
+        src_offset: step(f * element),
+        dst_offset: step(f * entries * element),
+        strides: vec![Stride { src: step(4 * element), dst: step(element) }],
+    };
+    requests(&NdCopy { dims: vec![dim(entries)], fields: (0..4).map(field).collect() })
+}
+
+/// A square matrix, turned.
+pub(super) fn transposed(element: u64, bytes: u64) -> Vec<NdCopy> {
+    let side = (bytes / element).isqrt().max(2);
+    let strides = vec![
+        Stride { src: step(element), dst: step(side * element) },
+        Stride { src: step(side * element), dst: step(element) },
+    ];
+    let field = FieldCopy { bytes: element, src_offset: 0, dst_offset: 0, strides };
+    requests(&NdCopy { dims: vec![dim(side), dim(side)], fields: vec![field] })
+}
+
+/// The number `i` of a sequence without a pattern (SplitMix64).
+fn scattered(i: u64) -> u64 {
+    let mixed = (i + 1).wrapping_mul(0x9e37_79b9_7f4a_7c15);
+    let mixed = (mixed ^ (mixed >> 30)).wrapping_mul(0xbf58_476d_1ce4_e5b9);
+    let mixed = (mixed ^ (mixed >> 27)).wrapping_mul(0x94d0_49bb_1331_11eb);
+    mixed ^ (mixed >> 31)
+}
+
+/// Runs from anywhere, in an order that no prefetcher guesses.
+pub(super) fn gathered(run: u64, bytes: u64) -> Vec<NdCopy> {
+    let all = (bytes / run).max(1);
+    let count = (REQUEST_BYTES / run).clamp(1, all);
+    let pieces = all / count;
+    // Each request takes the neighbours of what the one before it took.
+    let starts = (all - pieces + 1).max(1);
+    let index: Arc<[u64]> = (0..count).map(|i| scattered(i) % starts).collect();
+    let piece = |n: u64| {
+        let dims =
+            vec![CopyDim { extent: count, src_index: Some(Arc::clone(&index)), dst_index: None }];
+        let strides = vec![Stride { src: step(run), dst: step(run) }];
+        let (src_offset, dst_offset) = (step(n * run), step(n * count * run));
+        NdCopy { dims, fields: vec![FieldCopy { bytes: run, src_offset, dst_offset, strides }] }
+    };
+    (0..pieces).map(piece).collect()
+}
