@@ -4,7 +4,7 @@ use crate::args::Topo;
 use crate::failure::Failure;
 use crate::{output, plot};
 use isometry::Machine;
-use model::{Channel, Curves, Memory, MemoryKind, NodeClass, Topology};
+use model::{Channel, Curves, Memory, MemoryKind, NodeClass, Topology, Wire};
 use std::fmt::Write as _;
 use std::fs;
 use std::path::Path;
@@ -40,6 +40,7 @@ fn table(topology: &Topology) -> String {
         let _ = writeln!(text, "\nnode {} ({})", class.name, class.count);
         class.memories.iter().for_each(|m| text.push_str(&memory_line(m)));
         class.channels.iter().for_each(|c| text.push_str(&channel_line(class, c)));
+        class.wires.iter().for_each(|w| text.push_str(&wire_line(class, w)));
     }
     for link in &topology.links {
         let _ = writeln!(text, "\nlink {} {}", link.kind.name(), rates(&link.curves));
@@ -56,6 +57,16 @@ fn memory_line(memory: &Memory) -> String {
 fn channel_line(class: &NodeClass, channel: &Channel) -> String {
     let pair = format!("{} → {}", names(class, &channel.from), names(class, &channel.to));
     format!("  {:<10} {pair:<42} {}\n", channel.kind.name(), rates(&channel.curves))
+}
+
+/// A wire, with the channels that cross it.
+fn wire_line(class: &NodeClass, wire: &Wire) -> String {
+    let crosses = |c: &&Channel| c.wire.is_some_and(|w| class.wires[usize::from(w)] == *wire);
+    let channels: Vec<_> =
+        class.channels.iter().filter(crosses).map(|c| c.kind.name().to_owned()).collect();
+    let shared = format!("wire {} ({})", wire.name, channels.join(", "));
+    let ways = if wire.half_duplex { "both ways together" } else { "each way" };
+    format!("  {shared:<53} {:>11} ({ways})\n", rate(wire.rate))
 }
 
 /// The memories at one end of a channel.

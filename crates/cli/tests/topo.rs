@@ -25,6 +25,7 @@ fn people_read_a_table() {
     shown.succeeds();
     let line = shown.stdout.lines().find(|l| l.contains("GPUWrite")).unwrap();
     assert!(line.contains("zcm, reg, sys → fbm") && line.contains("5.90 GB/s"), "{line}");
+    assert!(shown.stdout.contains("wire pcie (GPUWrite)"), "{}", shown.stdout);
     assert!(shown.stdout.contains("sys        SYS host memory") && shown.stderr.is_empty());
 }
 
