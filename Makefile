@@ -12,6 +12,7 @@ PYTHON_SOURCES := $(shell find python/isometry -name '*.py*' -not -path '*/__pyc
 # What bench, fuzz and mutant runs take.
 GROUP ?= small
 FILTER ?=
+RUNS ?=
 SEEDS ?= 1000
 FIRST_SEED ?= 0
 MUTANT ?=
@@ -31,7 +32,8 @@ demo: package $(STAMPS)/demo ## Convert 512 MiB of real pixels on disk, verified
 	@$(VENV)/bin/python scripts/demo.py
 
 bench: ## Time GROUP's cases that match FILTER beside their references
-	@cargo run -q --release --example bench_$(GROUP) -- "$(FILTER)"
+	@cargo build -q --release -p isometry-cli
+	@target/release/iso bench $(GROUP) --filter "$(FILTER)" $(if $(RUNS),--runs $(RUNS))
 	@if [ -f scripts/bench_$(GROUP).py ]; then \
 	    $(MAKE) --no-print-directory package && \
 	    $(VENV)/bin/python scripts/bench_$(GROUP).py "$(FILTER)"; \

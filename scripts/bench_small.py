@@ -11,6 +11,7 @@ import re
 import statistics
 import sys
 import time
+import tomllib
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
@@ -19,8 +20,9 @@ import numpy as np
 
 import isometry as iso
 
-CALLS = 2_000
-RUNS = 51
+PROBLEMS = tomllib.loads(Path("bench/problems/small_python.toml").read_text())
+CALLS: int = PROBLEMS["batch"]
+RUNS: int = PROBLEMS["runs"]
 AIM_US = 5.0
 
 
@@ -61,7 +63,7 @@ def case(m: iso.Machine, size: int) -> dict[str, Any]:
 def main() -> None:
     pattern = re.compile(sys.argv[1] if len(sys.argv) > 1 else "")
     with iso.Machine() as m:
-        sizes = [size for size in (64, 256, 1024, 4096) if pattern.search(name(size))]
+        sizes = [size for size in PROBLEMS["sizes_bytes"] if pattern.search(name(size))]
         cases = [case(m, size) for size in sizes]
     cases = [one for one in cases if pattern.search(one["case"])]
     for one in cases:

@@ -5,17 +5,17 @@ const DRAWS: usize = 1000;
 
 /// A contender's time over ours, paired run by run.
 #[derive(Debug, Clone, Copy, PartialEq)]
-pub struct Ratio {
+pub(crate) struct Ratio {
     /// The quartiles p25, p50 and p75.
-    pub quartiles: [f64; 3],
+    pub(crate) quartiles: [f64; 3],
     /// The 95% bootstrap interval of the median.
-    pub interval: [f64; 2],
+    pub(crate) interval: [f64; 2],
 }
 
 impl Ratio {
     /// The ratio of the times `theirs` over `ours`, run by run. Both hold as many, at least one.
     #[must_use]
-    pub fn paired(theirs: &[f64], ours: &[f64]) -> Self {
+    pub(crate) fn paired(theirs: &[f64], ours: &[f64]) -> Self {
         let ratios: Vec<f64> = theirs.iter().zip(ours).map(|(t, o)| t / o).collect();
         let sorted = sorted(ratios.clone());
         let at = |q: f64| quantile(&sorted, q);
@@ -25,7 +25,7 @@ impl Ratio {
 
 /// The median of `values`; not a number where there are none.
 #[must_use]
-pub fn median(values: &[f64]) -> f64 {
+pub(crate) fn median(values: &[f64]) -> f64 {
     quantile(&sorted(values.to_vec()), 0.5)
 }
 

@@ -1,6 +1,8 @@
 //! The command line's arguments. Their comments are the help texts.
 
 use clap::{Args as ClapArgs, Parser, Subcommand, ValueEnum};
+use regex::Regex;
+use std::num::NonZeroUsize;
 use std::path::PathBuf;
 
 /// Moves data between any two memories of a machine, in any layout, on a path that it chooses.
@@ -19,6 +21,8 @@ pub(crate) enum Command {
     Plan(Plan),
     /// Copy an array from a file to another, changing its layout on the way.
     Copy(Copy),
+    /// Verify and time groups of cases beside their references; without a group, list them.
+    Bench(Bench),
     /// Run the engine in virtual time.
     #[command(subcommand)]
     Sim(Sim),
@@ -135,6 +139,31 @@ pub(crate) struct Copy {
     #[arg(long, value_name = "FILE")]
     pub(crate) trace: Option<PathBuf>,
     /// Print one JSON object.
+    #[arg(long)]
+    pub(crate) json: bool,
+}
+
+#[derive(Debug, ClapArgs)]
+pub(crate) struct Bench {
+    /// The groups to run: `small`, `disk`, …
+    #[arg(value_name = "GROUP")]
+    pub(crate) groups: Vec<String>,
+    /// Run the cases whose names match this regular expression.
+    #[arg(long, value_name = "REGEX")]
+    pub(crate) filter: Option<Regex>,
+    /// How often each contender runs, in place of what the cases say.
+    #[arg(long, value_name = "N")]
+    pub(crate) runs: Option<NonZeroUsize>,
+    /// After so many seconds of timing a case runs no more, once it has run 5 times.
+    #[arg(long, value_name = "SECONDS", default_value_t = 60)]
+    pub(crate) budget: u64,
+    /// Where GROUP.json is written.
+    #[arg(long, value_name = "DIR", default_value = "bench/out")]
+    pub(crate) out: PathBuf,
+    /// Where files are made for the time of the run: the file system that is measured.
+    #[arg(long, value_name = "DIR", default_value = ".")]
+    pub(crate) files: PathBuf,
+    /// Print one JSON object: the group's, or those of several under `groups`.
     #[arg(long)]
     pub(crate) json: bool,
 }

@@ -11,13 +11,14 @@ use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 #[derive(Debug, Clone)]
 pub(crate) struct Interrupt {
     asked: Arc<AtomicUsize>,
+    any: Arc<AtomicBool>,
 }
 
 impl Interrupt {
     /// Listens to SIGINT, SIGTERM and SIGHUP from now on; not to those that whoever started the
     /// program has it ignore, as `nohup` does.
     pub(crate) fn listen() -> Result<Self, Failure> {
-        let (asked, again) = (Arc::new(AtomicUsize::new(0)), Arc::new(AtomicBool::new(false)));
+        let (asked, any) = (Arc::new(AtomicUsize::new(0)), Arc::new(AtomicBool::new(false)));
         let ignored = ignored_signals();
         for signal in [SIGINT, SIGTERM, SIGHUP] {
             let number = u8::try_from(signal).unwrap_or(u8::MAX);
@@ -25,12 +26,17 @@ impl Interrupt {
                 continue;
             }
             let code = i32::from(interrupted_code(number));
-            let noted = flag::register_conditional_shutdown(signal, code, Arc::clone(&again))
+            let noted = flag::register_conditional_shutdown(signal, code, Arc::clone(&any))
                 .and_then(|_| flag::register_usize(signal, Arc::clone(&asked), number.into()))
-                .and_then(|_| flag::register(signal, Arc::clone(&again)));
+                .and_then(|_| flag::register(signal, Arc::clone(&any)));
             noted.map_err(|e| Failure::failed(format_args!("can't listen to signals: {e}")))?;
         }
-        Ok(Interrupt { asked })
+        Ok(Interrupt { asked, any })
+    }
+
+    /// What is set when any of them asked.
+    pub(crate) fn flag(&self) -> Arc<AtomicBool> {
+        Arc::clone(&self.any)
     }
 
     /// Ends the command here if it was asked for.

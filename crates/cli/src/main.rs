@@ -6,6 +6,7 @@
 #![forbid(unsafe_code)]
 
 mod args;
+mod bench;
 mod copy;
 mod failure;
 mod interrupt;
@@ -34,6 +35,7 @@ fn run(command: &Command) -> Result<(), Failure> {
         Command::Topo(args) => topo::run(args),
         Command::Plan(args) => plan::run(args),
         Command::Copy(args) => copy::run(args),
+        Command::Bench(args) => bench::run(args),
         Command::Sim(args) => simulate::run(args),
     }
 }

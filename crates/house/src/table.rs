@@ -14,7 +14,6 @@ pub const ALLOWED: &[(&str, &[&str])] = &[
     ("engine", &["model", "layout", "channel"]),
     ("channel-host", &["channel", "kernels"]),
     ("channel-disk", &["channel", "kernels"]),
-    ("bench", &[]),
     ("cluster", &["model"]),
     ("files", &["model", "layout"]),
     ("sim", &["planner", "engine", "channel", "cluster"]),
@@ -22,7 +21,8 @@ pub const ALLOWED: &[(&str, &[&str])] = &[
         "isometry",
         &["planner", "engine", "kernels", "channel-host", "channel-disk", "cluster", "files"],
     ),
-    ("cli", &["isometry", "sim"]),
+    ("bench", &["isometry"]),
+    ("cli", &["isometry", "sim", "bench"]),
     ("python", &["isometry"]),
     ("house", &[]),
 ];

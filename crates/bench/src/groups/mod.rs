@@ -1,0 +1,77 @@
+//! The groups: what each times, and beside what.
+
+mod convert;
+mod curves;
+mod disk;
+mod planner;
+mod priority;
+mod small;
+
+use crate::{Error, Report, Settings};
+
+/// A group of cases.
+#[derive(Debug)]
+pub struct Group {
+    /// What it is called.
+    pub name: &'static str,
+    /// What it times, in a line.
+    pub about: &'static str,
+    run: fn(&Settings) -> Result<Report, Error>,
+}
+
+/// All groups.
+pub const GROUPS: [Group; 6] = [
+    Group {
+        name: "small",
+        about: "copies of 64 B to 4 KiB inside host memory, beside memcpy",
+        run: small::run,
+    },
+    Group {
+        name: "convert",
+        about: "conversions of a layout inside host memory, beside memcpy",
+        run: convert::run,
+    },
+    Group {
+        name: "disk",
+        about: "conversions from file to file, beside the same reads and writes alone",
+        run: disk::run,
+    },
+    Group {
+        name: "priority",
+        about: "an urgent copy under a load of others, beside the same copy alone",
+        run: priority::run,
+    },
+    Group {
+        name: "planner",
+        about: "planning on the paper's cluster: cached, simple, and the full search",
+        run: planner::run,
+    },
+    Group {
+        name: "curves",
+        about: "predictions of copies whose sizes were not measured, beside the copies",
+        run: curves::run,
+    },
+];
+
+/// The group called `name`.
+///
+/// # Errors
+/// [`Error::UnknownGroup`].
+pub fn named(name: &str) -> Result<&'static Group, Error> {
+    let known = || GROUPS.iter().map(|g| g.name).collect();
+    let unknown = || Error::UnknownGroup { name: name.to_owned(), known: known() };
+    GROUPS.iter().find(|g| g.name == name).ok_or_else(unknown)
+}
+
+impl Group {
+    /// Runs the group's cases, prints a table, says on standard error how far it is, and writes
+    /// `GROUP.json`. Blocks for seconds to minutes. What it allocates on disk is gone when it
+    /// returns.
+    ///
+    /// # Errors
+    /// [`Error::Interrupted`] soon after [`crate::Stop`] was asked for; any other where a case
+    /// can't be set up or run. A wrong result is no error; it stands in the report.
+    pub fn run(&self, settings: &Settings) -> Result<Report, Error> {
+        (self.run)(settings)
+    }
+}

@@ -1,0 +1,247 @@
+//! The cases of a group as they are timed: a table, and at the end JSON.
+
+use crate::settings::{Output, Settings, Stop};
+use crate::stats::{Ratio, median};
+use crate::{Error, process};
+use serde::Serialize;
+use std::collections::BTreeMap;
+use std::fmt::Display;
+use std::io::Write;
+use std::time::Instant;
+
+/// The fewest runs that a time budget leaves of a case: a median with something on either side.
+const LEAST_RUNS: usize = 5;
+
+/// What a group found.
+#[derive(Debug, Clone, PartialEq)]
+pub struct Report {
+    /// What `bench/out/GROUP.json` holds.
+    pub json: serde_json::Value,
+    /// The cases whose result was wrong.
+    pub wrong: Vec<String>,
+}
+
+/// One that runs the work of a case, by name. The first of a case is ours.
+pub(crate) struct Contender<'a> {
+    /// As in the table: `isometry`, `memcpy`, …
+    pub(crate) name: &'a str,
+    /// Runs the work once.
+    pub(crate) run: &'a mut dyn FnMut() -> Result<(), Error>,
+}
+
+/// What a case moves, and how often it runs.
+#[derive(Debug, Clone)]
+pub(crate) struct Case {
+    /// `transpose 8192x8192 f4`.
+    pub(crate) name: String,
+    /// Payload, counted once.
+    pub(crate) bytes: u64,
+    /// Threads that may work on it.
+    pub(crate) threads: u32,
+    /// How often each contender runs, after one run to warm up.
+    pub(crate) runs: usize,
+}
+
+/// A group at work.
+#[derive(Debug)]
+pub(crate) struct Bench {
+    settings: Settings,
+    found: Found,
+}
+
+#[derive(Debug, Serialize)]
+struct Found {
+    group: String,
+    machine: String,
+    absent: Vec<String>,
+    cases: Vec<Measured>,
+}
+
+#[derive(Debug, Default, Serialize)]
+struct Measured {
+    case: String,
+    verified: bool,
+    bytes: u64,
+    threads: u32,
+    runs: usize,
+    seconds: BTreeMap<String, f64>,
+    ratio: BTreeMap<String, [f64; 3]>,
+    interval: BTreeMap<String, [f64; 2]>,
+    #[serde(skip_serializing_if = "BTreeMap::is_empty")]
+    figures: BTreeMap<String, f64>,
+}
+
+impl Bench {
+    /// The group `name`, without a case yet.
+    pub(crate) fn new(name: &str, settings: &Settings) -> Result<Self, Error> {
+        let machine = process::machine();
+        let (group, absent, cases) = (name.to_owned(), Vec::new(), Vec::new());
+        let found = Found { group, machine, absent, cases };
+        let bench = Bench { settings: settings.clone(), found };
+        bench.line(format_args!("# {name} on {}", bench.found.machine))?;
+        Ok(bench)
+    }
+
+    /// How the group is to run.
+    pub(crate) fn settings(&self) -> &Settings {
+        &self.settings
+    }
+
+    /// What ends it.
+    pub(crate) fn stop(&self) -> Stop {
+        self.settings.stop.clone()
+    }
+
+    /// Whether the case `name` was asked for; set one up only then.
+    pub(crate) fn wants(&self, name: &str) -> bool {
+        self.settings.filter.as_ref().is_none_or(|f| f.is_match(name))
+    }
+
+    /// How often to run what a problem says runs `runs` times.
+    pub(crate) fn runs(&self, runs: usize) -> usize {
+        self.settings.runs.unwrap_or(runs).max(1)
+    }
+
+    /// Says on standard error how far it is.
+    pub(crate) fn say(&self, what: impl Display) {
+        // Whoever read it may have gone.
+        let _ = writeln!(std::io::stderr(), "{}: {what}", self.found.group);
+    }
+
+    /// Prints a line of the table.
+    pub(crate) fn line(&self, line: impl Display) -> Result<(), Error> {
+        let written = match self.settings.output {
+            Output::Standard => writeln!(std::io::stdout(), "{line}"),
+            Output::Error => writeln!(std::io::stderr(), "{line}"),
+        };
+        written.map_err(Error::Output)
+    }
+
+    /// Runs ours once, verifies, and if the result is right times all `contenders` alternating.
+    pub(crate) fn run(
+        &mut self,
+        case: &Case,
+        contenders: &mut [Contender<'_>],
+        verify: &mut dyn FnMut() -> Result<bool, Error>,
+    ) -> Result<(), Error> {
+        (contenders[0].run)()?;
+        let verified = verify()?;
+        self.time(case, verified, contenders)
+    }
+
+    /// The second half of [`Bench::run`], where ours ran once and `verified` says how.
+    pub(crate) fn time(
+        &mut self,
+        case: &Case,
+        verified: bool,
+        contenders: &mut [Contender<'_>],
+    ) -> Result<(), Error> {
+        let seconds = if verified { self.alternate(case, contenders)? } else { Vec::new() };
+        let names: Vec<_> = contenders.iter().map(|c| c.name).collect();
+        self.record(case, verified, &names, &seconds)
+    }
+
+    /// Times `contenders` in turns, until the case has its runs or its time is over.
+    fn alternate(
+        &self,
+        case: &Case,
+        contenders: &mut [Contender<'_>],
+    ) -> Result<Vec<Vec<f64>>, Error> {
+        let started = Instant::now();
+        contenders.iter_mut().skip(1).try_for_each(|c| (c.run)())?;
+        let runs = self.runs(case.runs);
+        let least = self.settings.runs.unwrap_or(LEAST_RUNS);
+        let mut seconds = vec![Vec::with_capacity(runs); contenders.len()];
+        for run in 0..runs {
+            if run >= least && started.elapsed() > self.settings.budget {
+                break;
+            }
+            for (contender, times) in contenders.iter_mut().zip(&mut seconds) {
+                self.settings.stop.check()?;
+                times.push(timed(&mut contender.run)?);
+            }
+        }
+        Ok(seconds)
+    }
+
+    /// Adds a case that was timed elsewhere: `seconds[i]` are the runs of `names[i]`, ours first,
+    /// paired by position.
+    pub(crate) fn record(
+        &mut self,
+        case: &Case,
+        verified: bool,
+        names: &[&str],
+        seconds: &[Vec<f64>],
+    ) -> Result<(), Error> {
+        let measured = measured(case, verified, names, seconds);
+        self.line(table(&measured))?;
+        self.found.cases.push(measured);
+        Ok(())
+    }
+
+    /// Adds a figure of its own to the last case: a count, a rate, a prediction.
+    pub(crate) fn figure(&mut self, name: &str, value: f64) -> Result<(), Error> {
+        let Some(case) = self.found.cases.last_mut() else { return Ok(()) };
+        case.figures.insert(name.to_owned(), value);
+        self.line(format_args!("    {name} = {value:.6}"))
+    }
+
+    /// Writes `GROUP.json`.
+    pub(crate) fn finish(self) -> Result<Report, Error> {
+        let json = serde_json::to_value(&self.found).map_err(Error::part("making JSON"))?;
+        let folder = &self.settings.out;
+        std::fs::create_dir_all(folder).map_err(Error::io("making the reports' directory"))?;
+        let path = folder.join(format!("{}.json", self.found.group));
+        std::fs::write(&path, format!("{json:#}\n")).map_err(Error::io("writing the report"))?;
+        self.line(format_args!("# written to {}", path.display()))?;
+        if self.found.cases.is_empty() {
+            self.say("no case has a name that matches");
+        }
+        let wrong = self.found.cases.iter().filter(|c| !c.verified).map(|c| c.case.clone());
+        Ok(Report { json, wrong: wrong.collect() })
+    }
+}
+
+/// The seconds that `run` takes.
+pub(crate) fn timed(run: impl FnOnce() -> Result<(), Error>) -> Result<f64, Error> {
+    let start = Instant::now();
+    run()?;
+    Ok(start.elapsed().as_secs_f64())
+}
+
+fn measured(case: &Case, verified: bool, names: &[&str], seconds: &[Vec<f64>]) -> Measured {
+    let mut measured = Measured {
+        case: case.name.clone(),
+        verified,
+        bytes: case.bytes,
+        threads: case.threads,
+        runs: seconds.first().map_or(0, Vec::len),
+        ..Measured::default()
+    };
+    for (i, (name, times)) in names.iter().zip(seconds).filter(|(_, t)| !t.is_empty()).enumerate() {
+        measured.seconds.insert((*name).to_owned(), median(times));
+        if i > 0 {
+            let ratio = Ratio::paired(times, &seconds[0]);
+            measured.ratio.insert((*name).to_owned(), ratio.quartiles);
+            measured.interval.insert((*name).to_owned(), ratio.interval);
+        }
+    }
+    measured
+}
+
+/// The lines of a case.
+fn table(measured: &Measured) -> String {
+    let mark = if measured.verified { "" } else { "  WRONG RESULT" };
+    let (bytes, runs) = (measured.bytes, measured.runs);
+    let mut text = format!("{:48} {bytes} B, {runs} runs{mark}", measured.case);
+    for (name, seconds) in &measured.seconds {
+        let ratio = match (measured.ratio.get(name), measured.interval.get(name)) {
+            (Some([low, middle, high]), Some([from, to])) => {
+                format!("  x{middle:.3} [{low:.3} .. {high:.3}], median in {from:.3} .. {to:.3}")
+            }
+            _ => String::new(),
+        };
+        text += &format!("\n    {name:16} {:>12.3} us{ratio}", seconds * 1e6);
+    }
+    text
+}

@@ -1,0 +1,72 @@
+//! `iso bench`.
+
+mod process;
+
+use process::{Ran, command, iso};
+use rustix::process::{Pid, Signal, kill_process};
+use serde_json::Value;
+use std::fs;
+use std::path::Path;
+use std::process::Stdio;
+use std::time::{Duration, Instant};
+
+fn names(dir: &Path) -> Vec<String> {
+    fs::read_dir(dir).unwrap().map(|e| e.unwrap().file_name().into_string().unwrap()).collect()
+}
+
+#[test]
+fn groups_are_listed() {
+    let listed = iso(&["bench"]);
+    listed.succeeds();
+    let names: Vec<_> = listed.stdout.lines().filter_map(|l| l.split(' ').next()).collect();
+    assert_eq!(names, ["small", "convert", "disk", "priority", "planner", "curves"]);
+    let listed: Value = serde_json::from_str(&iso(&["bench", "--json"]).stdout).unwrap();
+    assert_eq!(listed["groups"][2]["group"], "disk");
+}
+
+#[test]
+fn an_unknown_group_or_a_broken_filter_is_wrong_usage() {
+    let refused = iso(&["bench", "planner", "frobnicate"]);
+    assert_eq!((refused.code, refused.stdout.as_str()), (2, ""));
+    assert!(refused.stderr.contains("frobnicate") && refused.stderr.contains("convert"));
+    for args in [&["--filter", "("][..], &["--runs", "0"], &["--budget", "-1"]] {
+        assert_eq!(iso(&[&["bench", "planner"], args].concat()).code, 2, "{args:?}");
+    }
+}
+
+#[test]
+fn a_group_prints_what_it_writes() {
+    let dir = tempfile::tempdir().unwrap();
+    let out = dir.path().to_str().unwrap();
+    let args = ["bench", "planner", "--filter", "^cached", "--runs", "3", "--out", out, "--json"];
+    let ran = iso(&args);
+    ran.succeeds();
+    let printed: Value = serde_json::from_str(&ran.stdout).unwrap();
+    let written = fs::read_to_string(dir.path().join("planner.json")).unwrap();
+    assert_eq!(printed, serde_json::from_str::<Value>(&written).unwrap());
+    assert_eq!(printed["group"], "planner");
+    let case = &printed["cases"][0];
+    assert_eq!((&case["case"], &case["verified"]), (&"cached plan".into(), &true.into()));
+    assert_eq!(case["runs"], 3);
+    assert!(case["seconds"]["isometry"].as_f64().unwrap() > 0.0);
+    assert_eq!(printed["cases"].as_array().unwrap().len(), 1);
+    assert!(ran.stderr.contains("cached plan"), "the table goes to standard error: {}", ran.stderr);
+}
+
+#[test]
+fn ctrl_c_leaves_no_file_behind() {
+    let dir = tempfile::tempdir().unwrap();
+    let path = dir.path().to_str().unwrap();
+    let args = ["bench", "disk", "--filter", "2 GiB", "--files", path, "--out", path];
+    let child = command(&args).stdout(Stdio::piped()).stderr(Stdio::piped()).spawn().unwrap();
+    let late = Instant::now() + Duration::from_secs(60);
+    while names(dir.path()).is_empty() {
+        assert!(Instant::now() < late, "the group never started");
+        std::thread::sleep(Duration::from_millis(2));
+    }
+    let pid = Pid::from_raw(i32::try_from(child.id()).unwrap()).unwrap();
+    kill_process(pid, Signal::INT).unwrap();
+    let ran: Ran = child.wait_with_output().unwrap().into();
+    assert_eq!(ran.code, 130, "{}", ran.stderr);
+    assert!(names(dir.path()).is_empty(), "{:?}", names(dir.path()));
+}
