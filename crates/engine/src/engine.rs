@@ -51,7 +51,7 @@ pub struct Engine {
     pub(crate) flights: Flights,
     pub(crate) staging: Staging,
     pub(crate) deadlines: BTreeSet<(Time, TransferId)>,
-    pub(crate) fences: HashMap<FenceId, Vec<TransferId>>,
+    pub(crate) fences: HashMap<FenceId, BTreeSet<TransferId>>,
     pub(crate) steps: VecDeque<Step>,
     pub(crate) events: VecDeque<TransferEvent>,
     ageing: Option<Duration>,

@@ -193,14 +193,21 @@ impl Engine {
             let Some(record) = self.table.get_mut(id) else { return };
             record.unmet += 1;
             let dependency = record.transfer.after[i];
-            match (self.outcome_of(dependency), dependency) {
+            let is_new = match (self.outcome_of(dependency), dependency) {
                 (Some(outcome), _) => {
                     self.steps.push_back(Step::Resolve(id, resolution(&outcome)));
+                    true
                 }
-                (None, Dependency::Fence(fence)) => self.fences.entry(fence).or_default().push(id),
+                (None, Dependency::Fence(fence)) => {
+                    self.fences.entry(fence).or_default().insert(id)
+                }
                 (None, Dependency::Transfer(other)) => {
-                    self.table.get_mut(other).into_iter().for_each(|r| r.dependents.push(id));
+                    self.table.get_mut(other).is_some_and(|r| r.dependents.insert(id))
                 }
+            };
+            if let Some(record) = self.table.get_mut(id).filter(|_| !is_new) {
+                // Named twice, resolved once.
+                record.unmet -= 1;
             }
         }
     }
@@ -213,11 +220,13 @@ impl Engine {
             match record.transfer.after[i] {
                 Dependency::Transfer(other) => {
                     let others = self.table.get_mut(other).into_iter();
-                    others.for_each(|r| r.dependents.retain(|&d| d != id));
+                    others.for_each(|r| {
+                        r.dependents.remove(&id);
+                    });
                 }
                 Dependency::Fence(fence) => {
                     let waiting = self.fences.entry(fence).or_default();
-                    waiting.retain(|&w| w != id);
+                    waiting.remove(&id);
                     if waiting.is_empty() {
                         self.fences.remove(&fence);
                     }
@@ -270,6 +279,30 @@ impl Engine {
                 self.start(id);
             }
         }
+        self.pass_on();
+    }
+
+    /// Where others than before wait for a pool, those that hold it are served as the first of
+    /// them: it can't start before they are done.
+    fn pass_on(&mut self) {
+        while let Some(pool) = self.staging.poll_change() {
+            for holder in self.staging.holders(pool) {
+                self.restand(holder);
+            }
+        }
+    }
+
+    /// Has a transfer that holds staging served as the most urgent that waits for any of it.
+    fn restand(&mut self, id: TransferId) {
+        let Some(record) = self.table.get_mut(id) else { return };
+        let waiting = record.grants.iter().filter_map(|grant| self.staging.first_turn(grant.pool));
+        record.served_as = waiting.chain([record.turn()]).min().unwrap_or(record.turn());
+        for hop in 0..record.run.lanes.len() {
+            let standing = record.standing(hop);
+            let lane = &mut record.run.lanes[hop];
+            let worker = &mut self.workers[lane.worker];
+            lane.queued = lane.queued.map(|entry| worker.restand(&entry, &standing));
+        }
     }
 
     fn start(&mut self, id: TransferId) {
@@ -288,7 +321,8 @@ impl Engine {
         let Some(record) = self.table.get_mut(id) else { return };
         let grants = std::mem::take(&mut record.grants);
         if !grants.is_empty() {
-            self.staging.release(record.transfer.priority, &grants);
+            record.served_as = record.turn();
+            self.staging.release((record.transfer.priority, id), &grants);
             self.steps.push_back(Step::Admit);
         }
     }
@@ -296,9 +330,9 @@ impl Engine {
     /// Takes the transfer's descriptors out of their workers' queues.
     fn unqueue(&mut self, id: TransferId) {
         let Some(record) = self.table.get_mut(id) else { return };
-        for lane in record.run.lanes.iter_mut().filter(|lane| lane.queued) {
-            self.workers[lane.worker].remove(id);
-            lane.queued = false;
+        for lane in &mut record.run.lanes {
+            let entry = lane.queued.take();
+            entry.iter().for_each(|entry| self.workers[lane.worker].remove(entry));
         }
     }
 
@@ -309,8 +343,8 @@ impl Engine {
         let hop = record.run.lanes.len() - 1;
         let standing = record.standing(hop);
         let xd = XdRef { transfer: id, hop: hop_number(hop) };
-        record.run.lanes[hop].queued = true;
-        self.workers[record.run.lanes[hop].worker].push(xd, &standing, 0, now);
+        let lane = &mut record.run.lanes[hop];
+        lane.queued = Some(self.workers[lane.worker].push(xd, &standing, 0, now));
     }
 }
 

@@ -6,9 +6,11 @@ use std::fmt;
 /// What a policy knows of a transfer descriptor that is ready.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Standing {
-    /// The transfer's priority.
+    /// The transfer's priority, or that of a more urgent one that waits for staging it holds.
     pub priority: Priority,
-    /// Grows with each transfer that the engine takes.
+    /// The arrival of the transfer whose priority that is.
+    pub priority_arrival: u64,
+    /// The transfer's own arrival: grows with each that the engine takes.
     pub arrival: u64,
     /// What the worker has served this descriptor, counted from what the least served one had
     /// when it joined.
@@ -26,14 +28,15 @@ pub trait Policy: fmt::Debug + Send + Sync {
 }
 
 /// The most urgent first, then the oldest: a new urgent transfer is served from the next request
-/// on, and the less urgent ones are suspended.
+/// on, and the less urgent ones are suspended. One that holds staging which a more urgent one
+/// waits for is served as if it were that one.
 #[derive(Debug, Clone, Copy, Default)]
 pub struct ByPriority;
 
 impl Policy for ByPriority {
     fn rank(&self, standing: &Standing) -> Rank {
         let urgency = i64::from(i32::MAX) - i64::from(standing.priority.0);
-        (urgency.unsigned_abs(), standing.arrival)
+        (urgency.unsigned_abs(), standing.priority_arrival)
     }
 }
 
@@ -62,7 +65,8 @@ mod tests {
     use super::*;
 
     fn standing(priority: i32, arrival: u64, served_bytes: u64) -> Standing {
-        Standing { priority: Priority(priority), arrival, served_bytes }
+        let priority = Priority(priority);
+        Standing { priority, priority_arrival: arrival, arrival, served_bytes }
     }
 
     #[test]

@@ -23,7 +23,7 @@ impl Engine {
         let record = self.table.get_mut(xd.transfer).expect("who is queued is known");
         let hop = usize::from(xd.hop);
         let lane = &mut record.run.lanes[hop];
-        lane.queued = false;
+        lane.queued = None;
         lane.meter.served_after(self.now, before);
         lane.meter.turn(self.now, Doing::Busy);
         lane.meter.requests += 1;
@@ -66,14 +66,14 @@ impl Engine {
         let lane = &mut record.run.lanes[hop];
         let doing = if lane.in_flight > 0 { Doing::Busy } else { doing(readiness) };
         lane.meter.turn(now, doing);
-        if let (Readiness::Ready(bytes), false) = (readiness, lane.queued) {
+        if let (Readiness::Ready(bytes), None) = (readiness, &lane.queued) {
             let worker = &mut self.workers[lane.worker];
             if lane.meter.requests == 0 {
                 lane.served_bytes = worker.floor_bytes();
             }
-            lane.queued = true;
             let standing = crate::policy::Standing { served_bytes: lane.served_bytes, ..standing };
-            worker.push(XdRef { transfer: id, hop: hop_number(hop) }, &standing, bytes, now);
+            let xd = XdRef { transfer: id, hop: hop_number(hop) };
+            lane.queued = Some(worker.push(xd, &standing, bytes, now));
         }
     }
 

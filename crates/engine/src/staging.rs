@@ -4,18 +4,22 @@
 //! for what idle ones hold take many times their solo time. **Guarantee.** A transfer gets all of
 //! its rings at once or none, so that nobody holds and waits; those that wait are served by
 //! priority, then age; whoever waits claims its pools against all behind it, so that it is not
-//! starved; and in each pool a reserve is kept for transfers more urgent than one that holds
-//! staging there. **Structure.** An arena for each pool, tried in the global order of memories,
-//! and one queue.
+//! starved; in each pool a reserve is kept for transfers more urgent than one that holds staging
+//! there; and who holds staging is known to be waited for, so that it can be served as urgently as
+//! the first that waits. **Structure.** An arena for each pool, tried in the global order of
+//! memories, with the turns of those that wait for it; and what each of them needs.
 
 use crate::arena::{Arena, Block, Fit};
 use crate::config::PoolConfig;
 use model::{MemoryId, Priority, RegionId, TransferId};
 use std::cmp::Reverse;
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 
 /// The place in the queue: the most urgent first, then the oldest.
 pub(crate) type Turn = (Reverse<Priority>, u64);
+
+/// A transfer that holds staging, with its own priority.
+pub(crate) type Holder = (Priority, TransferId);
 
 /// One ring that a transfer needs.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -39,7 +43,12 @@ pub(crate) struct Grant {
 struct Pool {
     config: PoolConfig,
     arena: Arena,
-    holders: BTreeMap<Priority, u32>,
+    /// How many rings each holder has here, the least urgent first.
+    holders: BTreeMap<Holder, u32>,
+    /// The turns of those that wait for a ring here.
+    waiting: BTreeSet<Turn>,
+    /// The first of them when somebody last asked.
+    first: Option<Turn>,
 }
 
 #[derive(Debug)]
@@ -62,6 +71,8 @@ impl Staging {
             config,
             arena: Arena::new(config.capacity_bytes),
             holders: BTreeMap::new(),
+            waiting: BTreeSet::new(),
+            first: None,
         };
         Staging { pools: pools.into_iter().map(pool).collect(), queue: BTreeMap::new() }
     }
@@ -101,55 +112,81 @@ impl Staging {
 
     /// Queues a transfer. [`Staging::admit`] says when it has what it needs.
     pub(crate) fn wait(&mut self, turn: Turn, transfer: TransferId, needs: Vec<Need>) {
+        for need in &needs {
+            self.pools[need.pool].waiting.insert(turn);
+        }
         self.queue.insert(turn, Waiter { transfer, needs });
     }
 
     /// Takes a transfer out of the queue.
-    pub(crate) fn withdraw(&mut self, turn: Turn) {
-        self.queue.remove(&turn);
+    pub(crate) fn withdraw(&mut self, turn: Turn) -> Option<TransferId> {
+        let waiter = self.queue.remove(&turn)?;
+        for need in &waiter.needs {
+            self.pools[need.pool].waiting.remove(&turn);
+        }
+        Some(waiter.transfer)
+    }
+
+    /// The turn of the first that waits for a pool.
+    pub(crate) fn first_turn(&self, pool: usize) -> Option<Turn> {
+        self.pools[pool].waiting.first().copied()
+    }
+
+    /// A pool whose first waiter is another than when this last named it.
+    pub(crate) fn poll_change(&mut self) -> Option<usize> {
+        let changed = |pool: &Pool| pool.first.as_ref() != pool.waiting.first();
+        let pool = self.pools.iter().position(changed)?;
+        self.pools[pool].first = self.first_turn(pool);
+        Some(pool)
+    }
+
+    /// Those that hold rings of a pool.
+    pub(crate) fn holders(&self, pool: usize) -> Vec<TransferId> {
+        self.pools[pool].holders.keys().map(|holder| holder.1).collect()
     }
 
     /// The next transfer whose turn it is and whose needs can be met, with its rings in the order
     /// of its needs.
+    ///
+    /// Only who is first in every pool that it needs may be it: whoever waits before it in one of
+    /// them claims that pool.
     pub(crate) fn admit(&mut self) -> Option<(TransferId, Vec<Grant>)> {
-        let mut claimed = vec![false; self.pools.len()];
-        let mut found = None;
-        for (&turn, waiter) in &self.queue {
-            if claimed.iter().all(|c| *c) {
-                break;
+        let firsts: BTreeSet<Turn> =
+            self.pools.iter().filter_map(|pool| pool.waiting.first().copied()).collect();
+        for turn in firsts {
+            let waiter = &self.queue[&turn];
+            let is_first = |need: &Need| self.pools[need.pool].waiting.first() == Some(&turn);
+            if !waiter.needs.iter().all(is_first) {
+                continue;
             }
-            let free = waiter.needs.iter().all(|need| !claimed[need.pool]);
-            let grants = free.then(|| grant(&mut self.pools, turn.0.0, &waiter.needs)).flatten();
-            if let Some(grants) = grants {
-                found = Some((turn, grants));
-                break;
+            let holder = (turn.0.0, waiter.transfer);
+            if let Some(grants) = grant(&mut self.pools, holder, &waiter.needs) {
+                return Some((self.withdraw(turn)?, grants));
             }
-            waiter.needs.iter().for_each(|need| claimed[need.pool] = true);
         }
-        let (turn, grants) = found?;
-        Some((self.queue.remove(&turn)?.transfer, grants))
+        None
     }
 
-    /// Takes back rings that a transfer of `priority` was granted. Nothing touches them any more.
-    pub(crate) fn release(&mut self, priority: Priority, grants: &[Grant]) {
-        release(&mut self.pools, priority, grants);
+    /// Takes back rings that `holder` was granted. Nothing touches them any more.
+    pub(crate) fn release(&mut self, holder: Holder, grants: &[Grant]) {
+        release(&mut self.pools, holder, grants);
     }
 }
 
-fn grant(pools: &mut [Pool], priority: Priority, needs: &[Need]) -> Option<Vec<Grant>> {
+fn grant(pools: &mut [Pool], holder: Holder, needs: &[Need]) -> Option<Vec<Grant>> {
     let mut order: Vec<usize> = (0..needs.len()).collect();
     order.sort_by_key(|&i| needs[i].pool);
     // Asked before anything is taken: a transfer's own first ring must not bar its second.
-    let opens = |need: &Need| pools[need.pool].opens_reserve(priority);
+    let opens = |need: &Need| pools[need.pool].opens_reserve(holder.0);
     let opens: Vec<bool> = needs.iter().map(opens).collect();
     let mut grants = vec![None; needs.len()];
     for i in order {
         let Need { pool, fit } = needs[i];
-        match pools[pool].allocate(priority, fit, opens[i]) {
+        match pools[pool].allocate(holder, fit, opens[i]) {
             Some(block) => grants[i] = Some(Grant { pool, block }),
             None => {
                 let got: Vec<Grant> = grants.into_iter().flatten().collect();
-                release(pools, priority, &got);
+                release(pools, holder, &got);
                 return None;
             }
         }
@@ -157,35 +194,35 @@ fn grant(pools: &mut [Pool], priority: Priority, needs: &[Need]) -> Option<Vec<G
     Some(grants.into_iter().flatten().collect())
 }
 
-fn release(pools: &mut [Pool], priority: Priority, grants: &[Grant]) {
+fn release(pools: &mut [Pool], holder: Holder, grants: &[Grant]) {
     for grant in grants {
-        pools[grant.pool].release(priority, grant.block);
+        pools[grant.pool].release(holder, grant.block);
     }
 }
 
 impl Pool {
-    fn allocate(&mut self, priority: Priority, fit: Fit, opens_reserve: bool) -> Option<Block> {
+    fn allocate(&mut self, holder: Holder, fit: Fit, opens_reserve: bool) -> Option<Block> {
         let left = self.arena.free_bytes().checked_sub(fit.bytes)?;
         if left < self.config.reserve_bytes && !opens_reserve {
             return None;
         }
         let block = self.arena.allocate(fit)?;
-        *self.holders.entry(priority).or_default() += 1;
+        *self.holders.entry(holder).or_default() += 1;
         Some(block)
     }
 
     /// The reserve is for transfers more urgent than one that holds something here, and for a
     /// lone one.
     fn opens_reserve(&self, priority: Priority) -> bool {
-        self.holders.first_key_value().is_none_or(|(least, _)| *least < priority)
+        self.holders.first_key_value().is_none_or(|((least, _), _)| *least < priority)
     }
 
-    fn release(&mut self, priority: Priority, block: Block) {
+    fn release(&mut self, holder: Holder, block: Block) {
         self.arena.release(block);
-        let count = self.holders.get_mut(&priority).expect("who releases holds");
+        let count = self.holders.get_mut(&holder).expect("who releases holds");
         *count -= 1;
         if *count == 0 {
-            self.holders.remove(&priority);
+            self.holders.remove(&holder);
         }
     }
 }

@@ -7,10 +7,12 @@ use crate::program::Program;
 use crate::report::{Meter, Report, Stages};
 use crate::ring::{ALIGN_BYTES, Ring};
 use crate::staging::{Grant, Need, Turn};
+use crate::worker::Entry;
 use model::{
     ChannelId, ChannelKind, FenceId, MemoryId, Outcome, Place, Priority, Time, TransferId,
 };
 use std::cmp::Reverse;
+use std::collections::BTreeSet;
 use std::sync::Arc;
 
 /// Something that a transfer waits for before it starts.
@@ -127,7 +129,8 @@ pub(crate) enum Phase {
 #[derive(Debug, Clone, Default)]
 pub(crate) struct Lane {
     pub(crate) worker: usize,
-    pub(crate) queued: bool,
+    /// Its entry in the worker's queue, while it stands there.
+    pub(crate) queued: Option<Entry>,
     pub(crate) in_flight: u32,
     pub(crate) served_bytes: u64,
     pub(crate) meter: Meter,
@@ -141,8 +144,10 @@ pub(crate) struct Record {
     pub(crate) phase: Phase,
     pub(crate) arrival: u64,
     pub(crate) unmet: u32,
-    pub(crate) dependents: Vec<TransferId>,
+    pub(crate) dependents: BTreeSet<TransferId>,
     pub(crate) grants: Vec<Grant>,
+    /// Its own turn, or that of a more urgent transfer that waits for staging it holds.
+    pub(crate) served_as: Turn,
     pub(crate) run: Run,
     pub(crate) in_flight: u32,
     pub(crate) done_bytes: u64,
@@ -169,12 +174,14 @@ impl Record {
         let lane = |channel| Lane { worker: worker_of(channel), ..Lane::default() };
         run.lanes.clear();
         run.lanes.extend(transfer.program.channels().map(lane));
+        let served_as = (Reverse(transfer.priority), arrival);
         Record {
             transfer,
+            served_as,
             phase: Phase::Waiting,
             arrival,
             unmet: 0,
-            dependents: Vec::new(),
+            dependents: BTreeSet::new(),
             grants: Vec::new(),
             run,
             in_flight: 0,
@@ -187,7 +194,8 @@ impl Record {
     /// What a policy knows of one of its descriptors.
     pub(crate) fn standing(&self, hop: usize) -> Standing {
         let served_bytes = self.run.lanes[hop].served_bytes;
-        Standing { priority: self.transfer.priority, arrival: self.arrival, served_bytes }
+        let (Reverse(priority), priority_arrival) = self.served_as;
+        Standing { priority, priority_arrival, arrival: self.arrival, served_bytes }
     }
 
     /// Where its time went.
@@ -215,7 +223,7 @@ impl Record {
 }
 
 #[derive(Debug, Default)]
-struct Entry {
+struct Seat {
     generation: u32,
     record: Option<Record>,
     spare: Run,
@@ -224,7 +232,7 @@ struct Entry {
 /// Transfers by id. A slot that is used again has a new generation.
 #[derive(Debug)]
 pub(crate) struct Table {
-    entries: Vec<Entry>,
+    seats: Vec<Seat>,
     vacant: Vec<u32>,
     max_transfers: u32,
     live: u32,
@@ -232,23 +240,23 @@ pub(crate) struct Table {
 
 impl Table {
     pub(crate) fn new(max_transfers: u32) -> Self {
-        Table { entries: Vec::new(), vacant: Vec::new(), max_transfers, live: 0 }
+        Table { seats: Vec::new(), vacant: Vec::new(), max_transfers, live: 0 }
     }
 
     pub(crate) fn is_full(&self) -> bool {
-        self.vacant.is_empty() && self.entries.len() >= self.max_transfers as usize
+        self.vacant.is_empty() && self.seats.len() >= self.max_transfers as usize
     }
 
     /// Adds what `record` makes of memory to reuse; the table is not full.
     pub(crate) fn insert(&mut self, record: impl FnOnce(Run) -> Record) -> TransferId {
         let index = self.vacant.pop().unwrap_or_else(|| {
-            self.entries.push(Entry::default());
-            u32::try_from(self.entries.len() - 1).expect("fewer than max_transfers")
+            self.seats.push(Seat::default());
+            u32::try_from(self.seats.len() - 1).expect("fewer than max_transfers")
         });
         self.live += 1;
-        let entry = &mut self.entries[index as usize];
-        entry.record = Some(record(std::mem::take(&mut entry.spare)));
-        TransferId { index, generation: entry.generation }
+        let seat = &mut self.seats[index as usize];
+        seat.record = Some(record(std::mem::take(&mut seat.spare)));
+        TransferId { index, generation: seat.generation }
     }
 
     /// How many have not ended.
@@ -262,13 +270,13 @@ impl Table {
     }
 
     pub(crate) fn get(&self, id: TransferId) -> Option<&Record> {
-        let entry = self.entries.get(id.index as usize)?;
-        entry.record.as_ref().filter(|_| entry.generation == id.generation)
+        let seat = self.seats.get(id.index as usize)?;
+        seat.record.as_ref().filter(|_| seat.generation == id.generation)
     }
 
     pub(crate) fn get_mut(&mut self, id: TransferId) -> Option<&mut Record> {
-        let entry = self.entries.get_mut(id.index as usize)?;
-        entry.record.as_mut().filter(|_| entry.generation == id.generation)
+        let seat = self.seats.get_mut(id.index as usize)?;
+        seat.record.as_mut().filter(|_| seat.generation == id.generation)
     }
 
     /// Drops a record; its id finds nothing from now on.
@@ -276,9 +284,9 @@ impl Table {
         if self.get(id).is_none() {
             return;
         }
-        let entry = &mut self.entries[id.index as usize];
-        entry.spare = entry.record.take().map(|record| record.run).unwrap_or_default();
-        entry.generation = entry.generation.wrapping_add(1);
+        let seat = &mut self.seats[id.index as usize];
+        seat.spare = seat.record.take().map(|record| record.run).unwrap_or_default();
+        seat.generation = seat.generation.wrapping_add(1);
         self.vacant.push(id.index);
     }
 }

@@ -8,8 +8,7 @@
 use crate::config::ChannelConfig;
 use crate::policy::{Policy, Rank, Standing};
 use model::{ChannelId, Priority, Time, TransferId};
-use std::cmp::Reverse;
-use std::collections::BinaryHeap;
+use std::collections::BTreeSet;
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -41,7 +40,8 @@ pub(crate) struct Worker {
     policy: Arc<dyn Policy>,
     max_in_flight: u32,
     in_flight: u32,
-    queue: BinaryHeap<Reverse<Entry>>,
+    /// The least is served first.
+    queue: BTreeSet<Entry>,
     floor_bytes: u64,
     ageing: Option<Duration>,
     credit_bytes: u64,
@@ -55,7 +55,7 @@ impl Worker {
             policy: Arc::clone(&config.policy),
             max_in_flight: config.max_in_flight.max(1),
             in_flight: 0,
-            queue: BinaryHeap::new(),
+            queue: BTreeSet::new(),
             floor_bytes: 0,
             ageing,
             credit_bytes: 0,
@@ -83,18 +83,33 @@ impl Worker {
 
     /// The priority of the descriptor that is served next.
     pub(crate) fn next_priority(&self) -> Option<Priority> {
-        self.queue.peek().map(|entry| entry.0.priority)
+        self.queue.first().map(|entry| entry.priority)
     }
 
-    /// Queues `xd`, ready for a request of `bytes`.
-    pub(crate) fn push(&mut self, xd: XdRef, standing: &Standing, bytes: u64, since: Time) {
+    /// Queues `xd`, ready for a request of `bytes`. The entry is what names it from then on.
+    pub(crate) fn push(
+        &mut self,
+        xd: XdRef,
+        standing: &Standing,
+        bytes: u64,
+        since: Time,
+    ) -> Entry {
         let (rank, priority) = (self.policy.rank(standing), standing.priority);
-        self.queue.push(Reverse(Entry { rank, since, priority, bytes, xd }));
+        let entry = Entry { rank, since, priority, bytes, xd };
+        self.queue.insert(entry);
+        entry
     }
 
-    /// Takes `transfer` out of the queue.
-    pub(crate) fn remove(&mut self, transfer: TransferId) {
-        self.queue.retain(|entry| entry.0.xd.transfer != transfer);
+    /// Takes an entry out of the queue.
+    pub(crate) fn remove(&mut self, entry: &Entry) {
+        let was_queued = self.queue.remove(entry);
+        debug_assert!(was_queued, "a lane knows what stands in the queue");
+    }
+
+    /// Moves an entry to where `standing` puts it.
+    pub(crate) fn restand(&mut self, entry: &Entry, standing: &Standing) -> Entry {
+        self.remove(entry);
+        self.push(entry.xd, standing, entry.bytes, entry.since)
     }
 
     /// The next descriptor to serve, while the channel has room; it counts as in flight.
@@ -102,7 +117,7 @@ impl Worker {
         if self.in_flight >= self.max_in_flight {
             return None;
         }
-        let entry = self.take_aged(now).or_else(|| self.queue.pop().map(|entry| entry.0))?;
+        let entry = self.take_aged(now).or_else(|| self.queue.pop_first())?;
         self.in_flight += 1;
         self.last_served = Some(entry.xd.transfer);
         Some(entry)
@@ -122,16 +137,16 @@ impl Worker {
 
     fn take_aged(&mut self, now: Time) -> Option<Entry> {
         let after = self.ageing?;
-        let next = self.queue.peek()?.0;
-        let waited_long = |e: &&Reverse<Entry>| e.0.xd != next.xd && now.since(e.0.since) >= after;
-        let aged = self.queue.iter().filter(waited_long).min_by_key(|e| e.0.since)?.0;
+        let next = *self.queue.first()?;
+        let waited_long = |e: &&Entry| e.xd != next.xd && now.since(e.since) >= after;
+        let aged = *self.queue.iter().filter(waited_long).min_by_key(|e| e.since)?;
         // Credit is earned only against somebody who waits, and never for more than one request.
         if self.credit_bytes < aged.bytes.saturating_mul(AGEING_SHARE - 1) {
             self.credit_bytes = self.credit_bytes.saturating_add(next.bytes);
             return None;
         }
         self.credit_bytes = 0;
-        self.queue.retain(|entry| entry.0.xd != aged.xd);
+        self.remove(&aged);
         Some(aged)
     }
 }
@@ -152,7 +167,8 @@ mod tests {
     }
 
     fn standing(priority: i32, arrival: u64, served_bytes: u64) -> Standing {
-        Standing { priority: Priority(priority), arrival, served_bytes }
+        let priority = Priority(priority);
+        Standing { priority, priority_arrival: arrival, arrival, served_bytes }
     }
 
     fn serve(worker: &mut Worker, now: u64) -> Option<u32> {
@@ -230,10 +246,22 @@ mod tests {
     #[test]
     fn a_removed_transfer_is_not_served() {
         let mut worker = worker(Arc::new(ByPriority), 1, None);
-        worker.push(xd(0), &standing(0, 0, 0), 1, Time(0));
+        let entry = worker.push(xd(0), &standing(0, 0, 0), 1, Time(0));
         worker.push(xd(1), &standing(0, 1, 0), 1, Time(0));
-        worker.remove(xd(0).transfer);
+        worker.remove(&entry);
         assert_eq!(serve(&mut worker, 0), Some(1));
         assert_eq!(serve(&mut worker, 0), None);
+    }
+
+    #[test]
+    fn a_descriptor_moves_to_its_new_standing_and_keeps_its_age() {
+        let mut worker = worker(Arc::new(ByPriority), 1, None);
+        let entry = worker.push(xd(0), &standing(0, 0, 0), 8, Time(3));
+        worker.push(xd(1), &standing(5, 1, 0), 8, Time(0));
+        let moved = worker.restand(&entry, &standing(9, 2, 0));
+        assert_eq!((moved.since, moved.bytes, moved.priority), (Time(3), 8, Priority(9)));
+        let back = worker.restand(&moved, &standing(0, 0, 0));
+        assert_eq!(back, entry);
+        assert_eq!([serve(&mut worker, 0), serve(&mut worker, 0)], [Some(1), Some(0)]);
     }
 }

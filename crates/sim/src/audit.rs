@@ -22,6 +22,14 @@ struct Record {
     commits: u32,
     aborts: u32,
     issued: bool,
+    /// How urgent it is now.
+    urgency: Priority,
+}
+
+impl Record {
+    fn of(spec: &TransferSpec) -> Self {
+        Record { urgency: spec.priority, ..Record::default() }
+    }
 }
 
 /// Follows a run and says at once when a rule is broken.
@@ -39,7 +47,7 @@ impl<'a> Audit<'a> {
     pub(crate) fn new(scenario: &'a Scenario) -> Self {
         Audit {
             scenario,
-            records: scenario.transfers.iter().map(|_| Record::default()).collect(),
+            records: scenario.transfers.iter().map(Record::of).collect(),
             fences: vec![None; scenario.fences.len()],
             issues: BTreeMap::new(),
             moment: 0,
@@ -49,6 +57,16 @@ impl<'a> Audit<'a> {
     pub(crate) fn submitted(&mut self, transfer: usize) {
         self.records[transfer].submitted = true;
         self.changed(transfer);
+    }
+
+    /// How urgent each transfer is now.
+    pub(crate) fn urgencies(&mut self, now: &[Priority]) {
+        for (transfer, &urgency) in now.iter().enumerate() {
+            if self.records[transfer].urgency != urgency {
+                self.records[transfer].urgency = urgency;
+                self.changed(transfer);
+            }
+        }
     }
 
     /// The engine said that the transfer will end as cancelled.
@@ -200,10 +218,10 @@ impl<'a> Audit<'a> {
     /// No less urgent request went to `channel` since `transfer`'s next request became ready.
     ///
     /// What made it ready was a completion of its own or, at the start, its admission, which shows
-    /// in its first request; from the last of these on it was ready, and every less urgent
-    /// request since passed it over.
+    /// in its first request; from the last of these on, or from when it became as urgent as it is,
+    /// it was ready, and every less urgent request since passed it over.
     fn check_urgency(&mut self, transfer: usize, channel: ChannelId) -> Result<(), Violation> {
-        let priority = self.scenario.transfers[transfer].priority;
+        let priority = self.records[transfer].urgency;
         let less = (channel, Priority(i32::MIN))..(channel, priority);
         if !self.records[transfer].issued {
             self.changed(transfer);

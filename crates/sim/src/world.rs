@@ -8,12 +8,15 @@ use crate::audit::Audit;
 use crate::channel::{Moments, VirtualChannel};
 use crate::memory::{Memories, Owner};
 use crate::rng::Rng;
-use crate::scenario::{Fault, PoolSpec, Scenario};
+use crate::scenario::{Fault, PoolSpec, Scenario, TransferSpec};
 use crate::stage::Cast;
 use crate::trace::{Entry, Event};
 use crate::violation::Violation;
 use engine::{Engine, State, TransferEvent};
-use model::{ChannelId, Completion, CopyWork, FenceId, Outcome, Request, RequestId, Time, Work};
+use model::{
+    Buffer, ChannelId, Completion, CopyWork, FenceId, Outcome, Priority, Request, RequestId, Time,
+    Work,
+};
 
 /// What the clock brings.
 #[derive(Debug, Clone, Copy)]
@@ -192,6 +195,7 @@ impl<'a> World<'a> {
         let (now, id) = (self.agenda.now(), request.id);
         let transfer = self.cast.find(request.transfer);
         let transfer = transfer.ok_or(Violation::NotRunning { request: id })?;
+        self.audit.urgencies(&self.urgencies());
         self.audit.issued(transfer, &request)?;
         let at = self.seat(transfer, &request)?;
         let owner = owner_of(transfer);
@@ -205,6 +209,25 @@ impl<'a> World<'a> {
         let moments = self.channels[at].submit(now, owner, request);
         self.plan_moves(at, id, moments);
         Ok(())
+    }
+
+    /// How urgent each transfer is: as it was asked for, or as the most urgent that waits for
+    /// staging in a memory where it holds some.
+    fn urgencies(&self) -> Vec<Priority> {
+        let transfers = || self.scenario.transfers.iter().enumerate();
+        let state = |at: usize| self.cast.id(at).and_then(|id| self.engine.state(id));
+        let waits = |(at, _): &(usize, _)| state(*at) == Some(State::WaitingForStaging);
+        let waiting: Vec<&TransferSpec> = transfers().filter(waits).map(|(_, t)| t).collect();
+        let meet = |a: &TransferSpec, b: &TransferSpec| {
+            let in_one = |buffer: &Buffer| a.plan.buffers.iter().any(|b| b.memory == buffer.memory);
+            b.plan.buffers.iter().any(in_one)
+        };
+        let urgency = |(at, spec): (usize, &TransferSpec)| {
+            let others = waiting.iter().filter(|other| meet(spec, other)).map(|t| t.priority);
+            let holds = !waiting.is_empty() && state(at) == Some(State::Running);
+            others.filter(|_| holds).max().map_or(spec.priority, |most| most.max(spec.priority))
+        };
+        transfers().map(urgency).collect()
     }
 
     /// The channel that `request` names, if it is its hop's and has room.

@@ -77,3 +77,29 @@ fn without_priority_it_waits_its_turn() {
     let (solo, _) = solo_and_loaded_ns(1024, at);
     assert!(done_at(&run.trace, 0).0 - at.0 > 10 * solo, "the load does bind");
 }
+
+/// Direct transfers of middling urgency that keep the first channel busy for long.
+fn middling() -> Vec<TransferSpec> {
+    let direct = Chain { hops: 1, ..chain(16384) };
+    (0..3).map(|_| direct.transfer(2)).collect()
+}
+
+#[test]
+fn who_holds_the_staging_is_not_held_up_by_the_middling() {
+    let (holder, at) = (chain(4096).transfer(0), Time(1_000_000));
+    let took = |transfers: Vec<TransferSpec>| {
+        let mut scenario = scene(&RATES, RING_BYTES, transfers);
+        scenario.payload = false;
+        let run = run(&scenario);
+        run.result.unwrap();
+        done_at(&run.trace, 0).0 - at.0
+    };
+    let solo = took(vec![urgent(4096, at)]);
+    let behind = took(vec![urgent(4096, at), holder.clone()]);
+    let middling: Vec<_> =
+        middling().into_iter().map(|t| TransferSpec { submit_at: Time(500_000), ..t }).collect();
+    let loaded = took([vec![urgent(4096, at), holder], middling].concat());
+    assert!(behind > solo + solo / 2, "it does wait for staging: {behind} ns, solo {solo} ns");
+    let bound = behind + 2 * in_flight_ns();
+    assert!(loaded <= bound, "{loaded} ns, behind the holder alone {behind} ns, bound {bound} ns");
+}

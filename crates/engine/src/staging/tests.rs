@@ -38,7 +38,7 @@ fn the_most_urgent_is_admitted_first_and_nobody_behind_it_overtakes() {
     staging.wait(turn(0, 1), id(1), vec![need(0, 50)]);
     staging.wait(turn(7, 2), id(2), vec![need(0, 500)]);
     assert_eq!(admitted(&mut staging), []);
-    staging.release(Priority(0), &held);
+    staging.release((Priority(0), id(0)), &held);
     assert_eq!(admitted(&mut staging), [2, 1]);
 }
 
@@ -78,7 +78,7 @@ fn all_rings_or_none() {
     staging.wait(turn(0, 1), id(1), vec![need(0, 600), need(1, 600)]);
     assert_eq!(admitted(&mut staging), []);
     assert_eq!(staging.usage(staging.memory(0)), Some((0, CAPACITY_BYTES)));
-    staging.release(Priority(0), &held);
+    staging.release((Priority(0), id(0)), &held);
     let (_, grants) = staging.admit().unwrap();
     assert_eq!(grants.iter().map(|g| g.pool).collect::<Vec<_>>(), [0, 1]);
 }
@@ -88,6 +88,24 @@ fn what_never_fits_is_known_before() {
     let staging = staging(2, 0);
     assert_eq!(staging.fits(&[need(0, 1000), need(1, 1000)]), Ok(()));
     assert_eq!(staging.fits(&[need(1, 600), need(1, 600)]), Err(1));
+}
+
+#[test]
+fn who_waits_first_is_told_of_each_pool_once() {
+    let mut staging = staging(2, 0);
+    staging.wait(turn(0, 0), id(0), vec![need(0, 900), need(1, 100)]);
+    let (_, held) = staging.admit().unwrap();
+    assert_eq!((staging.poll_change(), staging.holders(0)), (None, vec![id(0)]));
+    staging.wait(turn(3, 1), id(1), vec![need(0, 900)]);
+    staging.wait(turn(5, 2), id(2), vec![need(0, 900)]);
+    assert_eq!((staging.poll_change(), staging.poll_change()), (Some(0), None));
+    assert_eq!((staging.first_turn(0), staging.first_turn(1)), (Some(turn(5, 2)), None));
+    staging.withdraw(turn(5, 2));
+    assert_eq!((staging.poll_change(), staging.first_turn(0)), (Some(0), Some(turn(3, 1))));
+    staging.release((Priority(0), id(0)), &held);
+    assert_eq!(admitted(&mut staging), [1]);
+    assert_eq!((staging.poll_change(), staging.first_turn(0)), (Some(0), None));
+    assert_eq!((staging.holders(0), staging.holders(1)), (vec![id(1)], vec![]));
 }
 
 proptest! {
@@ -115,7 +133,7 @@ proptest! {
                 break;
             }
             let (id, grants) = held.swap_remove(pick.index(held.len()));
-            staging.release(Priority(asks[id.index as usize].1), &grants);
+            staging.release((Priority(asks[id.index as usize].1), id), &grants);
         }
         prop_assert_eq!((served, held.len()), (asks.len(), 0));
         for pool in 0..3 {
