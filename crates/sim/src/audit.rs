@@ -17,18 +17,25 @@ struct Record {
     in_flight: u32,
     errors: Vec<TransferError>,
     progress_bytes: u64,
-    /// The last moment, in requests and completions, at which it may have become ready.
-    changed_at: u64,
+    standing: Standing,
     commits: u32,
     aborts: u32,
-    issued: bool,
+}
+
+/// What one transfer may ask of a channel that serves by urgency.
+#[derive(Debug, Default)]
+struct Standing {
     /// How urgent it is now.
     urgency: Priority,
+    /// The last moment, in requests and completions, at which it may have become ready.
+    changed_at: u64,
+    issued: bool,
 }
 
 impl Record {
     fn of(spec: &TransferSpec) -> Self {
-        Record { urgency: spec.priority, ..Record::default() }
+        let standing = Standing { urgency: spec.priority, ..Standing::default() };
+        Record { standing, ..Record::default() }
     }
 }
 
@@ -62,8 +69,8 @@ impl<'a> Audit<'a> {
     /// How urgent each transfer is now.
     pub(crate) fn urgencies(&mut self, now: &[Priority]) {
         for (transfer, &urgency) in now.iter().enumerate() {
-            if self.records[transfer].urgency != urgency {
-                self.records[transfer].urgency = urgency;
+            if self.records[transfer].standing.urgency != urgency {
+                self.records[transfer].standing.urgency = urgency;
                 self.changed(transfer);
             }
         }
@@ -108,7 +115,7 @@ impl<'a> Audit<'a> {
             Work::Commit { .. } => self.check_commit(transfer)?,
             Work::Abort { .. } => self.check_abort(transfer)?,
         }
-        self.records[transfer].issued = true;
+        self.records[transfer].standing.issued = true;
         self.records[transfer].in_flight += 1;
         Ok(())
     }
@@ -221,12 +228,12 @@ impl<'a> Audit<'a> {
     /// in its first request; from the last of these on, or from when it became as urgent as it is,
     /// it was ready, and every less urgent request since passed it over.
     fn check_urgency(&mut self, transfer: usize, channel: ChannelId) -> Result<(), Violation> {
-        let priority = self.records[transfer].urgency;
+        let priority = self.records[transfer].standing.urgency;
         let less = (channel, Priority(i32::MIN))..(channel, priority);
-        if !self.records[transfer].issued {
+        if !self.records[transfer].standing.issued {
             self.changed(transfer);
         }
-        let since = self.records[transfer].changed_at;
+        let since = self.records[transfer].standing.changed_at;
         let ruled =
             self.scenario.channels.iter().any(|c| c.id == channel && c.rule == Rule::Priority);
         let passed = ruled && self.issues.range(less).any(|(_, &at)| at > since);
@@ -237,7 +244,7 @@ impl<'a> Audit<'a> {
 
     fn changed(&mut self, transfer: usize) {
         self.moment += 1;
-        self.records[transfer].changed_at = self.moment;
+        self.records[transfer].standing.changed_at = self.moment;
     }
 
     /// What `transfer` waits for: `None` while it is open, then whether it succeeded.
