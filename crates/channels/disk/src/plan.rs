@@ -11,7 +11,7 @@ use crate::file::FileRegion;
 use crate::pieces::{Direction, Piece};
 use crate::span::{PAGE_BYTES, SMALL_BYTES, Span};
 
-/// A write of less is not worth going around the page cache, which may join it with others.
+/// Between edges that go through the page cache, less is not worth going around it.
 const DIRECT_WRITE_BYTES: u64 = 16 << 10;
 
 /// One operation on a file, before it has a buffer.
@@ -86,7 +86,8 @@ fn write(span: &Span, bounds: Bounds) -> Vec<Plan> {
     let page_bytes = bounds.block_bytes;
     let from = span.start().next_multiple_of(page_bytes);
     let to = span.end() / page_bytes * page_bytes;
-    if to < from + DIRECT_WRITE_BYTES {
+    let has_edges = (from, to) != (span.start(), span.end());
+    if to <= from || (has_edges && to < from + DIRECT_WRITE_BYTES) {
         return vec![buffered(&span.pieces)];
     }
     let pieces = clip(&span.pieces, from, to);
@@ -230,6 +231,8 @@ mod tests {
         assert_eq!(plans[1].spread().scratch_bytes, 0);
         let small = Span { pieces: vec![piece(100, 0, 9000)] };
         assert_eq!(write(&small, PAGES), [buffered(&small.pieces)]);
+        let page = write(&Span { pieces: vec![piece(8192, 1 << 20, 4096)] }, PAGES);
+        assert_eq!((page.len(), page[0].bounds, page[0].spread().scratch_bytes), (1, PAGES, 0));
     }
 
     #[test]

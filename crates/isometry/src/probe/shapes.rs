@@ -4,13 +4,13 @@ use model::{CopyDim, FieldCopy, NdCopy, Stride};
 use std::sync::Arc;
 
 /// The payload of one request.
-const REQUEST_BYTES: u64 = 4 << 20;
+const REQUEST_BYTES: u64 = 1 << 20;
 
-fn dim(extent: u64) -> CopyDim {
+pub(super) fn dim(extent: u64) -> CopyDim {
     CopyDim { extent: extent.max(1), src_index: None, dst_index: None }
 }
 
-fn step(bytes: u64) -> i64 {
+pub(super) fn step(bytes: u64) -> i64 {
     i64::try_from(bytes).unwrap_or(i64::MAX)
 }
 
