@@ -5,6 +5,9 @@ use crate::violation::Violation;
 use model::{ChannelError, ChannelId, Outcome, Priority, Request, Time, TransferError, Work};
 use std::collections::BTreeMap;
 
+/// Of every so many bytes of a channel, one may go to those that have waited long.
+const AGEING_SHARE: u64 = 20;
+
 /// What is known of one transfer.
 #[derive(Debug, Default)]
 struct Record {
@@ -20,6 +23,31 @@ struct Record {
     standing: Standing,
     commits: u32,
     aborts: u32,
+}
+
+/// What was issued on one channel.
+#[derive(Debug, Default)]
+struct Issues {
+    /// Moment, urgency and payload, in order; one that is known to have gone too early has no
+    /// urgency any more.
+    all: Vec<(u64, Option<Priority>, u64)>,
+    bytes: u64,
+    /// Payload that went before a more urgent request that was ready.
+    early_bytes: u64,
+}
+
+impl Issues {
+    /// Finds those less urgent than `urgency` that were issued after the moment `since`.
+    fn find_early(&mut self, since: u64, urgency: Priority) {
+        let after = self.all.iter_mut().rev().take_while(|issue| issue.0 > since);
+        let early = after.filter_map(|issue| issue.1.take_if(|p| *p < urgency).map(|_| issue.2));
+        self.early_bytes += early.sum::<u64>();
+    }
+
+    fn add(&mut self, moment: u64, urgency: Priority, bytes: u64) {
+        self.all.push((moment, Some(urgency), bytes));
+        self.bytes += bytes;
+    }
 }
 
 /// What one transfer may ask of a channel that serves by urgency.
@@ -45,8 +73,7 @@ pub(crate) struct Audit<'a> {
     scenario: &'a Scenario,
     records: Vec<Record>,
     fences: Vec<Option<bool>>,
-    /// When a request of this urgency was last issued on this channel.
-    issues: BTreeMap<(ChannelId, Priority), u64>,
+    issues: BTreeMap<ChannelId, Issues>,
     moment: u64,
 }
 
@@ -111,7 +138,9 @@ impl<'a> Audit<'a> {
             return Err(Violation::TooEarly { request: request.id, transfer });
         }
         match &request.work {
-            Work::Copy(_) => self.check_urgency(transfer, request.channel)?,
+            Work::Copy(work) => {
+                self.check_urgency(transfer, request.channel, work.payload_bytes)?;
+            }
             Work::Commit { .. } => self.check_commit(transfer)?,
             Work::Abort { .. } => self.check_abort(transfer)?,
         }
@@ -227,19 +256,28 @@ impl<'a> Audit<'a> {
     /// What made it ready was a completion of its own or, at the start, its admission, which shows
     /// in its first request; from the last of these on, or from when it became as urgent as it is,
     /// it was ready, and every less urgent request since passed it over.
-    fn check_urgency(&mut self, transfer: usize, channel: ChannelId) -> Result<(), Violation> {
-        let priority = self.records[transfer].standing.urgency;
-        let less = (channel, Priority(i32::MIN))..(channel, priority);
+    ///
+    /// Where descriptors age, those that did so may have one byte in twenty.
+    fn check_urgency(
+        &mut self,
+        transfer: usize,
+        channel: ChannelId,
+        bytes: u64,
+    ) -> Result<(), Violation> {
         if !self.records[transfer].standing.issued {
             self.changed(transfer);
         }
-        let since = self.records[transfer].standing.changed_at;
+        let Standing { urgency, changed_at, .. } = self.records[transfer].standing;
+        let issues = self.issues.entry(channel).or_default();
+        issues.find_early(changed_at, urgency);
+        self.moment += 1;
+        issues.add(self.moment, urgency, bytes);
+        let aged_bytes =
+            if self.scenario.ageing.is_some() { issues.bytes / AGEING_SHARE } else { 0 };
+        let kept = issues.early_bytes <= aged_bytes;
         let ruled =
             self.scenario.channels.iter().any(|c| c.id == channel && c.rule == Rule::Priority);
-        let passed = ruled && self.issues.range(less).any(|(_, &at)| at > since);
-        self.moment += 1;
-        self.issues.insert((channel, priority), self.moment);
-        (!passed).then_some(()).ok_or(Violation::PassedOver { passed: transfer, channel })
+        (kept || !ruled).then_some(()).ok_or(Violation::PassedOver { passed: transfer, channel })
     }
 
     fn changed(&mut self, transfer: usize) {

@@ -2,8 +2,8 @@
 //! model and nothing else.
 
 use crate::scenario::{End, TransferSpec};
-use layout::{LayoutError, Placement};
-use model::{FieldSpace, Span};
+use layout::{LayoutError, Part, Placement};
+use model::Span;
 use std::ops::Range;
 
 /// Where every entry of a box lies at both ends: source, destination, length.
@@ -16,14 +16,13 @@ impl Entries {
     /// The entries of `spec`, in bytes from the start of instances whose first byte lies at
     /// `base.0` and `base.1`.
     pub(crate) fn of(spec: &TransferSpec, base: (u64, u64)) -> Result<Self, LayoutError> {
-        let src = placement(&spec.src, &spec.fields)?;
-        let dst = placement(&spec.dst, &spec.fields)?;
+        let (src, dst) = (placement(&spec.src)?, placement(&spec.dst)?);
         let mut list = Vec::new();
         for point in points(&spec.src.part.extents()) {
             let (from, to) = (index_at(&spec.src, &point), index_at(&spec.dst, &point));
             for (field, size) in spec.fields.fields().iter().enumerate() {
-                let src_at = shift(base.0, src.address(&from, field));
-                let dst_at = shift(base.1, dst.address(&to, field));
+                let src_at = shift(base.0, src.address(&from, spec.src.stored.chosen[field]));
+                let dst_at = shift(base.1, dst.address(&to, spec.dst.stored.chosen[field]));
                 list.push((src_at, dst_at, usize::try_from(size.bytes).expect("small")));
             }
         }
@@ -44,8 +43,17 @@ impl Entries {
 }
 
 /// How the instance of `end` maps entries to bytes.
-pub(crate) fn placement(end: &End, fields: &FieldSpace) -> Result<Placement, LayoutError> {
-    Placement::of_layout(&end.layout, &end.space, fields)
+pub(crate) fn placement(end: &End) -> Result<Placement, LayoutError> {
+    let fields = &end.stored.fields;
+    match &end.stored.strides {
+        Some(strides) => Placement::of_strides(&end.space, fields, strides),
+        None => Placement::of_layout(&end.layout, &end.space, fields),
+    }
+}
+
+/// The box of `end`, with the fields that are copied.
+pub(crate) fn part(end: &End) -> Result<Part, LayoutError> {
+    placement(end)?.select(&end.part, &end.stored.chosen)
 }
 
 /// The first byte at which `after` differs from `before`.

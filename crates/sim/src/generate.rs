@@ -1,6 +1,7 @@
 //! Scenarios out of a seed: a few memories and channels, plans by hand over them, and trouble.
 
 use crate::channel::ChannelSpec;
+use crate::ends::Use;
 use crate::geometry::Geometry;
 use crate::planned;
 use crate::rng::Rng;
@@ -11,6 +12,7 @@ use model::{
     Layout, Limit, MemoryId, NodeId, Plan, Priority, SearchReport, ShapeClass, Throughput, Time,
     Topology,
 };
+use std::time::Duration;
 
 /// The scenario of `seed`.
 #[must_use]
@@ -22,6 +24,9 @@ pub fn scenario(seed: u64) -> Scenario {
     let mut scenario = Scenario {
         seed,
         channels: land.channels.clone(),
+        ageing: rng
+            .pick(&[None, None, None, None, Some(1_000), Some(50_000)])
+            .map(Duration::from_nanos),
         pools: Vec::new(),
         transfers: land.transfers(&mut rng, count, entries),
         fences: Vec::new(),
@@ -90,11 +95,11 @@ impl Land {
 
     fn transfer(&self, rng: &mut Rng, entries: u64) -> TransferSpec {
         let geometry = Geometry::draw(rng, entries);
-        let (src, first) = geometry.end(rng);
-        let (dst, last) = geometry.end(rng);
+        let (src, first) = geometry.end(rng, Use::Source);
+        let (dst, last) = geometry.end(rng, Use::Destination);
         let ends = [(&src, self.memory(rng)), (&dst, self.memory(rng))];
         let asked = self.topology.as_ref();
-        let planned = asked.and_then(|t| planned::plan(rng, t, &geometry, ends));
+        let planned = asked.and_then(|t| planned::plan(rng, t, ends));
         let mut plan = planned.unwrap_or_else(|| {
             let hops = rng.pick(&[1, 2, 2, 3, 3, 4]);
             let layouts = layouts(rng, &geometry, (first, last), hops);

@@ -1,18 +1,15 @@
-//! Random index spaces, boxes and layouts that fit together in one plan.
+//! Random boxes and layouts that fit together in one plan.
 
 use crate::rng::Rng;
-use crate::scenario::End;
 use layout::Sizes;
-use model::{Component, Dim, FieldSpace, IndexSpace, Layout, Selection, Span};
-
-const NAMES: [&str; 4] = ["x", "y", "z", "w"];
+use model::{Component, FieldSpace, Layout};
 
 /// The box that a transfer moves, and the blocks in which its plan writes every layout.
 #[derive(Debug, Clone)]
 pub(crate) struct Geometry {
     pub(crate) extents: Vec<u64>,
     /// Block sizes of each dimension, innermost first; none where it stays whole.
-    blocks: Vec<Vec<u64>>,
+    pub(crate) blocks: Vec<Vec<u64>>,
     /// Where the box starts in the outermost block of each dimension.
     pub(crate) phase: Vec<u64>,
     pub(crate) field_bytes: Vec<u64>,
@@ -49,20 +46,9 @@ impl Geometry {
         self.permute(rng, &joined)
     }
 
-    /// An end whose instance keeps some of the blocks, and the plan's notation for its layout.
-    pub(crate) fn end(&self, rng: &mut Rng) -> (End, Layout) {
-        let joined: Vec<bool> = self.extents.iter().map(|_| rng.chance(60)).collect();
-        let notation = self.permute(rng, &joined);
-        let layout = self.join(&notation, &joined);
-        let dims: Vec<(Dim, Span)> =
-            (0..joined.len()).map(|d| self.dim(rng, d, joined[d])).collect();
-        let (dims, spans): (Vec<Dim>, Vec<Span>) = dims.into_iter().unzip();
-        let space = IndexSpace::new(dims).expect("few small dimensions");
-        let part = Selection::new(&space, spans).expect("the box lies inside");
-        (End { space, layout, part }, notation)
-    }
-
-    fn permute(&self, rng: &mut Rng, joined: &[bool]) -> Layout {
+    /// A layout with every split, in any order, but for the parts of a joined dimension, which
+    /// stand together.
+    pub(crate) fn permute(&self, rng: &mut Rng, joined: &[bool]) -> Layout {
         let mut units = vec![vec![Component::Fields]];
         for (dim, &joined) in joined.iter().enumerate() {
             let parts = self.components(dim);
@@ -76,7 +62,8 @@ impl Geometry {
         Layout::new(units.concat(), joined.len()).expect("each component once")
     }
 
-    fn components(&self, dim: usize) -> Vec<Component> {
+    /// The parts of a dimension, the fastest first.
+    pub(crate) fn components(&self, dim: usize) -> Vec<Component> {
         let d = u8::try_from(dim).expect("few dimensions");
         if self.blocks[dim].is_empty() {
             return vec![Component::Whole(d)];
@@ -86,7 +73,7 @@ impl Geometry {
     }
 
     /// `notation` without the splits of joined dimensions: the layout that gives the addresses.
-    fn join(&self, notation: &Layout, joined: &[bool]) -> Layout {
+    pub(crate) fn join(&self, notation: &Layout, joined: &[bool]) -> Layout {
         let keep = |c: &Component| match (c.dim(), *c) {
             (Some(d), Component::Inner { dim, level: 1, .. }) if joined[d] => {
                 Some(Component::Whole(dim))
@@ -96,18 +83,6 @@ impl Geometry {
         };
         let components = notation.components().iter().filter_map(keep).collect();
         Layout::new(components, joined.len()).expect("each component once")
-    }
-
-    /// A dimension of an instance that holds the box, at its phase where the blocks are kept.
-    fn dim(&self, rng: &mut Rng, dim: usize, joined: bool) -> (Dim, Span) {
-        let block: u64 = self.blocks[dim].iter().product();
-        let before =
-            if joined { rng.within(0, 3) } else { self.phase[dim] + block * rng.within(0, 1) };
-        let first = i64::try_from(rng.within(0, 9)).expect("small") - 4;
-        let at = |n: u64| first + i64::try_from(n).expect("small");
-        let (lo, hi) = (at(before), at(before + self.extents[dim]));
-        let end = hi + i64::try_from(rng.within(0, 3)).expect("small");
-        (Dim { name: NAMES[dim].into(), lo: first, hi: end }, Span::Range { lo, hi })
     }
 }
 

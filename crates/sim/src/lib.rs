@@ -17,6 +17,7 @@ mod agenda;
 mod audit;
 mod channel;
 mod content;
+mod ends;
 mod generate;
 mod geometry;
 mod memory;
@@ -33,7 +34,7 @@ pub use channel::ChannelSpec;
 pub use generate::scenario;
 pub use report::{Failure, FuzzReport, Summary};
 pub use rng::Rng;
-pub use scenario::{After, End, Fault, FenceSpec, PoolSpec, Rule, Scenario, TransferSpec};
+pub use scenario::{After, End, Fault, FenceSpec, PoolSpec, Rule, Scenario, Stored, TransferSpec};
 pub use trace::{Entry, Event};
 pub use violation::Violation;
 

@@ -1,14 +1,12 @@
 //! Plans by the real planner, over a small random topology.
 
 use crate::channel::ChannelSpec;
-use crate::content::placement;
-use crate::geometry::Geometry;
+use crate::content::part;
 use crate::rng::Rng;
 use crate::scenario::End;
-use layout::Part;
 use model::{
-    Algorithm, Channel, ChannelKind, CostModel, FieldSpace, Memory, MemoryId, MemoryKind,
-    NodeClass, Plan, Topology,
+    Algorithm, Channel, ChannelKind, CostModel, Memory, MemoryId, MemoryKind, NodeClass, Plan,
+    Span, Topology,
 };
 use planner::{Choice, Options, Query};
 
@@ -40,16 +38,15 @@ pub(crate) fn topology(rng: &mut Rng, memories: u16, specs: &[ChannelSpec]) -> T
 pub(crate) fn plan(
     rng: &mut Rng,
     topology: &Topology,
-    geometry: &Geometry,
     ends: [(&End, MemoryId); 2],
 ) -> Option<Plan> {
-    let parts = ends.map(|(end, _)| part(end, &geometry.fields()));
+    let parts = ends.map(|(end, _)| part(end).expect("the box lies inside"));
     let [src, dst] = [0, 1].map(|i: usize| planner::End {
         memory: ends[i].1,
         layout: parts[i].layout(),
         phase: parts[i].phase(),
-        listed: 0,
-        gaps: 0,
+        listed: listed(ends[i].0),
+        gaps: parts[i].gaps(),
     });
     let (extents, field_bytes) = (parts[0].extents(), parts[0].field_bytes());
     let query = Query { src, dst, extents, field_bytes };
@@ -59,10 +56,10 @@ pub(crate) fn plan(
     planner::plan(topology, &query, &options).ok()
 }
 
-fn part(end: &End, fields: &FieldSpace) -> Part {
-    let all: Vec<usize> = (0..fields.fields().len()).collect();
-    let place = placement(end, fields).expect("a small instance");
-    place.select(&end.part, &all).expect("the box lies inside")
+/// A bit for each dimension of which an index list is taken.
+fn listed(end: &End) -> u8 {
+    let lists = end.part.spans().iter().map(|span| u8::from(matches!(span, Span::List(_))));
+    lists.enumerate().map(|(dim, bit)| bit << dim).sum()
 }
 
 fn channel(rng: &mut Rng, memories: u16, spec: &ChannelSpec) -> Channel {

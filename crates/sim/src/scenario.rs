@@ -5,6 +5,7 @@ use model::{
     ChannelErrorKind, ChannelId, FieldSpace, IndexSpace, Layout, MemoryId, Plan, Priority,
     Selection, Time,
 };
+use std::time::Duration;
 
 /// What a channel's worker serves next.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -37,6 +38,28 @@ pub struct End {
     pub layout: Layout,
     /// The box.
     pub part: Selection,
+    /// What it stores for each entry.
+    pub stored: Stored,
+}
+
+/// What an instance stores for each entry, and where.
+#[derive(Debug, Clone, PartialEq)]
+pub struct Stored {
+    /// All of its fields, at their own offsets.
+    pub fields: FieldSpace,
+    /// Those that are copied, in the transfer's order.
+    pub chosen: Vec<usize>,
+    /// Bytes from one index to the next in each dimension, in place of what the layout says.
+    pub strides: Option<Vec<i64>>,
+}
+
+impl Stored {
+    /// `fields`, all of them copied, where the layout puts them.
+    #[must_use]
+    pub fn all(fields: FieldSpace) -> Self {
+        let chosen = (0..fields.fields().len()).collect();
+        Stored { fields, chosen, strides: None }
+    }
 }
 
 /// What a transfer waits for, by position in the scenario.
@@ -53,7 +76,7 @@ pub enum After {
 pub struct TransferSpec {
     /// How it runs.
     pub plan: Plan,
-    /// What is stored for each entry, at both ends.
+    /// What is copied of each entry.
     pub fields: FieldSpace,
     /// Where the bytes come from.
     pub src: End,
@@ -112,6 +135,8 @@ pub struct Scenario {
     pub seed: u64,
     /// The channels.
     pub channels: Vec<ChannelSpec>,
+    /// How long a descriptor has waited that gets 5% of its channel, if any does.
+    pub ageing: Option<Duration>,
     /// The staging pools, in the order of their memories.
     pub pools: Vec<PoolSpec>,
     /// The transfers.

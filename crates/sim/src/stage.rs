@@ -1,7 +1,7 @@
 //! Sets a scenario up: instances, arenas, the engine's configuration; and knows at the end what
 //! every instance must hold.
 
-use crate::content::{Entries, first_difference, placement};
+use crate::content::{Entries, first_difference, part, placement};
 use crate::memory::Memories;
 use crate::rng::Rng;
 use crate::scenario::{After, End, Rule, Scenario, TransferSpec};
@@ -12,6 +12,7 @@ use engine::{
 };
 use model::{ChannelError, ChannelErrorKind, FenceId, MemoryId, Outcome, Place, TransferId};
 use std::collections::BTreeMap;
+use std::ops::Range;
 use std::sync::Arc;
 
 /// Bytes of a region before and after its instance, which no copy may touch.
@@ -158,17 +159,15 @@ impl Stage<'_> {
     ) -> Result<Role, Violation> {
         let refused = |why: String| Violation::Refused { transfer: at, why };
         let memories = &spec.plan.memories;
-        let fields: Vec<usize> = (0..spec.fields.fields().len()).collect();
-        let part = |end: &End| {
-            let place = placement(end, &spec.fields).map_err(|e| refused(e.to_string()))?;
-            let part = place.select(&end.part, &fields).map_err(|e| refused(e.to_string()))?;
-            Ok((place, part))
+        let look = |end: &End| {
+            let place = placement(end).map_err(|e| refused(e.to_string()))?;
+            Ok((place.span(), part(end).map_err(|e| refused(e.to_string()))?))
         };
-        let ((src_place, src_part), (dst_place, dst_part)) = (part(&spec.src)?, part(&spec.dst)?);
+        let ((src_span, src_part), (dst_span, dst_part)) = (look(&spec.src)?, look(&spec.dst)?);
         let compile = || Program::compile(&spec.plan, src_part, dst_part).map(Arc::new);
         let program = program.map_or_else(compile, Ok);
-        let src = self.instance(memories[0], src_place.span().end);
-        let dst = self.instance(memories[memories.len() - 1], dst_place.span().end);
+        let src = self.instance(memories[0], &src_span);
+        let dst = self.instance(memories[memories.len() - 1], &dst_span);
         let entries = self.payload.then(|| Entries::of(spec, (src.offset, dst.offset)));
         Ok(Role {
             program: program.map_err(|e| refused(e.to_string()))?,
@@ -182,15 +181,16 @@ impl Stage<'_> {
         })
     }
 
-    fn instance(&mut self, memory: MemoryId, end: i64) -> Place {
-        let len_bytes = end.unsigned_abs() + 2 * MARGIN_BYTES;
+    /// An instance that takes the bytes `span` around its base.
+    fn instance(&mut self, memory: MemoryId, span: &Range<i64>) -> Place {
+        let len_bytes = span.end.abs_diff(span.start) + 2 * MARGIN_BYTES;
         let region = if self.payload {
             let bytes = (0..len_bytes).map(|_| self.rng.draw().to_le_bytes()[0]).collect();
             self.memories.add_instance(memory, bytes)
         } else {
             self.memories.add_length(memory, len_bytes)
         };
-        Place { region, offset: MARGIN_BYTES }
+        Place { region, offset: MARGIN_BYTES + span.start.unsigned_abs() }
     }
 }
 
@@ -208,7 +208,8 @@ pub(crate) fn config(scenario: &Scenario, memories: &mut Memories) -> EngineConf
         reserve_bytes: p.reserve_bytes,
     };
     let channels = scenario.channels.iter().map(channel).collect();
-    EngineConfig::new(channels, scenario.pools.iter().map(pool).collect())
+    let pools = scenario.pools.iter().map(pool).collect();
+    EngineConfig { ageing: scenario.ageing, ..EngineConfig::new(channels, pools) }
 }
 
 fn policy(rule: Rule) -> Arc<dyn Policy> {

@@ -3,7 +3,7 @@
 
 mod support;
 
-use isometry_sim::{ChannelSpec, End, PoolSpec, Rule, Scenario, TransferSpec, run};
+use isometry_sim::{ChannelSpec, End, PoolSpec, Rule, Scenario, Stored, TransferSpec, run};
 use model::{
     ChannelId, CostModel, FieldSpace, IndexSpace, Plan, Priority, Selection, Time, Topology,
 };
@@ -113,7 +113,8 @@ fn channel(topology: &Topology, id: ChannelId) -> ChannelSpec {
 
 fn end(case: &Case, space: &IndexSpace, at: usize) -> End {
     let layout = layout::parse(case.layouts[at], space).unwrap();
-    End { space: space.clone(), layout, part: Selection::all(space) }
+    let stored = Stored::all(FieldSpace::packed(case.fields).unwrap());
+    End { space: space.clone(), layout, part: Selection::all(space), stored }
 }
 
 fn plan(topology: &Topology, case: &Case, ends: [&End; 2]) -> Plan {
@@ -140,6 +141,7 @@ fn scenario(case: &Case) -> Scenario {
     Scenario {
         seed: 1,
         channels: ids.into_iter().map(|id| channel(&topology, id)).collect(),
+        ageing: None,
         pools: pools.into_iter().map(pool).collect(),
         transfers: vec![TransferSpec {
             plan,

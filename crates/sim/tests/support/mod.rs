@@ -1,7 +1,9 @@
 //! Scenarios by hand, shared by the tests of this folder.
 #![allow(dead_code, reason = "each test file uses a part")]
 
-use isometry_sim::{ChannelSpec, End, Entry, Event, PoolSpec, Rule, Scenario, TransferSpec};
+use isometry_sim::{
+    ChannelSpec, End, Entry, Event, PoolSpec, Rule, Scenario, Stored, TransferSpec,
+};
 use model::{
     Algorithm, Bound, Buffer, ChannelId, ChannelKind, Component, CostModel, Curves, FieldSpace,
     Hop, IndexSpace, Layout, Limit, MemoryId, NodeId, Plan, Priority, SearchReport, Selection,
@@ -25,7 +27,12 @@ impl Chain {
     pub(crate) fn transfer(&self, priority: i32) -> TransferSpec {
         let space = IndexSpace::of(&[("y", self.side), ("x", self.side)]).unwrap();
         let part = Selection::all(&space);
-        let end = |layout: Layout| End { space: space.clone(), layout, part: part.clone() };
+        let end = |layout: Layout| End {
+            space: space.clone(),
+            layout,
+            part: part.clone(),
+            stored: Stored::all(FieldSpace::packed(&[1]).unwrap()),
+        };
         let last = if self.converts { columns() } else { rows() };
         TransferSpec {
             plan: self.plan(),
@@ -138,6 +145,7 @@ pub(crate) fn scene(rates: &[f64], staging_bytes: u64, transfers: Vec<TransferSp
     Scenario {
         seed: 1,
         channels: (0..).zip(rates).map(|(i, &rate)| steady(i, rate)).collect(),
+        ageing: None,
         pools: (0..=last).map(pool).collect(),
         transfers,
         fences: Vec::new(),
