@@ -129,8 +129,7 @@ impl MachineBuilder {
             if !(1..=Self::MAX_LANES).contains(&lanes) {
                 return Err(ArgumentError::Lanes { given: lanes, most: Self::MAX_LANES }.into());
             }
-            config.lanes = lanes;
-            config.max_in_flight = u32::try_from(lanes * 4).unwrap_or(u32::MAX);
+            config = MemcpyConfig::of(lanes, config.cores);
         }
         let what = || format!("starting {} threads for copies, see `lanes`", config.lanes);
         MemcpyChannel::new(&config).map_err(|e| Error::resource(what(), e))

@@ -38,8 +38,15 @@ impl MemcpyConfig {
         let near = (cores.nodes.len() > 1).then(|| cores.nodes.get(node)).flatten();
         let count = near.map_or(cores.allowed.len(), |n| n.cores.len());
         let lanes = count.min(cores.default_lanes()).max(1);
-        let max_in_flight = u32::try_from(lanes * 4).unwrap_or(u32::MAX);
-        MemcpyConfig { lanes, max_in_flight, cores: near.map(|n| n.cores.clone()) }
+        MemcpyConfig::of(lanes, near.map(|n| n.cores.clone()))
+    }
+
+    /// `lanes` lanes, and for each a request to work on and one that waits. More would only stand
+    /// in front of an urgent one.
+    #[must_use]
+    pub fn of(lanes: usize, cores: Option<BTreeSet<usize>>) -> Self {
+        let max_in_flight = u32::try_from(lanes.saturating_mul(2)).unwrap_or(u32::MAX);
+        MemcpyConfig { lanes, max_in_flight, cores }
     }
 }
 
