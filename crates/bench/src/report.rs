@@ -102,6 +102,14 @@ impl Bench {
         self.settings.runs.unwrap_or(runs).max(1)
     }
 
+    /// Notes a contender that this machine does not have, and says `why`.
+    pub(crate) fn absent(&mut self, name: &str, why: &Error) {
+        self.say(format_args!("{name} is absent: {why}"));
+        if !self.found.absent.iter().any(|known| known == name) {
+            self.found.absent.push(name.to_owned());
+        }
+    }
+
     /// Says on standard error how far it is.
     pub(crate) fn say(&self, what: impl Display) {
         // Whoever read it may have gone.
@@ -193,7 +201,9 @@ impl Bench {
         std::fs::create_dir_all(folder).map_err(Error::io("making the reports' directory"))?;
         let path = folder.join(format!("{}.json", self.found.group));
         std::fs::write(&path, format!("{json:#}\n")).map_err(Error::io("writing the report"))?;
-        self.line(format_args!("# written to {}", path.display()))?;
+        let absent = self.found.absent.join(", ");
+        let absent = if absent.is_empty() { String::new() } else { format!("absent: {absent}; ") };
+        self.line(format_args!("# {absent}written to {}", path.display()))?;
         if self.found.cases.is_empty() {
             self.say("no case has a name that matches");
         }

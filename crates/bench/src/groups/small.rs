@@ -14,6 +14,9 @@ use std::hint::black_box;
 
 const PROBLEMS: &str = include_str!("../../../../bench/problems/small.toml");
 
+/// The case that copies nothing.
+const OPEN: &str = "open a machine";
+
 /// Copies of these sizes, in batches.
 #[derive(Debug, Clone, Deserialize)]
 #[serde(deny_unknown_fields)]
@@ -78,7 +81,7 @@ pub(super) fn run(settings: &Settings) -> Result<Report, Error> {
             run_case(&mut bench, (name, bytes), &problems)?;
         }
     }
-    if bench.wants("open") {
+    if bench.wants(OPEN) {
         open(&mut bench, problems.opens)?;
     }
     bench.finish()
@@ -130,7 +133,7 @@ fn open(bench: &mut Bench, opens: usize) -> Result<(), Error> {
             Ok(())
         })?);
     }
-    let case = Case { name: "open a machine".to_owned(), bytes: 0, threads: 1, runs: opens };
+    let case = Case { name: OPEN.to_owned(), bytes: 0, threads: 1, runs: opens };
     bench.record(&case, true, &["isometry"], &[seconds])
 }
 
