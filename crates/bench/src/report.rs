@@ -134,17 +134,18 @@ impl Bench {
     ) -> Result<(), Error> {
         (contenders[0].run)()?;
         let verified = verify()?;
-        self.time(case, verified, contenders)
+        self.time((case, verified), contenders, &mut || Ok(()))
     }
 
-    /// The second half of [`Bench::run`], where ours ran once and `verified` says how.
+    /// The second half of [`Bench::run`], where ours ran once and `verified` says how. Before
+    /// each run, off the clock, `settle` undoes what the one before has left.
     pub(crate) fn time(
         &mut self,
-        case: &Case,
-        verified: bool,
+        (case, verified): (&Case, bool),
         contenders: &mut [Contender<'_>],
+        settle: &mut dyn FnMut() -> Result<(), Error>,
     ) -> Result<(), Error> {
-        let seconds = if verified { self.alternate(case, contenders)? } else { Vec::new() };
+        let seconds = if verified { self.alternate(case, contenders, settle)? } else { Vec::new() };
         let names: Vec<_> = contenders.iter().map(|c| c.name).collect();
         self.record(case, verified, &names, &seconds)
     }
@@ -154,6 +155,7 @@ impl Bench {
         &self,
         case: &Case,
         contenders: &mut [Contender<'_>],
+        settle: &mut dyn FnMut() -> Result<(), Error>,
     ) -> Result<Vec<Vec<f64>>, Error> {
         let started = Instant::now();
         contenders.iter_mut().skip(1).try_for_each(|c| (c.run)())?;
@@ -166,6 +168,7 @@ impl Bench {
             }
             for (contender, times) in contenders.iter_mut().zip(&mut seconds) {
                 self.settings.stop.check()?;
+                settle()?;
                 times.push(timed(&mut contender.run)?);
             }
         }

@@ -59,7 +59,7 @@ mod tests {
 
     /// Carries out each operation whole, and notes it.
     struct Noting {
-        held: Vec<Box<Op>>,
+        held: Vec<Op>,
         bell: Arc<Bell>,
         log: Log,
     }
@@ -69,7 +69,7 @@ mod tests {
             let bytes = op.segments().iter().map(|s| s.iov_len as u64).sum();
             let noted = Operation { offset: op.offset, bytes, direct: op.is_direct() };
             self.log.lock().unwrap().push(noted);
-            self.held.push(op);
+            self.held.push(*op);
             self.bell.ring();
         }
 
@@ -79,6 +79,7 @@ mod tests {
             for op in self.held.drain(..) {
                 // SAFETY: the segments are the operation's own, and its job is held.
                 let result = unsafe { call(&op, op.segments()) };
+                let op = Box::new(op);
                 ended.push(Ended { op, result });
             }
         }

@@ -16,10 +16,10 @@ use crate::{Error, Report, Settings, process};
 use isometry::{Array, CopyOptions, FileOptions, Instance, Machine, Planned};
 use operations::Operations;
 use raw::Raw;
-use rustix::fs::{Advice, fadvise};
+use rustix::fs::{Advice, fadvise, syncfs};
 use std::cell::RefCell;
-use std::fs::File;
-use std::io::{BufReader, BufWriter};
+use std::fs::{self, File};
+use std::io::{self, BufReader, BufWriter};
 use std::path::{Path, PathBuf};
 
 const PROBLEMS: &str = include_str!("../../../../../bench/problems/disk.toml");
@@ -65,6 +65,19 @@ impl Scene {
     fn convert(&self) -> Result<(), Error> {
         let dst = self.target()?;
         self.stop.finish(&self.machine.copy(&self.src, &dst, &CopyOptions::default())?)
+    }
+
+    /// Deletes what a run has written and waits for the disk, so that the next does not pay for
+    /// what is still on its way.
+    fn settle(&self) -> Result<(), Error> {
+        for name in ["out.raw", "raw.raw"] {
+            match fs::remove_file(self.dir.join(name)) {
+                Err(e) if e.kind() == io::ErrorKind::NotFound => {}
+                removed => removed.map_err(Error::io("deleting an output"))?,
+            }
+        }
+        let dir = File::open(&self.dir).map_err(Error::io("opening the directory"))?;
+        syncfs(dir).map_err(Error::io("waiting for the disk"))
     }
 
     /// Compares every byte of the output, which is read back in pieces.
@@ -131,7 +144,7 @@ fn time(
         Ok(raw) => RefCell::new(raw),
         Err(why) => {
             RAW.iter().for_each(|name| bench.absent(name, &why));
-            return bench.time(case, verified, &mut [ours]);
+            return bench.time((case, verified), &mut [ours], &mut || scene.settle());
         }
     };
     let sequential = operations.sequential(scene.src.payload_bytes());
@@ -142,7 +155,7 @@ fn time(
         Contender { name: RAW[0], run: &mut same },
         Contender { name: RAW[1], run: &mut whole },
     ];
-    bench.time(case, verified, &mut contenders)
+    bench.time((case, verified), &mut contenders, &mut || scene.settle())
 }
 
 /// What our first run used.

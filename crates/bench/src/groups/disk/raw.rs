@@ -43,7 +43,6 @@ impl Raw {
             let written = writes.run(&output, &operations.writes, stop);
             (reading.join().unwrap_or_else(|p| std::panic::resume_unwind(p)), written)
         });
-        std::fs::remove_file(&self.output).map_err(Error::io("deleting the raw output"))?;
         read.and(written)
     }
 }
