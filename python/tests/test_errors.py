@@ -114,6 +114,20 @@ def test_numbers_out_of_bounds_are_value_errors_that_name_the_argument(m: iso.Ma
             m.copy(a, b, priority=wrong)  # type: ignore[arg-type]
 
 
+def test_indices_past_all_bounds_are_value_errors(m: iso.Machine) -> None:
+    a = m.empty({"x": 4}, "u1")
+    for index in [1 << 63, -(1 << 63) - 1, 1 << 200]:
+        with pytest.raises(ValueError):
+            a.take("x", [index])
+        with pytest.raises(ValueError):
+            a.box({"x": (0, index)})
+        with pytest.raises(ValueError):
+            m.empty({"x": index}, "u1")
+    with pytest.raises(TypeError):
+        a.take("x", [0.5])  # type: ignore[list-item]
+    assert a.take("x", list(np.arange(2))).shape == (2,)
+
+
 def test_wrong_times_and_events_name_the_argument(m: iso.Machine) -> None:
     a, b = m.empty({"x": 4}, "u1"), m.empty({"x": 4}, "u1")
     for wrong in [-1.0, -1e300, float("nan")]:

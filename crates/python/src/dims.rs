@@ -1,10 +1,11 @@
 //! Index spaces and boxes as Python writes them.
 
 use crate::errors;
+use crate::numbers::integer;
 use model::{Dim, IndexSpace};
 use pyo3::exceptions::{PyTypeError, PyValueError};
 use pyo3::prelude::*;
-use pyo3::types::{PyMapping, PyString};
+use pyo3::types::{PyMapping, PyString, PyTuple};
 use std::ops::Range;
 
 /// Names, or names with their indices, slowest first.
@@ -92,12 +93,13 @@ pub(crate) fn bounds(object: &Bound<'_, PyAny>) -> PyResult<Vec<(String, Range<i
     let mut bounds = Vec::new();
     for item in mapping.items()?.iter() {
         let (name, indices): (String, Bound<'_, PyAny>) = item.extract()?;
-        let range = match indices.extract::<i64>() {
-            Ok(extent) => 0..extent,
-            Err(_) => {
-                let (lo, hi): (i64, i64) = indices.extract().map_err(|_| wrong())?;
-                lo..hi
-            }
+        let index = |given: &Bound<'_, PyAny>| integer(&name, given, i64::MIN..=i64::MAX);
+        let range = if indices.is_instance_of::<PyTuple>() {
+            let (lo, hi): (Bound<'_, PyAny>, Bound<'_, PyAny>) =
+                indices.extract().map_err(|_| wrong())?;
+            index(&lo)?..index(&hi)?
+        } else {
+            0..index(&indices)?
         };
         bounds.push((name, range));
     }

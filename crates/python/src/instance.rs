@@ -1,5 +1,6 @@
 //! `Instance`: an array in a memory, or a box of one.
 
+use crate::numbers::integer;
 use crate::{dims, dtype, errors};
 use isometry::Instance;
 use model::Topology;
@@ -61,7 +62,10 @@ impl PyInstance {
         self.part(self.inner.select(&ranges))
     }
 
-    fn take(&self, dim: &str, indices: Vec<i64>) -> PyResult<Self> {
+    fn take(&self, dim: &str, indices: &Bound<'_, PyAny>) -> PyResult<Self> {
+        let index =
+            |given: PyResult<Bound<'_, PyAny>>| integer("each index", &given?, i64::MIN..=i64::MAX);
+        let indices: Vec<i64> = indices.try_iter()?.map(index).collect::<PyResult<_>>()?;
         self.part(self.inner.take(dim, &indices))
     }
 
