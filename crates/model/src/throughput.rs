@@ -80,12 +80,17 @@ impl Throughput {
     /// The rate with requests of `request_bytes`, bytes per second; 0 for a request of 0.
     #[must_use]
     pub fn at(&self, request_bytes: u64) -> f64 {
+        // Most requests asked for are no shorter than the last point's.
+        if let Some(last) = self.points.last().filter(|last| request_bytes >= last.0) {
+            return last.1;
+        }
         let above = self.points.partition_point(|p| p.0 <= request_bytes);
-        match (above.checked_sub(1), self.points.get(above)) {
-            (Some(last), None) => self.points[last].1,
-            (None, _) if self.constant => self.points[0].1,
-            (None, _) => self.points[0].1 * (as_f64(request_bytes) / as_f64(self.points[0].0)),
-            (Some(below), Some(&to)) => between(self.points[below], to, request_bytes),
+        let to = self.points[above];
+        match above.checked_sub(1).map(|below| self.points[below]) {
+            Some(from) if from.0 == request_bytes => from.1,
+            Some(from) => between(from, to, request_bytes),
+            None if self.constant => to.1,
+            None => to.1 * (as_f64(request_bytes) / as_f64(to.0)),
         }
     }
 

@@ -86,7 +86,7 @@ impl Frame<'_> {
     }
 
     fn memories(&self, path: &Path) -> Vec<MemoryId> {
-        let vertices = path.steps(self.graph).map(|e| e.from).chain([self.graph.dst]);
+        let vertices = path.edges().iter().map(|e| e.from).chain([self.graph.dst]);
         vertices.map(|v| self.graph.vertices[usize::from(v)].id).collect()
     }
 

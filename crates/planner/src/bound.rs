@@ -1,20 +1,22 @@
 //! The bound `U` on the throughput of every path (paper, section 4.2).
 
-use crate::graph::Graph;
+use crate::graph::{Edge, Edges, Graph, MAX_MEMORIES};
 use crate::predict::granules;
 use crate::rates::{Rates, curve, inverse};
 use crate::shape::Shape;
-use crate::solve::{Needs, Solver};
+use crate::solve::{Needs, Solver, TOLERANCE};
 use model::ShapeClass;
-
-/// How close, relatively, the bound comes.
-const TOLERANCE: f64 = 1e-7;
 
 /// A throughput that no path passes: the widest path on peaks; or less, where no conversion on any
 /// channels that a path could join reaches that. It takes the best first, last and converting
 /// channels whether or not one path has them all, so it is never too low.
-pub(crate) fn upper_bound(graph: &Graph<'_>, shape: &Shape, rates: &Rates) -> f64 {
-    let bound = Bound { graph, rates, solver: Solver { graph, shape, rates } };
+pub(crate) fn upper_bound(
+    (graph, edges): (&Graph<'_>, &Edges),
+    shape: &Shape,
+    rates: &Rates<'_>,
+) -> f64 {
+    let solver = Solver { graph, shape, rates, tolerance: TOLERANCE };
+    let bound = Bound { graph, edges: &edges.all, rates, solver };
     let widest = bound.widest();
     if bound.may_reach(widest) {
         return widest;
@@ -29,7 +31,8 @@ pub(crate) fn upper_bound(graph: &Graph<'_>, shape: &Shape, rates: &Rates) -> f6
 
 struct Bound<'a> {
     graph: &'a Graph<'a>,
-    rates: &'a Rates,
+    edges: &'a [Edge],
+    rates: &'a Rates<'a>,
     solver: Solver<'a>,
 }
 
@@ -37,12 +40,12 @@ impl Bound<'_> {
     /// The widest path on peaks.
     fn widest(&self) -> f64 {
         let graph = self.graph;
-        let mut width = [0.0f64; 128];
+        let mut width = [0.0f64; MAX_MEMORIES];
         let mut widest = 0.0f64;
         width[usize::from(graph.src)] = f64::INFINITY;
         for _ in 0..graph.vertices.len() {
             let mut grew = false;
-            for edge in &graph.edges {
+            for edge in self.edges {
                 let through = width[usize::from(edge.from)].min(self.rates.copy(edge.lane));
                 if edge.to == graph.dst {
                     widest = widest.max(through);
@@ -61,13 +64,13 @@ impl Bound<'_> {
 
     /// Memories that a path of `throughput` may hold intermediates in: those that it can reach,
     /// and those that it can leave for the destination.
-    fn reach(&self, throughput: f64) -> (u128, u128) {
+    fn reach(&self, throughput: f64) -> (u64, u64) {
         let graph = self.graph;
-        let (mut from_src, mut to_dst) = (0u128, 0u128);
+        let (mut from_src, mut to_dst) = (0u64, 0u64);
         for _ in 0..graph.vertices.len() {
             let before = (from_src, to_dst);
-            for edge in graph.edges.iter().filter(|e| self.rates.copy(e.lane) >= throughput) {
-                let usable = |vertex: u8| u128::from(graph.th_bytes(vertex) > 0) << vertex;
+            for edge in self.edges.iter().filter(|e| self.rates.copy(e.lane) >= throughput) {
+                let usable = |vertex: u8| u64::from(graph.th_bytes(vertex) > 0) << vertex;
                 if edge.from == graph.src || from_src >> edge.from & 1 == 1 {
                     from_src |= usable(edge.to);
                 }
@@ -89,9 +92,9 @@ impl Bound<'_> {
         }
         let (from_src, to_dst) = self.reach(throughput);
         let mut needs = Needs { first_bytes: u64::MAX, last_bytes: u64::MAX, window_bytes: 0 };
-        for edge in &self.graph.edges {
+        for edge in self.edges {
             let copies = self.rates.copy(edge.lane) >= throughput;
-            let converts = self.rates.convert(self.graph, edge.lane) >= throughput;
+            let converts = self.rates.convert(edge.lane) >= throughput;
             let first = copies && edge.from == self.graph.src;
             let last = copies && edge.to == self.graph.dst;
             let (reached, leaves) = (from_src >> edge.from & 1 == 1, to_dst >> edge.to & 1 == 1);

@@ -7,12 +7,12 @@
 //! channels between could do.
 
 use crate::bound::upper_bound;
-use crate::graph::Graph;
+use crate::graph::{Edges, Graph};
 use crate::path::{MAX_HOPS, Path, Solution};
 use crate::predict::{Case, Prediction};
 use crate::rates::Rates;
 use crate::shape::Shape;
-use crate::solve::{PathRates, Solver};
+use crate::solve::{PathRates, Solver, TOLERANCE};
 use model::{CostModel, SearchReport};
 
 /// Rates nearer than this are equal.
@@ -43,8 +43,9 @@ struct Leaf {
 /// The full search over one graph.
 pub(crate) struct Search<'a> {
     pub(crate) graph: &'a Graph<'a>,
+    edges: &'a Edges,
     pub(crate) shape: &'a Shape,
-    pub(crate) rates: &'a Rates,
+    pub(crate) rates: &'a Rates<'a>,
     pub(crate) report: SearchReport,
     /// The best so far.
     pub(crate) best: Option<Found>,
@@ -60,15 +61,16 @@ pub(crate) struct Search<'a> {
 
 impl<'a> Search<'a> {
     pub(crate) fn new(
-        graph: &'a Graph<'a>,
+        (graph, edges): (&'a Graph<'a>, &'a Edges),
         shape: &'a Shape,
-        rates: &'a Rates,
+        rates: &'a Rates<'a>,
         (budget, keep): (u64, usize),
     ) -> Search<'a> {
         let report = SearchReport { budget, ..SearchReport::default() };
-        let distance = distances(graph);
+        let distance = distances(graph, edges);
         Search {
             graph,
+            edges,
             shape,
             rates,
             report,
@@ -102,7 +104,7 @@ impl<'a> Search<'a> {
     /// Whether a path of `hops` hops could be better than the best so far.
     fn longer_may_win(&mut self, hops: usize) -> bool {
         let Some(best) = self.best else { return true };
-        let bound = || upper_bound(self.graph, self.shape, self.rates);
+        let bound = || upper_bound((self.graph, self.edges), self.shape, self.rates);
         let bound = *self.bound.get_or_insert_with(bound);
         match self.rates.model {
             CostModel::Paper => best.prediction.throughput * (1.0 + SAME) < bound,
@@ -121,20 +123,20 @@ impl<'a> Search<'a> {
 
     /// All paths of `hops` hops that are not worse than the best by their peaks alone.
     fn collect(&mut self, hops: usize, leaves: &mut Vec<Leaf>) {
-        let mut walk = Walk { path: Path::EMPTY, visited: 1u128 << self.graph.src, loops: 0 };
+        let mut walk = Walk { path: Path::EMPTY, visited: 1u64 << self.graph.src, loops: 0 };
         self.extend(&mut walk, self.graph.src, hops, leaves);
     }
 
     fn extend(&mut self, walk: &mut Walk, at: u8, left: usize, leaves: &mut Vec<Leaf>) {
-        let graph = self.graph;
-        for (index, edge) in graph.out(at) {
+        let (graph, edges) = (self.graph, self.edges);
+        for &edge in edges.out(at) {
             if self.report.exhausted || self.rates.copy(edge.lane) < self.bar() {
                 continue;
             }
             if left == 1 {
                 if edge.to == graph.dst && walk.may_end(edge.from, edge.to, graph.src == graph.dst)
                 {
-                    walk.path.push(index);
+                    walk.path.push(edge);
                     self.leaf(&walk.path, leaves);
                     walk.path.pop();
                 }
@@ -146,7 +148,7 @@ impl<'a> Search<'a> {
             }
             let before = (walk.visited, walk.loops);
             walk.visit(edge.from, edge.to);
-            walk.path.push(index);
+            walk.path.push(edge);
             self.extend(walk, edge.to, left - 1, leaves);
             walk.path.pop();
             (walk.visited, walk.loops) = before;
@@ -169,8 +171,7 @@ impl<'a> Search<'a> {
         if ceiling < self.bar() {
             return;
         }
-        let lanes = path.steps(self.graph).map(|e| usize::from(e.lane));
-        let peaks = lanes.map(|l| self.graph.lanes[l].peak).product();
+        let peaks = path.edges().iter().map(|&edge| self.graph.lane(edge).peak).product();
         leaves.push(Leaf { path: *path, ceiling, peaks });
     }
 
@@ -241,7 +242,7 @@ impl<'a> Search<'a> {
     }
 
     fn solver(&self) -> Solver<'a> {
-        Solver { graph: self.graph, shape: self.shape, rates: self.rates }
+        Solver { graph: self.graph, shape: self.shape, rates: self.rates, tolerance: TOLERANCE }
     }
 
     fn offer(&mut self, leaf: &Leaf, solution: Solution) {
@@ -312,8 +313,8 @@ fn shuffles(found: &Found) -> u128 {
 /// A path under way: acyclic, but for one use of each self-loop and an end that is also the start.
 struct Walk {
     path: Path,
-    visited: u128,
-    loops: u128,
+    visited: u64,
+    loops: u64,
 }
 
 impl Walk {
@@ -338,10 +339,10 @@ impl Walk {
 
 /// For each vertex, the fewest hops to the destination through memories that may be intermediates;
 /// 255 where there is no way.
-fn distances(graph: &Graph<'_>) -> Vec<u8> {
+fn distances(graph: &Graph<'_>, edges: &Edges) -> Vec<u8> {
     let mut distance = vec![u8::MAX; graph.vertices.len()];
     for hops in 1..=MAX_HOPS as u8 {
-        for edge in &graph.edges {
+        for edge in &edges.all {
             let ends = edge.to == graph.dst && hops == 1;
             let leads = graph.th_bytes(edge.to) > 0 && distance[usize::from(edge.to)] == hops - 1;
             let onward = ends || leads;

@@ -2,11 +2,12 @@
 
 use crate::{Options, PlanError};
 use model::{
-    ChannelId, ChannelKind, Curves, LinkEnd, MemoryId, MemoryKind, NodeId, Topology, Wire,
+    Channel, ChannelId, ChannelKind, Curves, Link, LinkEnd, MemoryId, MemoryKind, NodeClass,
+    NodeId, Topology, Wire,
 };
 
 /// The most memories of a graph.
-const MAX_MEMORIES: usize = 128;
+pub(crate) const MAX_MEMORIES: usize = 64;
 
 /// The most channels and links of a graph.
 const MAX_LANES: usize = 250;
@@ -21,6 +22,19 @@ pub(crate) struct Lane<'t> {
     pub(crate) in_flight: Option<u32>,
     pub(crate) wire: Option<WireRef>,
     pub(crate) peak: f64,
+    /// The vertices where its edges start and end, as bits.
+    from: u64,
+    to: u64,
+    ends: Ends<'t>,
+}
+
+/// Where the edges of a lane end, in file order.
+#[derive(Clone, Copy, Debug)]
+enum Ends<'t> {
+    /// At these memories of the node whose first vertex this is.
+    Here(u8, &'t [u16]),
+    /// At these ends of a link, on all nodes but this one.
+    Far(NodeId, &'t [LinkEnd]),
 }
 
 /// A wire that a lane crosses.
@@ -46,8 +60,36 @@ impl<'t> Lane<'t> {
         curves: &'t Curves,
         (latency_ns, in_flight): (u64, Option<u32>),
     ) -> Lane<'t> {
-        let peak = curves.run.peak();
-        Lane { id, kind, curves, latency_ns, in_flight, wire: None, peak }
+        let (peak, ends) = (curves.run.peak(), Ends::Here(0, &[]));
+        Lane { id, kind, curves, latency_ns, in_flight, wire: None, peak, from: 0, to: 0, ends }
+    }
+
+    fn of_channel(channel: &'t Channel, index: u16, site: &Site<'t>) -> Lane<'t> {
+        let wire = channel.wire.and_then(|index| {
+            let &Wire { rate, half_duplex, .. } = site.class.wires.get(usize::from(index))?;
+            Some(WireRef { node: site.node, index, rate, half_duplex })
+        });
+        let id = ChannelId { node: site.node, index };
+        let timing = (channel.latency_ns, channel.in_flight);
+        Lane {
+            wire,
+            from: site.bits(channel.from.iter().copied()),
+            to: site.bits(channel.to.iter().copied()),
+            ends: Ends::Here(site.vertices, &channel.to),
+            ..Lane::new(id, channel.kind, &channel.curves, timing)
+        }
+    }
+
+    fn of_link(link: &'t Link, index: u16, site: &Site<'t>, sites: &[Site<'t>]) -> Lane<'t> {
+        let here = link.from.iter().filter(|end| site.is_of(end));
+        let id = ChannelId { node: site.node, index };
+        let timing = (link.latency_ns, link.in_flight);
+        Lane {
+            from: site.bits(here.map(|end| end.memory)),
+            to: far_ends(sites, site.node, &link.to).fold(0, |bits, vertex| bits | 1 << vertex),
+            ends: Ends::Far(site.node, &link.to),
+            ..Lane::new(id, link.kind, &link.curves, timing)
+        }
     }
 
     /// The seconds that a byte of a hop that reaches `rate` keeps its half-duplex wire busy; those
@@ -65,12 +107,18 @@ impl<'t> Lane<'t> {
     }
 }
 
-/// A channel between one pair of memories.
-#[derive(Clone, Copy, Debug)]
+/// A channel between one pair of memories. Edges with one start are in the order of the file.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub(crate) struct Edge {
     pub(crate) from: u8,
-    pub(crate) to: u8,
     pub(crate) lane: u8,
+    /// Its place among the edges of its lane and start.
+    order: u8,
+    pub(crate) to: u8,
+}
+
+impl Edge {
+    pub(crate) const NONE: Edge = Edge { from: 0, lane: 0, order: 0, to: 0 };
 }
 
 #[derive(Clone, Copy, Debug)]
@@ -79,17 +127,40 @@ pub(crate) struct Vertex {
     pub(crate) kind: MemoryKind,
     /// `TH`; 0 where the memory is never an intermediate.
     pub(crate) th_bytes: u64,
-    /// Where its edges start in the list of all.
-    first: u16,
-    end: u16,
+}
+
+/// A node of the graph.
+#[derive(Clone, Copy, Debug)]
+struct Site<'t> {
+    node: NodeId,
+    class: &'t NodeClass,
+    /// The position of the class in the topology.
+    index: usize,
+    /// The vertex of its first memory.
+    vertices: u8,
+}
+
+impl Site<'_> {
+    fn vertex(&self, memory: u16) -> u8 {
+        self.vertices + memory as u8
+    }
+
+    fn bits(&self, memories: impl Iterator<Item = u16>) -> u64 {
+        memories.fold(0, |bits, memory| bits | 1 << self.vertex(memory))
+    }
+
+    /// Whether a link's end is at nodes like this.
+    fn is_of(&self, end: &LinkEnd) -> bool {
+        usize::from(end.class) == self.index
+    }
 }
 
 /// Memories of the nodes that a search visits, and the channels between them, in file order.
 #[derive(Debug)]
 pub(crate) struct Graph<'t> {
     pub(crate) vertices: Vec<Vertex>,
-    pub(crate) edges: Vec<Edge>,
     pub(crate) lanes: Vec<Lane<'t>>,
+    sites: Vec<Site<'t>>,
     pub(crate) src: u8,
     pub(crate) dst: u8,
 }
@@ -104,26 +175,25 @@ impl<'t> Graph<'t> {
     ) -> Result<Graph<'t>, PlanError> {
         let mut graph = Graph {
             vertices: Vec::with_capacity(16),
-            edges: Vec::with_capacity(96),
             lanes: Vec::with_capacity(32),
+            sites: Vec::with_capacity(nodes.len()),
             src: 0,
             dst: 0,
         };
-        let mut firsts = Vec::with_capacity(nodes.len());
         for &node in nodes {
-            firsts.push(small(graph.vertices.len()));
-            graph.add_memories(topology, node, options)?;
+            graph.add_node(topology, node, options)?;
         }
-        for (&node, &first) in nodes.iter().zip(&firsts) {
-            graph.add_channels(topology, node, first);
+        let several = graph.sites.len() > 1;
+        for site in graph.sites.iter().filter(|_| several) {
+            let first = site.class.channels.len();
+            let lane = |(at, link)| Lane::of_link(link, index(first + at), site, &graph.sites);
+            graph.lanes.extend(topology.links.iter().enumerate().map(lane));
         }
-        graph.add_links(topology, nodes, &firsts);
-        if graph.lanes.len() > MAX_LANES || graph.edges.len() > usize::from(u16::MAX) {
+        if graph.lanes.len() > MAX_LANES {
             return Err(PlanError::Query { why: "the nodes have more than 250 channels" });
         }
         graph.src = graph.vertex(ends.0)?;
         graph.dst = graph.vertex(ends.1)?;
-        graph.sort_edges();
         Ok(graph)
     }
 
@@ -132,122 +202,114 @@ impl<'t> Graph<'t> {
         found.map(small).ok_or(PlanError::UnknownMemory { memory: id })
     }
 
-    fn add_memories(
+    /// The memories and channels of `node`.
+    fn add_node(
         &mut self,
-        topology: &Topology,
+        topology: &'t Topology,
         node: NodeId,
         options: &Options,
     ) -> Result<(), PlanError> {
-        let Some((class, _)) = topology.class_of(node) else { return Ok(()) };
-        for (index, memory) in (0..).zip(&topology.classes[class].memories) {
+        let Some((index, _)) = topology.class_of(node) else { return Ok(()) };
+        let class = &topology.classes[index];
+        let site = Site { node, index, class, vertices: small(self.vertices.len()) };
+        for (index, memory) in (0..).zip(&class.memories) {
             let own = memory.th_bytes.unwrap_or(topology.th_bytes);
             let th_bytes = if own == 0 { 0 } else { options.th_bytes.unwrap_or(own) };
             let id = MemoryId { node, index };
-            self.vertices.push(Vertex { id, kind: memory.kind, th_bytes, first: 0, end: 0 });
+            self.vertices.push(Vertex { id, kind: memory.kind, th_bytes });
         }
         if self.vertices.len() > MAX_MEMORIES {
-            return Err(PlanError::Query { why: "the nodes have more than 128 memories" });
+            return Err(PlanError::Query { why: "the nodes have more than 64 memories" });
         }
+        let lane = |(index, channel)| Lane::of_channel(channel, index, &site);
+        self.lanes.extend((0..).zip(&class.channels).map(lane));
+        self.sites.push(site);
         Ok(())
     }
 
-    fn add_channels(&mut self, topology: &'t Topology, node: NodeId, first: u8) {
-        let Some((class, _)) = topology.class_of(node) else { return };
-        let class = &topology.classes[class];
-        for (index, channel) in (0..).zip(&class.channels) {
-            let wire = channel.wire.and_then(|at| {
-                let &Wire { rate, half_duplex, .. } = class.wires.get(usize::from(at))?;
-                Some(WireRef { node, index: at, rate, half_duplex })
-            });
-            let (id, timing) = (ChannelId { node, index }, (channel.latency_ns, channel.in_flight));
-            let lane = Lane::new(id, channel.kind, &channel.curves, timing);
-            let lane = self.add_lane(Lane { wire, ..lane });
-            for &from in &channel.from {
-                for &to in &channel.to {
-                    let (from, to) = (first + from as u8, first + to as u8);
-                    self.edges.push(Edge { from, to, lane });
+    /// Calls `take` with each edge that starts at `from`, in file order: channels, then links.
+    pub(crate) fn each_edge(&self, from: u8, mut take: impl FnMut(Edge)) {
+        let starts = |(_, lane): &(u8, &Lane<'_>)| lane.from >> from & 1 == 1;
+        for (lane, Lane { ends, .. }) in (0..).zip(&self.lanes).filter(starts) {
+            match *ends {
+                Ends::Here(first, to) => {
+                    for (order, &memory) in (0..).zip(to) {
+                        take(Edge { from, lane, order, to: first + memory as u8 });
+                    }
+                }
+                Ends::Far(node, to) => {
+                    for (order, to) in (0..).zip(far_ends(&self.sites, node, to)) {
+                        take(Edge { from, lane, order, to });
+                    }
                 }
             }
         }
     }
 
-    fn add_links(&mut self, topology: &'t Topology, nodes: &[NodeId], firsts: &[u8]) {
-        for (at, &node) in nodes.iter().enumerate() {
-            let Some((class, _)) = topology.class_of(node) else { continue };
-            let channels = topology.classes[class].channels.len();
-            for (number, link) in topology.links.iter().enumerate() {
-                let here = |end: &&LinkEnd| usize::from(end.class) == class;
-                if nodes.len() == 1 || !link.from.iter().any(|end| here(&end)) {
-                    continue;
-                }
-                let index = u16::try_from(channels + number).unwrap_or(u16::MAX);
-                let (id, timing) = (ChannelId { node, index }, (link.latency_ns, link.in_flight));
-                let lane = self.add_lane(Lane::new(id, link.kind, &link.curves, timing));
-                for from in link.from.iter().filter(here) {
-                    let from = firsts[at] + from.memory as u8;
-                    self.add_link_edges(topology, (nodes, firsts), (at, from, lane), &link.to);
-                }
-            }
-        }
+    /// The vertices that edges from `vertices` lead to, all as bits.
+    pub(crate) fn after(&self, vertices: u64) -> u64 {
+        let leads = self.lanes.iter().filter(|lane| lane.from & vertices != 0);
+        leads.fold(0, |bits, lane| bits | lane.to)
     }
 
-    fn add_link_edges(
-        &mut self,
-        topology: &Topology,
-        (nodes, firsts): (&[NodeId], &[u8]),
-        (at, from, lane): (usize, u8, u8),
-        to: &[LinkEnd],
-    ) {
-        for (other, (&node, &first)) in nodes.iter().zip(firsts).enumerate() {
-            let class = topology.class_of(node).map(|(class, _)| class);
-            for end in to.iter().filter(|e| other != at && Some(usize::from(e.class)) == class) {
-                self.edges.push(Edge { from, to: first + end.memory as u8, lane });
-            }
-        }
+    /// The vertices from which edges lead to `vertices`, all as bits.
+    pub(crate) fn before(&self, vertices: u64) -> u64 {
+        let leads = self.lanes.iter().filter(|lane| lane.to & vertices != 0);
+        leads.fold(0, |bits, lane| bits | lane.from)
     }
 
-    fn add_lane(&mut self, lane: Lane<'t>) -> u8 {
-        self.lanes.push(lane);
-        small(self.lanes.len() - 1)
+    pub(crate) fn lane(&self, edge: Edge) -> &Lane<'t> {
+        &self.lanes[usize::from(edge.lane)]
     }
 
-    /// Groups edges by their start; within a group they stay in file order.
-    fn sort_edges(&mut self) {
-        for edge in &self.edges {
-            self.vertices[usize::from(edge.from)].end += 1;
-        }
-        let mut at = 0;
-        for vertex in &mut self.vertices {
-            (vertex.first, at) = (at, at + vertex.end);
-            vertex.end = vertex.first;
-        }
-        let mut sorted = self.edges.clone();
-        for &edge in &self.edges {
-            let vertex = &mut self.vertices[usize::from(edge.from)];
-            sorted[usize::from(vertex.end)] = edge;
-            vertex.end += 1;
-        }
-        self.edges = sorted;
-    }
-
-    /// The edges that start at `vertex`, with their positions.
-    pub(crate) fn out(&self, vertex: u8) -> impl Iterator<Item = (u16, Edge)> {
-        let v = &self.vertices[usize::from(vertex)];
-        (v.first..v.end)
-            .zip(&self.edges[usize::from(v.first)..usize::from(v.end)])
-            .map(|(i, &edge)| (i, edge))
-    }
-
-    pub(crate) fn edge(&self, edge: u16) -> Edge {
-        self.edges[usize::from(edge)]
-    }
-
-    pub(crate) fn lane(&self, edge: u16) -> &Lane<'t> {
-        &self.lanes[usize::from(self.edge(edge).lane)]
+    /// The vertices that may hold intermediates, as bits.
+    pub(crate) fn intermediates(&self) -> u64 {
+        let vertices = (0..).zip(&self.vertices).filter(|(_, v)| v.th_bytes > 0);
+        vertices.fold(0, |bits, (at, _): (u8, _)| bits | 1 << at)
     }
 
     pub(crate) fn th_bytes(&self, vertex: u8) -> u64 {
         self.vertices[usize::from(vertex)].th_bytes
+    }
+}
+
+/// The vertices of the ends of a link on all nodes but `node`.
+fn far_ends<'a>(
+    sites: &'a [Site<'_>],
+    node: NodeId,
+    to: &'a [LinkEnd],
+) -> impl Iterator<Item = u8> + 'a {
+    sites.iter().filter(move |site| site.node != node).flat_map(move |site| {
+        let ends = to.iter().filter(|end| site.is_of(end));
+        ends.map(|end| site.vertex(end.memory))
+    })
+}
+
+/// All edges of a graph, for searches that ask for those of a vertex many times.
+#[derive(Debug)]
+pub(crate) struct Edges {
+    pub(crate) all: Vec<Edge>,
+    /// For each vertex, where its edges start and end.
+    ranges: Vec<(usize, usize)>,
+}
+
+impl Edges {
+    pub(crate) fn of(graph: &Graph<'_>) -> Edges {
+        let count = graph.vertices.len();
+        let mut edges =
+            Edges { all: Vec::with_capacity(8 * count), ranges: Vec::with_capacity(count) };
+        for vertex in 0..small(count) {
+            let first = edges.all.len();
+            graph.each_edge(vertex, |edge| edges.all.push(edge));
+            edges.ranges.push((first, edges.all.len()));
+        }
+        edges
+    }
+
+    /// The edges that start at `vertex`, in file order.
+    pub(crate) fn out(&self, vertex: u8) -> &[Edge] {
+        let (first, end) = self.ranges[usize::from(vertex)];
+        &self.all[first..end]
     }
 }
 
@@ -304,6 +366,10 @@ fn chain_through(
     chain.push(src);
     chain.reverse();
     Some(chain)
+}
+
+fn index(n: usize) -> u16 {
+    u16::try_from(n).unwrap_or(u16::MAX)
 }
 
 fn small(n: usize) -> u8 {

@@ -28,7 +28,7 @@ pub use explain::explain;
 pub use query::{Choice, End, Options, Query};
 
 use assemble::Frame;
-use graph::Graph;
+use graph::{Edges, Graph};
 use model::{Algorithm, CostModel, Plan, Topology};
 use path::Solution;
 use rates::Rates;
@@ -65,10 +65,11 @@ pub fn plan(topology: &Topology, query: &Query<'_>, options: &Options) -> Result
     }
 }
 
-fn full_plan(frame: &Frame<'_>, rates: &Rates, options: &Options) -> Result<Plan, PlanError> {
+fn full_plan(frame: &Frame<'_>, rates: &Rates<'_>, options: &Options) -> Result<Plan, PlanError> {
     let budget = options.budget_for(frame.query.payload_bytes());
     let limits = (budget, options.alternatives);
-    let mut search = full::Search::new(frame.graph, frame.shape, rates, limits);
+    let edges = Edges::of(frame.graph);
+    let mut search = full::Search::new((frame.graph, &edges), frame.shape, rates, limits);
     search.run();
     let (src, dst) = (frame.query.src.memory, frame.query.dst.memory);
     let Some(best) = &search.best else {
@@ -86,7 +87,11 @@ fn full_plan(frame: &Frame<'_>, rates: &Rates, options: &Options) -> Result<Plan
     Ok(plan)
 }
 
-fn simple_plan(frame: &Frame<'_>, rates: &Rates, algorithm: Algorithm) -> Result<Plan, PlanError> {
+fn simple_plan(
+    frame: &Frame<'_>,
+    rates: &Rates<'_>,
+    algorithm: Algorithm,
+) -> Result<Plan, PlanError> {
     let (src, dst) = (frame.query.src.memory, frame.query.dst.memory);
     let found = simple::search(algorithm, frame.graph, frame.shape, rates);
     let simple::Simple { path, solution } = found.ok_or(PlanError::NoPath { src, dst })?;
@@ -102,12 +107,13 @@ fn simple_plan(frame: &Frame<'_>, rates: &Rates, algorithm: Algorithm) -> Result
 /// The layouts of a path that converts on its pivot, cut so that the window fits in its rings.
 fn blocked(
     frame: &Frame<'_>,
-    rates: &Rates,
+    rates: &Rates<'_>,
     path: &path::Path,
     solution: &Solution,
 ) -> Option<Solution> {
     let between = solution.pivot > 0 && solution.pivot + 1 < path.hops();
-    let solver = Solver { graph: frame.graph, shape: frame.shape, rates };
+    let (graph, shape, tolerance) = (frame.graph, frame.shape, simple::TOLERANCE);
+    let solver = Solver { graph, shape, rates, tolerance };
     if !between || solver.same() {
         return Some(*solution);
     }

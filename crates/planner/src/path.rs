@@ -1,6 +1,6 @@
 //! Paths of memories, and a path with its layouts solved.
 
-use crate::graph::{Edge, Graph};
+use crate::graph::Edge;
 use crate::shape::{Factors, Shape, WHOLE};
 use crate::word::Word;
 use model::ShapeClass;
@@ -12,13 +12,13 @@ pub(crate) const MAX_HOPS: usize = 12;
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub(crate) struct Path {
     len: u8,
-    edges: [u16; MAX_HOPS],
+    edges: [Edge; MAX_HOPS],
 }
 
 impl Path {
-    pub(crate) const EMPTY: Path = Path { len: 0, edges: [0; MAX_HOPS] };
+    pub(crate) const EMPTY: Path = Path { len: 0, edges: [Edge::NONE; MAX_HOPS] };
 
-    pub(crate) fn edges(&self) -> &[u16] {
+    pub(crate) fn edges(&self) -> &[Edge] {
         &self.edges[..usize::from(self.len)]
     }
 
@@ -27,7 +27,7 @@ impl Path {
         usize::from(self.len)
     }
 
-    pub(crate) fn push(&mut self, edge: u16) {
+    pub(crate) fn push(&mut self, edge: Edge) {
         self.edges[usize::from(self.len)] = edge;
         self.len += 1;
     }
@@ -36,13 +36,8 @@ impl Path {
         self.len -= 1;
     }
 
-    /// The edges themselves.
-    pub(crate) fn steps<'a>(&'a self, graph: &'a Graph<'_>) -> impl Iterator<Item = Edge> + 'a {
-        self.edges().iter().map(|&e| graph.edge(e))
-    }
-
     /// The path with `edge` put in before hop `at`.
-    pub(crate) fn with(&self, at: usize, edge: u16) -> Path {
+    pub(crate) fn with(&self, at: usize, edge: Edge) -> Path {
         let mut path = Path::EMPTY;
         self.edges()[..at].iter().for_each(|&e| path.push(e));
         path.push(edge);
@@ -94,12 +89,19 @@ impl Solution {
 
     /// What each hop does.
     pub(crate) fn steps(&self, shape: &Shape, hops: usize) -> [Step; MAX_HOPS] {
-        let ends =
-            [shape.compact(&shape.src, &self.factors), shape.compact(&shape.dst, &self.factors)];
-        let mut steps = [shape.copy_step(&self.factors); MAX_HOPS];
-        for at in [0, self.pivot, hops - 1] {
+        let ends = [shape.end_word(0, &self.factors), shape.end_word(1, &self.factors)];
+        let mut steps = [shape.copy_step(); MAX_HOPS];
+        let step = |at| {
             let (from, to) = (self.word(at, hops, &ends), self.word(at + 1, hops, &ends));
-            steps[at] = shape.step(from, to, &self.factors);
+            shape.step(from, to, &self.factors)
+        };
+        let last = hops - 1;
+        steps[0] = step(0);
+        if last > 0 {
+            steps[last] = step(last);
+        }
+        if (1..last).contains(&self.pivot) {
+            steps[self.pivot] = step(self.pivot);
         }
         steps
     }
@@ -107,8 +109,8 @@ impl Solution {
 
 impl Shape {
     /// A hop between equal layouts.
-    fn copy_step(&self, factors: &Factors) -> Step {
-        let prefix_bytes = self.prefix_bytes(self.compact(&self.src, factors).set(), factors);
+    pub(crate) fn copy_step(&self) -> Step {
+        let prefix_bytes = self.payload;
         Step {
             prefix_bytes,
             run_bytes: prefix_bytes,
@@ -121,7 +123,7 @@ impl Shape {
     /// The hop from one order to another.
     pub(crate) fn step(&self, from: &Word, to: &Word, factors: &Factors) -> Step {
         if from == to {
-            return self.copy_step(factors);
+            return self.copy_step();
         }
         let prefix = from.common_prefix(to);
         let prefix_bytes = self.prefix_bytes(prefix, factors);

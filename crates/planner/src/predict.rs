@@ -14,10 +14,10 @@
 
 use crate::graph::{Graph, Lane};
 use crate::path::{MAX_HOPS, Path, Solution, Step};
-use crate::rates::{curve, rate};
+use crate::rates::curve;
 use crate::round::gcd;
 use crate::shape::Shape;
-use model::{Bound, CostModel, Limit, MemoryKind, ShapeClass};
+use model::{Bound, CostModel, Limit, MemoryKind, ShapeClass, Throughput};
 
 /// Requests in flight where a channel's own number was not measured.
 const IN_FLIGHT: u32 = 2;
@@ -83,7 +83,7 @@ impl<'a> Case<'a> {
         if hop + 1 == self.hops() {
             return u64::MAX;
         }
-        self.graph.th_bytes(self.graph.edge(self.path.edges()[hop]).to)
+        self.graph.th_bytes(self.path.edges()[hop].to)
     }
 
     /// `TH` of the memory that hop `hop` reads; no limit at the source.
@@ -101,10 +101,7 @@ impl<'a> Case<'a> {
     }
 
     fn paper(&self, steps: &[Step; MAX_HOPS]) -> Prediction {
-        let mut hops = self.costs(steps, u64::MAX);
-        for (i, hop) in hops[..self.hops()].iter_mut().enumerate() {
-            hop.rate = rate(self.model, self.lane(i).curves, &hop.step);
-        }
+        let hops = self.costs(steps, u64::MAX);
         let rates = hops[..self.hops()].iter().map(|h| h.rate);
         let throughput = rates.fold(f64::INFINITY, f64::min);
         let bound = self.bound(&hops, throughput);
@@ -178,7 +175,7 @@ impl<'a> Case<'a> {
 
     /// The direction of a hop on its wire: towards a device or disk, or not.
     fn leaves_host(&self, hop: usize) -> bool {
-        let to = self.graph.edge(self.path.edges()[hop]).to;
+        let to = self.path.edges()[hop].to;
         !self.graph.vertices[usize::from(to)].kind.is_host()
     }
 
@@ -217,16 +214,25 @@ impl<'a> Case<'a> {
         let mut hops = [HopCost { step: steps[0], rate: 1.0, request_bytes: 1 }; MAX_HOPS];
         for (i, hop) in hops[..self.hops()].iter_mut().enumerate() {
             hop.step = Step { class: self.class(i, steps[i].class), ..steps[i] };
-            let lane = self.lane(i);
-            hop.request_bytes = self.request_bytes(i, &hop.step, most);
-            let run = hop.step.run_bytes.min(hop.request_bytes).min(self.end_run(i));
-            let curve = curve(self.model, lane.curves, hop.step.class);
-            let busy = hop.request_bytes as f64 / curve.at(run) * self.off_page(i, &hop.step, run);
-            let latency = lane.latency_ns as f64 * 1e-9;
-            let in_flight = f64::from(lane.in_flight.unwrap_or(IN_FLIGHT));
-            hop.rate = hop.request_bytes as f64 / busy.max((busy + latency) / in_flight);
+            let curve = curve(self.model, self.lane(i).curves, hop.step.class);
+            hop.rate = curve.at(hop.step.prefix_bytes);
+            hop.request_bytes = self.request_bytes(i, hop, curve, most);
+            if self.model == CostModel::Default {
+                hop.rate = self.rate_in_flight(i, hop, curve);
+            }
         }
         hops
+    }
+
+    /// The rate of requests of the size that `hop` has, with as many in flight as the channel takes.
+    fn rate_in_flight(&self, at: usize, hop: &HopCost, curve: &Throughput) -> f64 {
+        let lane = self.lane(at);
+        let run = hop.step.run_bytes.min(hop.request_bytes).min(self.end_run(at));
+        let rate = if run == hop.step.prefix_bytes { hop.rate } else { curve.at(run) };
+        let busy = hop.request_bytes as f64 / rate * self.off_page(at, &hop.step, run);
+        let latency = lane.latency_ns as f64 * 1e-9;
+        let in_flight = f64::from(lane.in_flight.unwrap_or(IN_FLIGHT));
+        hop.request_bytes as f64 / busy.max((busy + latency) / in_flight)
     }
 
     /// How much more a disk moves than was measured on whole pages, where runs of `run` bytes
@@ -241,7 +247,7 @@ impl<'a> Case<'a> {
 
     /// Whether a hop reads or writes a disk.
     pub(crate) fn at_disk(&self, hop: usize) -> bool {
-        let edge = self.graph.edge(self.path.edges()[hop]);
+        let edge = self.path.edges()[hop];
         let kind = |vertex: u8| self.graph.vertices[usize::from(vertex)].kind;
         [edge.from, edge.to].into_iter().any(|vertex| kind(vertex) == MemoryKind::Dsk)
     }
@@ -263,22 +269,19 @@ impl<'a> Case<'a> {
         [hop == 0, last].into_iter().zip(0..).filter_map(|(touches, end)| touches.then_some(end))
     }
 
-    /// How much one request should carry: the least power of two at which a point of the curve is near
-    /// its height and hides the latency, at most a quarter of either ring; whole runs where it can be.
-    fn request_bytes(&self, hop: usize, step: &Step, most: u64) -> u64 {
-        let lane = self.lane(hop);
-        let curve = curve(self.model, lane.curves, step.class);
-        let reached = curve.at(step.prefix_bytes);
-        let points = curve.points();
-        let good = points.iter().find(|p| p.1 >= reached * GOOD_RATE);
+    /// How much one request should carry, where the hop might reach `hop.rate`: the least power of
+    /// two at which a point of the curve is near its height and hides the latency, at most a
+    /// quarter of either ring; whole runs where it can be.
+    fn request_bytes(&self, at: usize, hop: &HopCost, curve: &Throughput, most: u64) -> u64 {
+        let good = curve.points().iter().find(|p| p.1 >= hop.rate * GOOD_RATE);
         let knee = good.map_or(1, |p| p.0);
-        let hidden = (reached * lane.latency_ns as f64 * 1e-9 * 8.0) as u64;
+        let hidden = (hop.rate * self.lane(at).latency_ns as f64 * 1e-9 * 8.0) as u64;
         let wanted = knee.max(hidden).max(WANTED_BYTES).next_power_of_two();
-        let ring = self.th_before(hop).min(self.th_after(hop)) / 4;
+        let ring = self.th_before(at).min(self.th_after(at)) / 4;
         let (least, largest) = REQUEST_BYTES.into_inner();
         let held = wanted.min(largest).min(most.max(least)).min(ring.max(1));
         let held = held.min(self.shape.payload).max(1);
-        let run = step.prefix_bytes;
+        let run = hop.step.prefix_bytes;
         if run < held { held - held % run } else { held }
     }
 

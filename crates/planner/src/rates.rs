@@ -2,46 +2,53 @@
 
 use crate::graph::Graph;
 use crate::path::Step;
-use crate::shape::Shape;
+use crate::shape::{Shape, WHOLE};
 use model::{CostModel, Curves, ShapeClass, Throughput};
-use std::cell::Cell;
+use std::cell::{Cell, OnceCell};
 
-/// What each lane does for one transfer, worked out once.
+/// What each lane does for one transfer, worked out once, when somebody asks.
 #[derive(Debug)]
-pub(crate) struct Rates {
+pub(crate) struct Rates<'a> {
     pub(crate) model: CostModel,
-    /// For each lane, the rate of a copy in order.
-    copies: Vec<f64>,
-    /// For each lane, the rate of the conversion from one end's layout to the other's; NaN until
-    /// somebody asks.
-    conversions: Vec<Cell<f64>>,
-    conversion: Step,
+    graph: &'a Graph<'a>,
+    shape: &'a Shape,
+    lanes: Vec<LaneRates>,
+    /// From one end's layout to the other's.
+    conversion: OnceCell<Step>,
 }
 
-impl Rates {
-    pub(crate) fn of(graph: &Graph<'_>, shape: &Shape, model: CostModel) -> Rates {
-        let factors = crate::shape::WHOLE;
-        let copy = shape.step(&shape.src, &shape.src, &factors);
-        let copies = graph.lanes.iter().map(|lane| rate(model, lane.curves, &copy));
-        Rates {
-            model,
-            copies: copies.collect(),
-            conversions: vec![Cell::new(f64::NAN); graph.lanes.len()],
-            conversion: shape.step(&shape.src, &shape.dst, &factors),
-        }
+/// What one lane does for it; NaN until somebody asks.
+#[derive(Clone, Debug)]
+struct LaneRates {
+    copy: Cell<f64>,
+    conversion: Cell<f64>,
+}
+
+impl<'a> Rates<'a> {
+    pub(crate) fn of(graph: &'a Graph<'a>, shape: &'a Shape, model: CostModel) -> Rates<'a> {
+        let unknown = Cell::new(f64::NAN);
+        let lane = LaneRates { copy: unknown.clone(), conversion: unknown };
+        let lanes = vec![lane; graph.lanes.len()];
+        Rates { model, graph, shape, lanes, conversion: OnceCell::new() }
     }
 
     /// The rate of a copy in order: no hop on this lane is faster.
     pub(crate) fn copy(&self, lane: u8) -> f64 {
-        self.copies[usize::from(lane)]
+        let step = || self.shape.copy_step();
+        self.known(lane, &self.lanes[usize::from(lane)].copy, step)
     }
 
     /// The rate of a hop from the source's layout to the destination's.
-    pub(crate) fn convert(&self, graph: &Graph<'_>, lane: u8) -> f64 {
-        let known = &self.conversions[usize::from(lane)];
+    pub(crate) fn convert(&self, lane: u8) -> f64 {
+        let step = || self.shape.step(&self.shape.src, &self.shape.dst, &WHOLE);
+        let step = || *self.conversion.get_or_init(step);
+        self.known(lane, &self.lanes[usize::from(lane)].conversion, step)
+    }
+
+    fn known(&self, lane: u8, known: &Cell<f64>, step: impl FnOnce() -> Step) -> f64 {
         if known.get().is_nan() {
-            let curves = graph.lanes[usize::from(lane)].curves;
-            known.set(rate(self.model, curves, &self.conversion));
+            let curves = self.graph.lanes[usize::from(lane)].curves;
+            known.set(rate(self.model, curves, &step()));
         }
         known.get()
     }

@@ -123,7 +123,7 @@ impl Rounding<'_> {
     }
 
     fn room_bytes(&self) -> u64 {
-        let edge = self.frame.graph.edge(self.path.edges()[self.solution.pivot]);
+        let edge = self.path.edges()[self.solution.pivot];
         let th = [edge.from, edge.to].map(|vertex| self.frame.graph.th_bytes(vertex));
         th[0].min(th[1]) / granules(self.frame.model)
     }

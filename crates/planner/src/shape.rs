@@ -95,7 +95,7 @@ impl Shape {
             rank: query.extents.len(),
             rest: [0; MAX_DIMS],
         };
-        if is_plain(query.src.layout) && is_plain(query.dst.layout) {
+        if is_plain(query) {
             shape.add_whole_dims(query);
         } else {
             shape.add_blocked_dims(query)?;
@@ -212,6 +212,12 @@ impl Shape {
         made
     }
 
+    /// The word of an end with the splits of `factors` written out.
+    pub(crate) fn end_word(&self, end: usize, factors: &Factors) -> Word {
+        let word = [&self.src, &self.dst][end];
+        if *factors == WHOLE { *word } else { self.compact(word, factors) }
+    }
+
     /// The product of the sizes of a set of atoms, but for `F`. Both halves of a split unit count
     /// as the unit: a split adds no padding.
     fn entries(&self, set: u64, factors: &Factors) -> u64 {
@@ -288,21 +294,22 @@ impl Shape {
 
     /// The layout of an end, with the splits of `factors`: its addresses stay what they are.
     pub(crate) fn end_layout(&self, query: &Query<'_>, end: usize, factors: &Factors) -> Layout {
-        if !self.mixable {
-            return [query.src.layout, query.dst.layout][end].clone();
+        let own = [query.src.layout, query.dst.layout][end];
+        if !self.mixable || (*factors == WHOLE && is_plain(query)) {
+            return own.clone();
         }
         let mut components = Vec::with_capacity(self.full[end].atoms().len() + MAX_DIMS);
         for &atom in self.full[end].atoms() {
             self.write(atom, factors, true, &mut components);
         }
-        made(components, self.rank, [query.src.layout, query.dst.layout][end])
+        made(components, self.rank, own)
     }
 
     /// The layout of an intermediate with the compact word `word`: an end's, where it is in that
     /// order.
     pub(crate) fn layout(&self, query: &Query<'_>, word: &Word, factors: &Factors) -> Layout {
         for end in 0..2 {
-            if *word == self.compact(&self.full[end], factors) {
+            if *word == self.end_word(end, factors) {
                 return self.end_layout(query, end, factors);
             }
         }
@@ -433,8 +440,10 @@ fn word_of(layout: &Layout, dims: &[DimUnits]) -> Word {
     word
 }
 
-fn is_plain(layout: &Layout) -> bool {
-    layout.components().iter().all(|c| matches!(c, Component::Fields | Component::Whole(_)))
+/// Whether neither end has blocks.
+fn is_plain(query: &Query<'_>) -> bool {
+    let mut both = query.src.layout.components().iter().chain(query.dst.layout.components());
+    both.all(|c| matches!(c, Component::Fields | Component::Whole(_)))
 }
 
 fn small(n: usize) -> u8 {

@@ -1,10 +1,14 @@
 //! The simple algorithm (paper, section 4.4) and the baselines SPSL and SPDL (section 6.3).
 
-use crate::graph::Graph;
+use crate::graph::{Edge, Graph, MAX_MEMORIES};
 use crate::path::{MAX_HOPS, Path, Solution};
 use crate::rates::Rates;
 use crate::shape::Shape;
 use model::{Algorithm, ChannelKind};
+
+/// How close, relatively, blocking comes to the best throughput of the path: the algorithm is for
+/// transfers that take less time than an exact answer.
+pub(crate) const TOLERANCE: f64 = 0.01;
 
 /// The shortest path and where it converts.
 #[derive(Debug)]
@@ -19,7 +23,7 @@ pub(crate) fn search(
     algorithm: Algorithm,
     graph: &Graph<'_>,
     shape: &Shape,
-    rates: &Rates,
+    rates: &Rates<'_>,
 ) -> Option<Simple> {
     let shortest = shortest_path(graph, rates)?;
     let last = shortest.hops() - 1;
@@ -35,60 +39,104 @@ pub(crate) fn search(
 /// The path through a Memcpy channel, and the hop that is one: the first on the path, or one put
 /// in after the first host memory that can hold an intermediate. Without any, the hop that
 /// converts fastest.
-fn with_memcpy(graph: &Graph<'_>, rates: &Rates, path: Path) -> (Path, usize) {
-    let is_memcpy = |&e: &u16| graph.lane(e).kind == ChannelKind::Memcpy;
+fn with_memcpy(graph: &Graph<'_>, rates: &Rates<'_>, path: Path) -> (Path, usize) {
+    let is_memcpy = |edge: &Edge| graph.lane(*edge).kind == ChannelKind::Memcpy;
     if let Some(hop) = path.edges().iter().position(is_memcpy) {
         return (path, hop);
     }
-    let starts = path.steps(graph).map(|e| e.from).chain([graph.dst]);
-    for (at, vertex) in starts.enumerate().filter(|_| path.hops() < MAX_HOPS) {
-        let self_loop = graph.out(vertex).find(|(i, e)| e.to == vertex && is_memcpy(i));
-        if let Some((edge, _)) = self_loop.filter(|_| graph.th_bytes(vertex) > 0) {
+    let starts = path.edges().iter().map(|e| e.from).chain([graph.dst]);
+    let usable = |&(_, vertex): &(usize, u8)| path.hops() < MAX_HOPS && graph.th_bytes(vertex) > 0;
+    for (at, vertex) in starts.enumerate().filter(usable) {
+        let mut self_loop = None;
+        graph.each_edge(vertex, |edge| {
+            let found = edge.to == vertex && is_memcpy(&edge);
+            self_loop = self_loop.or(found.then_some(edge));
+        });
+        if let Some(edge) = self_loop {
             return (path.with(at, edge), at);
         }
     }
-    let converts = |e: &u16| rates.convert(graph, graph.edge(*e).lane);
-    let fastest = (0..path.hops())
-        .rev()
-        .max_by(|&a, &b| converts(&path.edges()[a]).total_cmp(&converts(&path.edges()[b])));
+    let converts = |hop: usize| rates.convert(path.edges()[hop].lane);
+    let fastest = (0..path.hops()).rev().max_by(|&a, &b| converts(a).total_cmp(&converts(b)));
     (path, fastest.unwrap_or(0))
+}
+
+/// The best way found to a vertex: its product of peaks, 0 where there is none yet, and its last
+/// edge.
+#[derive(Clone, Copy)]
+struct Way {
+    score: f64,
+    edge: Edge,
 }
 
 /// The path of fewest hops, then of the greatest sum of log peak throughputs (here the product of
 /// the peaks), then the first in the order of the file.
-pub(crate) fn shortest_path(graph: &Graph<'_>, rates: &Rates) -> Option<Path> {
-    let mut best: Vec<Option<(f64, Path)>> = vec![None; graph.vertices.len()];
-    let mut frontier = vec![(graph.src, 1.0, Path::EMPTY)];
-    let mut seen = 1u128 << graph.src;
-    for _ in 0..MAX_HOPS {
-        let mut next = 0u128;
-        let mut reached: Option<(f64, Path)> = None;
-        for (vertex, score, path) in &frontier {
-            for (index, edge) in graph.out(*vertex) {
-                let score = score * rates.copy(edge.lane);
-                let mut longer = *path;
-                longer.push(index);
-                if edge.to == graph.dst {
-                    keep(&mut reached, score, longer);
-                } else if seen & (1 << edge.to) == 0 && graph.th_bytes(edge.to) > 0 {
-                    next |= 1 << edge.to;
-                    keep(&mut best[usize::from(edge.to)], score, longer);
+pub(crate) fn shortest_path(graph: &Graph<'_>, rates: &Rates<'_>) -> Option<Path> {
+    let (layers, hops) = layers(graph)?;
+    let mut ways = [Way { score: 0.0, edge: Edge::NONE }; MAX_MEMORIES];
+    ways[usize::from(graph.src)].score = 1.0;
+    let mut last = Way { score: 0.0, edge: Edge::NONE };
+    for (&layer, &next) in layers[..hops].iter().zip(&layers[1..]) {
+        for vertex in members(layer) {
+            let so_far = ways[usize::from(vertex)].score;
+            graph.each_edge(vertex, |edge| {
+                if next >> edge.to & 1 == 1 {
+                    let best = if edge.to == graph.dst {
+                        &mut last
+                    } else {
+                        &mut ways[usize::from(edge.to)]
+                    };
+                    keep(best, Way { score: so_far * rates.copy(edge.lane), edge });
                 }
+            });
+        }
+    }
+    Some(traced(&ways, last, hops))
+}
+
+/// For each number of hops from the source, the vertices that the shortest paths visit, as bits;
+/// and the number of hops to the destination.
+fn layers(graph: &Graph<'_>) -> Option<([u64; MAX_HOPS + 1], usize)> {
+    let mut layers = [0u64; MAX_HOPS + 1];
+    layers[0] = 1 << graph.src;
+    let mut left = graph.intermediates() & !layers[0];
+    for hops in 1..=MAX_HOPS {
+        let reached = graph.after(layers[hops - 1]);
+        if reached >> graph.dst & 1 == 1 {
+            layers[hops] = 1 << graph.dst;
+            for at in (1..hops).rev() {
+                layers[at] &= graph.before(layers[at + 1]);
             }
+            return Some((layers, hops));
         }
-        if let Some((_, path)) = reached {
-            return Some(path);
-        }
-        seen |= next;
-        let vertices = (0..graph.vertices.len() as u8).filter(|v| next & (1 << v) != 0);
-        let found = vertices.filter_map(|v| best[usize::from(v)].map(|(s, p)| (v, s, p)));
-        frontier = found.collect();
+        layers[hops] = reached & left;
+        left &= !reached;
     }
     None
 }
 
-fn keep(best: &mut Option<(f64, Path)>, score: f64, path: Path) {
-    if best.is_none_or(|(s, _)| score > s * (1.0 + 1e-9)) {
-        *best = Some((score, path));
+/// The members of a set of bits, ascending.
+fn members(mut set: u64) -> impl Iterator<Item = u8> {
+    std::iter::from_fn(move || {
+        let first = set.trailing_zeros() as u8;
+        set &= set.wrapping_sub(1);
+        (first < 64).then_some(first)
+    })
+}
+
+fn keep(best: &mut Way, way: Way) {
+    if way.score > best.score * (1.0 + 1e-9) {
+        *best = way;
     }
+}
+
+/// The path of `hops` hops that ends with `last`.
+fn traced(ways: &[Way], last: Way, hops: usize) -> Path {
+    let mut edges = [last.edge; MAX_HOPS];
+    for at in (0..hops - 1).rev() {
+        edges[at] = ways[usize::from(edges[at + 1].from)].edge;
+    }
+    let mut path = Path::EMPTY;
+    edges[..hops].iter().for_each(|&edge| path.push(edge));
+    path
 }

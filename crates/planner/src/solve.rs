@@ -26,8 +26,8 @@ use crate::shape::{Factors, Shape, WHOLE};
 use crate::word::{SPLIT, Word};
 use model::{CostModel, ShapeClass};
 
-/// How close, relatively, the search for the best throughput comes.
-const TOLERANCE: f64 = 1e-7;
+/// How close, relatively, the full algorithm comes to the best throughput of a path.
+pub(crate) const TOLERANCE: f64 = 1e-7;
 /// Times nearer than this, relatively, are equal.
 const SAME: f64 = 1e-12;
 
@@ -52,17 +52,17 @@ pub(crate) struct PathRates {
 }
 
 impl PathRates {
-    pub(crate) fn of(graph: &Graph<'_>, rates: &Rates, path: &Path) -> PathRates {
+    pub(crate) fn of(graph: &Graph<'_>, rates: &Rates<'_>, path: &Path) -> PathRates {
         let none = [0.0; MAX_HOPS];
         let mut made = PathRates { hops: path.hops(), copy: none, others: none, wire: none };
-        for (i, edge) in path.steps(graph).enumerate() {
+        for (i, edge) in path.edges().iter().enumerate() {
             made.copy[i] = rates.copy(edge.lane);
             if rates.model == CostModel::Paper {
                 continue;
             }
             let lane = &graph.lanes[usize::from(edge.lane)];
             made.wire[i] = lane.busy_seconds(f64::INFINITY);
-            for (k, other) in path.steps(graph).enumerate() {
+            for (k, other) in path.edges().iter().enumerate() {
                 let other_lane = &graph.lanes[usize::from(other.lane)];
                 if k != i && lane.excludes(other_lane) {
                     made.others[i] += other_lane.busy_seconds(rates.copy(other.lane));
@@ -108,7 +108,9 @@ impl PathRates {
 pub(crate) struct Solver<'a> {
     pub(crate) graph: &'a Graph<'a>,
     pub(crate) shape: &'a Shape,
-    pub(crate) rates: &'a Rates,
+    pub(crate) rates: &'a Rates<'a>,
+    /// How close, relatively, the search for the best throughput comes.
+    pub(crate) tolerance: f64,
 }
 
 impl Solver<'_> {
@@ -141,8 +143,8 @@ impl Solver<'_> {
         pivot: usize,
         bar: f64,
     ) -> Option<(f64, Solution)> {
-        let lane = path.steps(self.graph).nth(pivot)?.lane;
-        let ceiling = rates.ceiling_with(pivot, self.rates.convert(self.graph, lane));
+        let lane = path.edges()[pivot].lane;
+        let ceiling = rates.ceiling_with(pivot, self.rates.convert(lane));
         if ceiling <= bar {
             return None;
         }
@@ -152,10 +154,10 @@ impl Solver<'_> {
         if let Some(solution) = self.at(path, rates, pivot, ceiling) {
             return Some((ceiling, solution));
         }
-        let mut low = (bar * (1.0 + TOLERANCE)).max(ceiling * 1e-9);
+        let mut low = (bar * (1.0 + self.tolerance)).max(ceiling * 1e-9);
         let mut found = self.at(path, rates, pivot, low)?;
         let mut high = ceiling;
-        while high > low * (1.0 + TOLERANCE) {
+        while high > low * (1.0 + self.tolerance) {
             let middle = if high > 4.0 * low { (low * high).sqrt() } else { (low + high) / 2.0 };
             match self.at(path, rates, pivot, middle) {
                 Some(solution) => (low, found) = (middle, solution),
@@ -179,7 +181,7 @@ impl Solver<'_> {
             let curve = curve(self.rates.model, curves, ShapeClass::Run);
             inverse(curve, rates.wanted(hop, throughput))
         };
-        let edge = self.graph.edge(path.edges()[pivot]);
+        let edge = path.edges()[pivot];
         let th = self.graph.th_bytes(edge.from).min(self.graph.th_bytes(edge.to));
         let needs = Needs {
             first_bytes: need(0)?,

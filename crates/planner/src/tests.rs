@@ -1,7 +1,7 @@
 //! The default model against brute force: every path, order of layouts and blocking of small
 //! cases, priced by the model's own prediction.
 
-use crate::graph::Graph;
+use crate::graph::{Edges, Graph};
 use crate::path::{Path, Solution};
 use crate::predict::{Case, granules};
 use crate::shape::{Factors, Shape, WHOLE};
@@ -34,6 +34,7 @@ fn timed_topology(random: &mut Random, payload: u64) -> Topology {
 
 struct Brute<'a> {
     graph: &'a Graph<'a>,
+    edges: &'a Edges,
     shape: &'a Shape,
     /// Each blocking with all orders of its atoms.
     orders: Vec<(Factors, Vec<Word>)>,
@@ -42,13 +43,13 @@ struct Brute<'a> {
 
 impl Brute<'_> {
     fn walk(&mut self, path: &mut Path, at: u8, visited: &mut Vec<u8>, loops: &mut Vec<u8>) {
-        for (index, edge) in self.graph.out(at).collect::<Vec<_>>() {
+        for &edge in self.edges.out(at) {
             let taken = if edge.from == edge.to { &*loops } else { &*visited };
             let round = self.graph.src == self.graph.dst && edge.to == self.graph.dst;
             if taken.contains(&edge.to) && !(round && edge.from != edge.to) {
                 continue;
             }
-            path.push(index);
+            path.push(edge);
             if edge.to == self.graph.dst {
                 self.price(path);
             }
@@ -83,7 +84,7 @@ impl Brute<'_> {
         let pivot = solution.pivot;
         if pivot > 0 && pivot + 1 < path.hops() {
             let window = solution.before.below_suffix(&solution.after);
-            let edge = self.graph.edge(path.edges()[pivot]);
+            let edge = path.edges()[pivot];
             let th = self.graph.th_bytes(edge.from).min(self.graph.th_bytes(edge.to));
             let granule = self.shape.shuffle_bytes(window, &solution.factors);
             if solution.before != solution.after && granule > th / granules(CostModel::Default) {
@@ -157,7 +158,9 @@ fn excess(seed: u64, wires: bool) -> Option<f64> {
         (factors, orders(&shape.compact(&shape.src, &factors)))
     });
     let orders = blockings.collect();
-    let mut brute = Brute { graph: &graph, shape: &shape, orders, best: f64::INFINITY };
+    let edges = Edges::of(&graph);
+    let mut brute =
+        Brute { graph: &graph, edges: &edges, shape: &shape, orders, best: f64::INFINITY };
     let mut path = Path::EMPTY;
     brute.walk(&mut path, graph.src, &mut vec![graph.src], &mut vec![]);
     let plan = crate::plan(&topology, &query, &options);
@@ -198,9 +201,9 @@ channel = [ { kind = "Memcpy", from = ["a", "b"], to = ["b", "c"], throughput = 
     let shape = Shape::of(&query).unwrap();
     let graph =
         Graph::of(&topology, &[NodeId(0)], (ends[0], ends[1]), &Options::default()).unwrap();
-    let mut path = Path::EMPTY;
+    let (mut path, edges) = (Path::EMPTY, Edges::of(&graph));
     for (from, to) in [(0, 1), (1, 2)] {
-        path.push(graph.out(from).find(|(_, edge)| edge.to == to).unwrap().0);
+        path.push(*edges.out(from).iter().find(|edge| edge.to == to).unwrap());
     }
     let solution = Solution::ends(&shape, 0);
     let (shape, model) = (&shape, CostModel::Default);

@@ -240,6 +240,33 @@ channel = [
 wire = [ { name = "bus", throughput = 6e9 } ]
 "#;
 
+#[test]
+fn the_shortest_path_has_the_widest_channels_then_the_first_in_the_file() {
+    let through = |b: &str, [ab, bd, ac, cd]: [f64; 4]| {
+        let channel = |from: &str, to: &str, rate: f64| {
+            format!(
+                "{{ kind = \"Memcpy\", from = [\"{from}\"], to = [\"{to}\"], throughput = {rate:?} }},"
+            )
+        };
+        let memory = |name, more| format!("{{ name = \"{name}\", kind = \"SYS\"{more} }},");
+        let memories = [memory("a", ""), memory("b", b), memory("c", ""), memory("d", "")].concat();
+        let channels = [("a", "b", ab), ("b", "d", bd), ("a", "c", ac), ("c", "d", cd)];
+        let channels = channels.map(|(from, to, rate)| channel(from, to, rate)).concat();
+        let detour = channel("a", "a", 9e9) + &channel("b", "c", 9e9);
+        let text = format!(
+            "[[node]]\nname = \"n\"\nmemory = [{memories}]\nchannel = [{detour}{channels}]"
+        );
+        let topology = cluster::parse(&text).unwrap();
+        let case = integers(&topology, ["<F, x>", "<F, x>"]);
+        let plan = case.plan("a", "d", &options(Algorithm::Spsl, CostModel::Paper)).unwrap();
+        case.memories(&plan)[1].clone()
+    };
+    assert_eq!(through("", [2e9, 2e9, 2e9, 2e9]), "n0.b");
+    assert_eq!(through("", [2e9, 2e9, 1e9, 5e9]), "n0.c");
+    assert_eq!(through("", [5e9, 1e9, 2e9, 2e9]), "n0.b");
+    assert_eq!(through(", th_bytes = 0", [5e9, 5e9, 1e9, 1e9]), "n0.c");
+}
+
 const DISK: &str = r#"
 [[node]]
 name = "n"
