@@ -64,7 +64,7 @@ impl Frame<'_> {
             phase: self.shape.phase[..self.shape.rank].to_vec(),
             hops,
             buffers: buffers.collect(),
-            bound_by: prediction.bound,
+            bound_by: case.refined(prediction.bound, &prediction.hops),
             alternatives: Vec::new(),
             search: SearchReport { paths: 1, solved: 1, budget: 1, exhausted: false },
             memories,
@@ -111,12 +111,13 @@ impl Frame<'_> {
 
     /// What `found` would have been.
     pub(crate) fn alternative(&self, found: &Found) -> Alternative {
+        let case = self.case(&found.path, &found.solution);
         Alternative {
             memories: self.memories(&found.path),
             layouts: self.layouts(&found.path, &found.solution),
             throughput: found.prediction.throughput,
             seconds: (self.model == CostModel::Default).then_some(found.prediction.seconds),
-            bound: Some(found.prediction.bound),
+            bound: Some(case.refined(found.prediction.bound, &found.prediction.hops)),
         }
     }
 }

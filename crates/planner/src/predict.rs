@@ -14,9 +14,10 @@
 
 use crate::graph::{Graph, Lane};
 use crate::path::{MAX_HOPS, Path, Solution, Step};
-use crate::rates::curve;
+use crate::rates::{curve, inverse, rate};
 use crate::round::gcd;
-use crate::shape::Shape;
+use crate::shape::{Shape, WHOLE};
+use crate::solve::{Fitter, Needs};
 use model::{Bound, CostModel, Limit, MemoryKind, ShapeClass, Throughput};
 
 /// Requests in flight where a channel's own number was not measured.
@@ -30,6 +31,8 @@ const REQUEST_BYTES: std::ops::RangeInclusive<u64> = 16 << 10..=4 << 20;
 const GOOD_RATE: f64 = 0.97;
 /// What a disk moves at the least.
 pub(crate) const PAGE_BYTES: u64 = 4096;
+/// What counts as faster than a rate.
+const FASTER: f64 = 1.0 + 1e-6;
 /// A buffer of the paper's model that no granule needs larger.
 const PAPER_BUFFER_BYTES: u64 = 1 << 20;
 
@@ -295,32 +298,50 @@ impl<'a> Case<'a> {
         self.bound_at(hop, hops)
     }
 
-    /// Why `hop` is not faster.
+    /// Why `hop` is not faster, but for [`Case::refined`].
     fn bound_at(&self, hop: usize, hops: &[HopCost; MAX_HOPS]) -> Bound {
         let peak = self.lane(hop).peak;
         let close = if self.model == CostModel::Paper { 1.0 } else { GOOD_RATE };
-        let why = match () {
-            () if hops[hop].rate >= peak * close => Limit::Channel,
-            () if self.space_stops(hop, hops) => Limit::Space,
-            () => Limit::Request,
-        };
-        Bound { hop, why }
+        let at_peak = hops[hop].rate >= peak * close;
+        Bound { hop, why: if at_peak { Limit::Channel } else { Limit::Request } }
     }
 
-    /// Whether the run of `hop` ends at a factor that `TH` keeps from growing.
+    /// `bound`, which says `request` wherever requests are short, with `space` where `TH` is why.
+    pub(crate) fn refined(&self, bound: Bound, hops: &[HopCost; MAX_HOPS]) -> Bound {
+        let space = bound.why == Limit::Request && self.space_stops(bound.hop, hops);
+        Bound { why: if space { Limit::Space } else { bound.why }, ..bound }
+    }
+
+    /// Whether `TH` keeps hop `hop` from longer requests, which would be faster: a hop that
+    /// converts between rings has no window for them that leaves the other end what it has.
     fn space_stops(&self, hop: usize, hops: &[HopCost; MAX_HOPS]) -> bool {
-        let pivot = self.solution.pivot;
-        let at_end = hop == 0 || hop + 1 == self.hops();
-        let between = pivot > 0 && pivot + 1 < self.hops();
-        let split = self.solution.factors.iter().any(|&c| c > 1);
-        let room = self.th_before(pivot).min(self.th_after(pivot)) / self.granules();
-        let copies = hops[hop].step.shuffle_bytes == 1;
-        at_end && between && split && !copies && 2 * hops[pivot].step.shuffle_bytes > room
+        let (last, chosen) = (self.hops() - 1, self.solution.pivot);
+        let step = &hops[hop].step;
+        let curve = curve(self.model, self.lane(hop).curves, step.class);
+        let longer = inverse(curve, curve.at(step.prefix_bytes) * FASTER);
+        let Some(longer) = longer.filter(|&bytes| bytes <= self.shape.payload) else {
+            return false;
+        };
+        let mut needs = [hops[0].step.prefix_bytes, hops[last].step.prefix_bytes];
+        needs[usize::from(hop > 0)] = longer;
+        let fits = |pivot| {
+            let window_bytes = self.window_bytes(pivot);
+            let needs = Needs { first_bytes: needs[0], last_bytes: needs[1], window_bytes };
+            Fitter { shape: self.shape }.fit(pivot, &needs).is_some()
+        };
+        let conversion = self.shape.step(&self.shape.src, &self.shape.dst, &WHOLE);
+        let converts = |&pivot: &usize| {
+            let faster = rate(self.model, self.lane(pivot).curves, &conversion) > hops[hop].rate;
+            pivot == chosen || (faster && !(1..last).contains(&chosen))
+        };
+        let mut pivots = (1..last).filter(converts).peekable();
+        let at_end = hop == 0 || hop == last;
+        at_end && self.shape.mixable && pivots.peek().is_some() && !pivots.any(fits)
     }
 
-    /// How many granules a ring between converting windows holds.
-    pub(crate) fn granules(&self) -> u64 {
-        granules(self.model)
+    /// The largest granule of hop `hop`, which converts between two rings.
+    pub(crate) fn window_bytes(&self, hop: usize) -> u64 {
+        self.th_before(hop).min(self.th_after(hop)) / granules(self.model)
     }
 
     /// The size of the ring after hop `hop`.

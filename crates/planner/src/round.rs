@@ -6,7 +6,7 @@
 
 use crate::assemble::Frame;
 use crate::path::{Path, Solution};
-use crate::predict::{Case, PAGE_BYTES, Prediction, granules};
+use crate::predict::{Case, PAGE_BYTES, Prediction};
 use crate::shape::{Factors, WHOLE};
 use model::MAX_DIMS;
 
@@ -123,9 +123,7 @@ impl Rounding<'_> {
     }
 
     fn room_bytes(&self) -> u64 {
-        let edge = self.path.edges()[self.solution.pivot];
-        let th = [edge.from, edge.to].map(|vertex| self.frame.graph.th_bytes(vertex));
-        th[0].min(th[1]) / granules(self.frame.model)
+        self.case(self.solution).window_bytes(self.solution.pivot)
     }
 
     /// Keeps `factors` if they fit and are better. A factor that leaves no outer part is another

@@ -191,6 +191,18 @@ impl Solver<'_> {
         self.fit(pivot, &needs)
     }
 
+    /// As [`Fitter::fit`].
+    pub(crate) fn fit(&self, pivot: usize, needs: &Needs) -> Option<Solution> {
+        Fitter { shape: self.shape }.fit(pivot, needs)
+    }
+}
+
+/// Finds layouts around a pivot.
+pub(crate) struct Fitter<'a> {
+    pub(crate) shape: &'a Shape,
+}
+
+impl Fitter<'_> {
     /// Layouts around a pivot that satisfy `needs`, with the smallest shuffles at the ends.
     pub(crate) fn fit(&self, pivot: usize, needs: &Needs) -> Option<Solution> {
         let direct = Solution::ends(self.shape, pivot);

@@ -6,7 +6,7 @@
 mod random;
 
 use isometry_planner::{Choice, Options, PlanError, Query, plan};
-use model::{Algorithm, Component, CostModel, Layout, Plan, Throughput, Topology};
+use model::{Algorithm, Component, CostModel, Layout, Limit, Plan, Throughput, Topology};
 use random::{Random, permutations, random_layouts, random_topology};
 
 /// Edges of one node's graph: from, to, and the function.
@@ -257,6 +257,38 @@ impl Case {
     }
 }
 
+impl Case {
+    /// Whether `full`, which its requests bound, is faster on its own path with all the space it
+    /// could want; `None` where another path is then better, or several hops bound it.
+    fn space_helps(&self, full: &Plan) -> Option<bool> {
+        let used = |index: usize| full.hops.iter().any(|h| usize::from(h.channel.index) == index);
+        let mut topology = self.topology.clone();
+        let class = &mut topology.classes[0];
+        for (index, channel) in class.channels.iter_mut().enumerate() {
+            if !used(index) {
+                channel.from.clear();
+            }
+        }
+        topology.th_bytes = u64::MAX;
+        let (ends, extents, fields) = (self.ends, self.extents.clone(), self.fields.clone());
+        let wide = Case { topology, ends, extents, fields, layouts: self.layouts.clone() };
+        let wide = wide.plan(Algorithm::Full).unwrap();
+        let slow = full.hops.iter().filter(|h| h.throughput <= full.throughput * (1.0 + 1e-9));
+        let alike = wide.memories == full.memories && slow.count() == 1;
+        alike.then_some(wide.throughput > full.throughput * (1.0 + 1e-6))
+    }
+
+    /// That `space` bounds a plan where space helps, and nowhere else; which, if that was seen.
+    fn check_bound(&self, full: &Plan) -> Option<bool> {
+        if !matches!(full.bound_by.why, Limit::Space | Limit::Request) {
+            return None;
+        }
+        let helps = self.space_helps(full)?;
+        assert_eq!(full.bound_by.why == Limit::Space, helps, "{full:#?}");
+        Some(helps)
+    }
+}
+
 /// Every blocking: each dimension whole, or with an inner half of 1 to its extent.
 fn blockings(extents: &[u64]) -> Vec<Vec<Option<u64>>> {
     let mut all = vec![vec![]];
@@ -271,9 +303,18 @@ fn blockings(extents: &[u64]) -> Vec<Vec<Option<u64>>> {
     all
 }
 
-/// Runs `count` graphs, and gives back in how many full and simple differ.
-fn compare(count: u64, rank: usize, every_order: bool) -> u64 {
-    let mut differ = 0;
+/// In how many graphs full and simple differ, and in how many the full plan was seen to be bound
+/// by space and by its requests.
+#[derive(Default)]
+struct Seen {
+    differ: u64,
+    space: u64,
+    request: u64,
+}
+
+/// Runs `count` graphs.
+fn compare(count: u64, rank: usize, every_order: bool) -> Seen {
+    let mut seen = Seen::default();
     for seed in 0..count {
         let case = Case::random(&mut Random::new(seed * 2 + rank as u64), rank);
         let best = case.brute_force(every_order);
@@ -285,21 +326,29 @@ fn compare(count: u64, rank: usize, every_order: bool) -> u64 {
                 assert!(!short, "seed {seed}: {best} beats {full:#?}");
                 let over = full.throughput > best * (1.0 + 1e-9);
                 assert!(!over, "seed {seed}: {best} is all there is, not {full:#?}");
+                match case.check_bound(&full) {
+                    Some(true) => seen.space += 1,
+                    Some(false) => seen.request += 1,
+                    None => {}
+                }
                 let simple = case.plan(Algorithm::Simple).unwrap();
-                differ += u64::from(
+                seen.differ += u64::from(
                     (&full.memories, &full.layouts) != (&simple.memories, &simple.layouts),
                 );
             }
             Err(_) => assert_eq!(best, 0.0, "seed {seed}"),
         }
     }
-    differ
+    seen
 }
 
 #[test]
 fn brute_force_never_beats_the_full_algorithm() {
-    let differ = compare(300, 1, true) + compare(200, 2, false);
+    let (line, plane) = (compare(300, 1, true), compare(200, 2, false));
+    let differ = line.differ + plane.differ;
     assert!(differ >= 150, "full and simple differ in {differ} of 500");
+    let bound = [line.space + plane.space, line.request + plane.request];
+    assert!(bound.iter().all(|&seen| seen >= 15), "by space and by requests: {bound:?}");
 }
 
 #[test]
