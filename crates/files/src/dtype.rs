@@ -245,15 +245,16 @@ fn plain_bytes(text: &str) -> Result<u64, FilesError> {
     }
 }
 
-/// The text with its byte order spelled out.
+/// The text with its byte order spelled out, `|` where there is none: one text for each type.
 fn normal(text: &str) -> String {
-    let has_order = text.starts_with(['<', '>', '|']);
-    let bare = text.strip_prefix('=').unwrap_or(text);
+    let bare = text.trim_start_matches(['<', '>', '|', '=']);
     match bare.chars().next() {
-        _ if has_order || foreign_bytes(text).is_some() => text.to_owned(),
+        _ if foreign_bytes(text).is_some() => text.to_owned(),
         Some('?') => "|b1".to_owned(),
-        Some('S' | 'a' | 'V') => format!("|{bare}"),
+        Some('S' | 'a') => format!("|{bare}"),
         _ if matches!(bare, "b1" | "i1" | "u1") => format!("|{bare}"),
+        _ if text.starts_with(['<', '>']) => text.to_owned(),
+        Some('V') => format!("|{bare}"),
         _ if cfg!(target_endian = "big") => format!(">{bare}"),
         _ => format!("<{bare}"),
     }
@@ -286,6 +287,11 @@ mod tests {
         }
         assert_eq!(&*parse("f4").unwrap().fields()[0].dtype, "<f4");
         assert_eq!(&*parse("u1").unwrap().fields()[0].dtype, "|u1");
+        // What has no byte order is one type, whichever is written.
+        for (text, one) in [("<u1", "|u1"), (">b1", "|b1"), ("=i1", "|i1"), ("<S3", "|S3")] {
+            assert_eq!(&*parse(text).unwrap().fields()[0].dtype, one, "{text}");
+        }
+        assert_eq!(parse("|f4").unwrap(), parse("=f4").unwrap());
     }
 
     #[test]
