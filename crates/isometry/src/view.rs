@@ -110,7 +110,8 @@ impl View {
     /// Bytes from one index of the box to the next, in the order of the dimensions.
     ///
     /// # Errors
-    /// [`Mismatch::Strides`] where there are none: blocks, index lists, fields that lie apart.
+    /// [`Mismatch::Strides`] where there are none: blocks, index lists, fields that lie apart or
+    /// without their structure's padding.
     pub(crate) fn strides(&self) -> Result<Vec<i64>, Error> {
         let lists = self.selection.spans().iter().any(|s| matches!(s, Span::List(_)));
         match &self.arrangement {
@@ -122,10 +123,12 @@ impl View {
 
     fn strides_of(&self, layout: &Layout) -> Result<Vec<i64>, Error> {
         let innermost = layout.components().first() == Some(&Component::Fields);
-        if !innermost && self.fields.fields().len() > 1 {
+        let entry = self.fields.item_bytes();
+        // Elsewhere fields are packed: an entry is not what its structure says.
+        let is_entry = self.fields.fields().len() == 1 && entry == self.fields.payload_bytes();
+        if !innermost && !is_entry {
             return Err(self.no_strides());
         }
-        let entry = if innermost { self.fields.item_bytes() } else { self.fields.payload_bytes() };
         let mut step = i64::try_from(entry).map_err(|_| ModelError::TooLarge)?;
         let mut strides = vec![0; self.space.rank()];
         for component in layout.components() {
