@@ -66,7 +66,7 @@ impl Machine {
         if let Some(&memory) = known.by_device.get(&device) {
             return Ok(memory);
         }
-        let curves = self.disks.curves(dir, device)?;
+        let curves = self.disks.curves(dir, device);
         let memory = self.add_disk(&curves)?;
         known.by_device.insert(device, memory);
         Ok(memory)
@@ -111,24 +111,19 @@ impl Disks {
         DiskChannel::new(config).map_err(|e| Error::io("io_uring", e))
     }
 
-    /// From the cache, or measured in a temporary file in `dir`; assumed where that can't be
+    /// From the cache, or measured in temporary files in `dir`; assumed where these can't be
     /// written.
-    fn curves(&self, dir: &Path, device: u64) -> Result<DiskCurves, Error> {
+    fn curves(&self, dir: &Path, device: u64) -> DiskCurves {
         if self.settings.assume {
-            return Ok(DiskCurves::assumed());
+            return DiskCurves::assumed();
         }
         let key = format!("disk {device:x} {} {}", kind_of(dir), machine_key());
         let cache = Cache::new(&self.settings, &key);
         if let Some(curves) = cache.load().as_ref().and_then(DiskCurves::of_topology) {
-            return Ok(curves);
+            return curves;
         }
-        match probe::disk(dir)? {
-            Some(curves) => {
-                cache.store(&curves.to_topology());
-                Ok(curves)
-            }
-            None => Ok(DiskCurves::assumed()),
-        }
+        let measured = probe::disk(dir).inspect(|curves| cache.store(&curves.to_topology()));
+        measured.unwrap_or_else(DiskCurves::assumed)
     }
 }
 

@@ -26,9 +26,17 @@ const SIZES: [u64; 6] = [4 << 10, 16 << 10, 64 << 10, 256 << 10, 1 << 20, 4 << 2
 const DEPTH_ENOUGH: f64 = 0.92;
 
 /// Curves of the file system of `dir`, by direct I/O on temporaries; `None` where these can't be
-/// written.
-pub(crate) fn disk(dir: &Path) -> Result<Option<DiskCurves>, Error> {
-    let Ok(file) = temporary(dir) else { return Ok(None) };
+/// written, all of them: a disk that is nearly full has no room to be measured.
+pub(crate) fn disk(dir: &Path) -> Option<DiskCurves> {
+    let measured = measured(|| temporary(dir));
+    let unmeasured = |e: &Error| log::info!("{} is not measured: {e}", dir.display());
+    measured.inspect_err(unmeasured).ok()
+}
+
+fn measured(
+    mut temporary: impl FnMut() -> Result<Arc<Region>, Error>,
+) -> Result<DiskCurves, Error> {
+    let file = temporary()?;
     let pages = Pages { prefault: true, ..Pages::default() };
     let most = SIZES[SIZES.len() - 1];
     let buffer = Arc::new(HostProvider::new(memory(0), pages).allocate(8 * most, 4096)?);
@@ -40,8 +48,8 @@ pub(crate) fn disk(dir: &Path) -> Result<Option<DiskCurves>, Error> {
     let both = at_once(&mut read, &mut write, depth)?;
     let read = read.curve(depth, || Ok(Arc::clone(&file)))?;
     // New files, whose blocks are written for the first time, as a copy's destination is.
-    let write = write.curve(depth, || temporary(dir))?;
-    Ok(Some(DiskCurves { read, write, both, latency_ns, depth, assumed: false }))
+    let write = write.curve(depth, temporary)?;
+    Ok(DiskCurves { read, write, both, latency_ns, depth, assumed: false })
 }
 
 fn temporary(dir: &Path) -> Result<Arc<Region>, Error> {
@@ -148,5 +156,26 @@ impl DiskBench {
             points.push((size, self.rate(&self.request(size), depth, POINT)?));
         }
         Ok(Throughput::measured(points)?)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use channel::model::{ChannelError, ChannelErrorKind};
+
+    #[test]
+    fn a_disk_that_fills_up_meanwhile_is_not_measured() {
+        let dir = tempfile::tempdir().unwrap();
+        let mut room = 1u32;
+        let result = measured(|| {
+            let full = ChannelError::new(ChannelErrorKind::NoSpace, "no room");
+            room = room.checked_sub(1).ok_or(full)?;
+            temporary(dir.path())
+        });
+        let Err(Error::Channel(error)) = result else { panic!("measured without room") };
+        assert_eq!(error.kind, ChannelErrorKind::NoSpace);
+        // Where no file can be made: the same, by the door that others use.
+        assert!(disk(&dir.path().join("none")).is_none());
     }
 }
