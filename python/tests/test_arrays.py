@@ -69,6 +69,27 @@ def test_buffers_are_wrapped(m: iso.Machine) -> None:
     assert bytes(back) == numbers.tobytes()
 
 
+@pytest.mark.parametrize("code", "bB?c")
+def test_buffers_of_single_bytes_are_arrays_of_numpys_type(m: iso.Machine, code: Any) -> None:
+    view = memoryview(bytearray(b"\0\1\1\0")).cast(code)
+    dst = m.empty({"x": 4}, np.asarray(view).dtype)
+    m.copy(m.wrap(view, dims="x"), dst).wait()
+    assert bytes(dst.bytes()) == b"\0\1\1\0"
+
+
+def test_a_buffer_is_given_back_though_its_machine_goes_first() -> None:
+    # Who drops the machine waits for the copy, with the interpreter in its hands.
+    buffer = bytearray(64 << 20)
+    m = iso.Machine()
+    src = m.wrap(memoryview(buffer).cast("H", (8192, 4096)), dims="yx")
+    dst = m.empty(src.dims, "u2", layout="xy")
+    m.copy(src, dst)
+    del src, m
+    gc.collect()
+    iso.Machine().close()
+    buffer.append(0)
+
+
 def test_dlpack_is_wrapped(m: iso.Machine) -> None:
     class Exporter:
         def __init__(self, array: Any) -> None:
@@ -148,6 +169,13 @@ def test_bytes_are_the_linear_order_and_writable(m: iso.Machine) -> None:
     assert raw.format == "B" and not raw.readonly and raw.nbytes == 6
     raw[:] = bytes(range(6))
     assert np.asarray(dst).tolist() == [[0, 2, 4], [1, 3, 5]]
+
+
+def test_fields_without_their_padding_have_no_strides(m: iso.Machine) -> None:
+    padded = np.dtype({"names": ["a"], "formats": ["f4"], "offsets": [4], "itemsize": 8})
+    with pytest.raises(iso.LayoutError):
+        np.asarray(m.empty({"x": 4}, padded, layout="<x, F>"))
+    assert np.asarray(m.empty({"x": 4}, padded)).dtype == padded
 
 
 def test_blocks_have_bytes_but_no_strides(m: iso.Machine) -> None:

@@ -5,7 +5,7 @@ use model::FieldSpace;
 use pyo3::buffer::PyUntypedBuffer;
 use pyo3::exceptions::{PyTypeError, PyValueError};
 use pyo3::prelude::*;
-use pyo3::types::PyDict;
+use pyo3::types::{PyDict, PyMemoryView};
 use std::any::Any;
 use std::ffi::CStr;
 use std::sync::Arc;
@@ -68,11 +68,15 @@ impl Array {
     }
 
     fn of_buffer(object: &Bound<'_, PyAny>) -> PyResult<Self> {
-        let buffer = PyUntypedBuffer::get(object).map_err(|_| {
+        let none = |_| {
             PyTypeError::new_err(
                 "expected an array: an object with __array_interface__, __dlpack__ or a buffer",
             )
-        })?;
+        };
+        // The view holds the buffer: unlike a `PyUntypedBuffer` it may be dropped by a thread that
+        // runs copies while whoever waits for that thread has the interpreter.
+        let view = PyMemoryView::from(object).map_err(none)?;
+        let buffer = PyUntypedBuffer::get(&view)?;
         if buffer.suboffsets().is_some() {
             return Err(PyValueError::new_err("a buffer of pointers to rows has no strides"));
         }
@@ -82,7 +86,7 @@ impl Array {
             strides: buffer.strides().iter().map(|&stride| stride as i64).collect(),
             fields: dtype::parse(element(buffer.format(), buffer.item_size())?)?,
             writable: !buffer.readonly(),
-            owner: Arc::new(buffer),
+            owner: Arc::new(view.unbind()),
         })
     }
 }
