@@ -1,9 +1,11 @@
 """What is refused, and with which exception."""
 
+import asyncio
 import errno
 import os
 import pickle
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import pytest
@@ -219,7 +221,12 @@ def test_a_machine_after_a_fork_says_so(m: iso.Machine) -> None:
     m.copy(a, b).wait()
 
 
-def test_an_event_that_runs_on_is_not_waited_for_after_a_fork(m: iso.Machine) -> None:
+async def awaited(event: iso.Event) -> None:
+    await event
+
+
+@pytest.mark.parametrize("wait", [iso.Event.wait, lambda event: asyncio.run(awaited(event))])
+def test_an_event_that_runs_on_is_not_waited_for_after_a_fork(m: iso.Machine, wait: Any) -> None:
     import os
 
     a, b = m.empty({"y": 8192, "x": 8192}, "u1"), m.empty({"x": 8192, "y": 8192}, "u1")
@@ -227,7 +234,7 @@ def test_an_event_that_runs_on_is_not_waited_for_after_a_fork(m: iso.Machine) ->
     child = os.fork()
     if child == 0:
         try:
-            event.wait()
+            wait(event)
         except iso.Error as error:
             os._exit(0 if "fork" in str(error) else 3)
         os._exit(0 if event.done() else 4)

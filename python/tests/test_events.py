@@ -192,6 +192,17 @@ def test_a_dropped_event_runs_on(large: Large) -> None:
     assert large.is_right()
 
 
+def test_the_failure_of_a_dropped_event_is_logged(caplog: pytest.LogCaptureFixture) -> None:
+    with iso.Machine() as machine:
+        large = Large(machine, 16)
+        machine.copy(large.src, large.dst, deadline=0)
+        kept = machine.copy(large.src, large.dst, deadline=0)
+        with pytest.raises(iso.Timeout):
+            kept.wait()
+    logged = [r for r in caplog.records if r.name == "isometry"]
+    assert [r.levelname for r in logged] == ["ERROR"]
+
+
 def test_a_priority_is_any_32_bit_integer(m: iso.Machine) -> None:
     a, b = m.empty({"x": 4}, "u1"), m.empty({"x": 4}, "u1")
     for priority in [-(1 << 31), -1, 0, (1 << 31) - 1]:

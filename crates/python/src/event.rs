@@ -77,8 +77,15 @@ impl PyEvent {
     }
 
     /// Puts `token` among what the machine's `Finished.take` returns once it has ended.
-    fn _notify(&self, token: u64) {
+    ///
+    /// # Errors
+    /// `Error` where that will never be: the machine stayed in the process that forked this one.
+    fn _notify(&self, token: u64) -> PyResult<()> {
+        if let Err(error @ Error::Forked) = self.inner.wait(Some(Duration::ZERO)) {
+            return Err(errors::raised(error));
+        }
         self.inner.notify(token);
+        Ok(())
     }
 
     /// Raises what ended it, if not success.

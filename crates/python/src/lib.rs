@@ -11,6 +11,7 @@ mod errors;
 mod event;
 mod instance;
 mod json;
+mod logging;
 mod machine;
 mod numbers;
 mod plan;
@@ -21,9 +22,26 @@ use pyo3::prelude::*;
 /// What `isometry/__init__.py` builds on.
 #[pymodule]
 mod _native {
+    use super::*;
+
     /// The package's version.
     #[pymodule_export]
     const VERSION: &str = env!("CARGO_PKG_VERSION");
+
+    #[pymodule_init]
+    fn init(module: &Bound<'_, PyModule>) -> PyResult<()> {
+        crate::logging::start();
+        let py = module.py();
+        let rest = wrap_pyfunction!(deliver_rest, module)?;
+        py.import("atexit")?.call_method1("register", (rest,))?;
+        Ok(())
+    }
+
+    /// Called at exit.
+    #[pyfunction]
+    fn deliver_rest(py: Python<'_>) -> PyResult<()> {
+        crate::logging::deliver(py)
+    }
 
     #[pymodule_export]
     use crate::event::PyEvent;

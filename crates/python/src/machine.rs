@@ -6,7 +6,7 @@ use crate::event::PyEvent;
 use crate::instance::PyInstance;
 use crate::numbers::{integer, seconds};
 use crate::plan::{PyPlan, PyTopology, options};
-use crate::{dtype, errors, json, settings};
+use crate::{dtype, errors, json, logging, settings};
 use isometry::{Array, CopyOptions, Event, FileOptions, Foreign, Instance, Machine};
 use model::{FieldSpace, IndexSpace};
 use pyo3::exceptions::{PyTypeError, PyValueError};
@@ -169,8 +169,9 @@ impl PyMachine {
         json::object(py, &trace)
     }
 
-    fn close(&self, py: Python<'_>) {
+    fn close(&self, py: Python<'_>) -> PyResult<()> {
         py.detach(|| self.inner.close());
+        logging::deliver(py)
     }
 
     fn __enter__(slf: Py<Self>) -> Py<Self> {
@@ -182,10 +183,11 @@ impl PyMachine {
         kind: &Bound<'_, PyAny>,
         _error: &Bound<'_, PyAny>,
         _trace: &Bound<'_, PyAny>,
-    ) {
+    ) -> PyResult<()> {
         let failed = !kind.is_none();
         let end = || if failed { self.inner.close_now() } else { self.inner.close() };
         kind.py().detach(end);
+        logging::deliver(kind.py())
     }
 
     fn __repr__(&self) -> String {
@@ -206,6 +208,7 @@ impl PyMachine {
         event: Result<Event, isometry::Error>,
         many: bool,
     ) -> PyResult<PyEvent> {
+        logging::deliver(py)?;
         let inner = event.map_err(errors::raised)?;
         Ok(PyEvent {
             inner,
