@@ -121,6 +121,21 @@ fn the_baselines_convert_at_one_end() {
 }
 
 #[test]
+fn intermediates_in_the_order_of_an_end_have_its_very_layout() {
+    let topology = cluster::parse(TWO_NODES).unwrap();
+    let space = IndexSpace::of(&[("n", 1), ("x", 4 << 20)]).unwrap();
+    let layouts = ["<F, n, x>", "<x, n, F>"];
+    let case = Case { topology: &topology, space, fields: &INTEGERS, layouts };
+    let planned = |algorithm| {
+        let plan = case.plan("n0.fbm", "n1.fbm", &options(algorithm, CostModel::Paper)).unwrap();
+        case.layouts(&plan)
+    };
+    let [from, to] = layouts;
+    assert_eq!(planned(Algorithm::Spsl), [from, from, from, to]);
+    assert_eq!(planned(Algorithm::Spdl), [from, to, to, to]);
+}
+
+#[test]
 fn system_memories_of_two_nodes_are_joined_through_registered_memory() {
     let topology = cluster::parse(SAPLING).unwrap();
     let case = integers(&topology, ["<F, x>", "<F, x>"]);
