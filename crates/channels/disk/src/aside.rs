@@ -81,7 +81,12 @@ impl Aside {
 
 /// A rename would replace a device or a pipe, `/dev/null` too, for everybody.
 fn refuse_other_than_file(dir: &OwnedFd, name: &OsStr, path: &Path) -> Result<(), ChannelError> {
-    let Ok(stat) = statat(dir, name, AtFlags::empty()) else { return Ok(()) };
+    let stat = match statat(dir, name, AtFlags::empty()) {
+        Ok(stat) => stat,
+        // The temporary's name may be shorter, and the rename would fail in the end.
+        Err(errno @ Errno::NAMETOOLONG) => return Err(failed(path, "creating it", errno)),
+        Err(_) => return Ok(()),
+    };
     match FileType::from_raw_mode(stat.st_mode) {
         FileType::RegularFile => Ok(()),
         FileType::Directory => Err(failed(path, "creating it", Errno::ISDIR)),

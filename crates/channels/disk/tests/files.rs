@@ -139,6 +139,8 @@ fn what_is_no_file_is_refused() {
     assert!(create(&dir.path().join("device")).detail.contains("not a regular file"));
     assert!(create(&dir.path().join("none/x")).detail.contains("No such file"));
     assert!(create(Path::new("/")).detail.contains("names no file"));
+    let long = create(&dir.path().join("n".repeat(256)));
+    assert!(long.detail.contains("File name too long"), "{long}");
     let huge = FileRegion::create(&dir.path().join("x"), b"", u64::MAX, Cache::Bypass);
     assert_eq!(huge.unwrap_err().kind, ChannelErrorKind::NoSpace);
     assert_eq!(names(dir.path()), ["device", "sub"]);
