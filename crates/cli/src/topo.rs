@@ -7,7 +7,11 @@ use isometry::Machine;
 use model::{Channel, Curves, Memory, MemoryKind, NodeClass, Topology, Wire};
 use std::fmt::Write as _;
 use std::fs;
+use std::io::{self, Read};
 use std::path::Path;
+
+/// The most bytes that a cluster file may have.
+const MAX_CLUSTER_BYTES: u64 = 16 << 20;
 
 /// Prints the topology, and plots it where that is asked for.
 pub(crate) fn run(args: &Topo) -> Result<(), Failure> {
@@ -29,8 +33,18 @@ pub(crate) fn read(cluster: Option<&Path>, measure: bool) -> Result<Topology, Fa
         return Ok(Topology::clone(&machine.map_err(Failure::failed)?.topology()));
     };
     let named = |error: &dyn std::fmt::Display| format!("{}: {error}", path.display());
-    let text = fs::read_to_string(path).map_err(|e| Failure::failed(named(&e)))?;
+    let text = text_of(path).map_err(|e| Failure::failed(named(&e)))?;
     cluster::parse(&text).map_err(|e| Failure::failed(named(&e)))
+}
+
+/// What a cluster file says; one that never ends, `/dev/zero` say, is an error.
+fn text_of(path: &Path) -> io::Result<String> {
+    let mut text = String::new();
+    fs::File::open(path)?.take(MAX_CLUSTER_BYTES + 1).read_to_string(&mut text)?;
+    match text.len() as u64 > MAX_CLUSTER_BYTES {
+        true => Err(io::Error::from(io::ErrorKind::FileTooLarge)),
+        false => Ok(text),
+    }
 }
 
 /// What people read: one line for each memory and channel of each class of nodes.

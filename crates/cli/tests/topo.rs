@@ -51,6 +51,9 @@ fn a_missing_or_wrong_file_fails() {
     let wrong = dir.path().join("wrong.toml");
     std::fs::write(&wrong, "name = \"x\"\nth_bytes = -4\n").unwrap();
     assert_eq!(iso(&["topo", "--cluster", wrong.to_str().unwrap()]).code, 1);
+    let endless = iso(&["topo", "--cluster", "/dev/zero"]);
+    assert_eq!(endless.code, 1);
+    assert!(endless.stderr.contains("too large"), "{}", endless.stderr);
     let nowhere = ["topo", "--cluster", &cluster("two-nodes.toml"), "--plot", "/no/such/dir/a.svg"];
     assert_eq!(iso(&nowhere).code, 1);
 }
