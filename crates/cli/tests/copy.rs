@@ -207,6 +207,8 @@ fn a_destination_names_its_tensor() {
     files.copy("t.safetensors#weight", &["--verify"]).succeeds();
     assert_eq!(files.names(), ["in.npy", "t.safetensors"]);
     iso(&["copy", &files.path("t.safetensors#weight"), &files.path("a#b.npy")]).succeeds();
+    let unknown = iso(&["copy", &files.path("t.safetensors#bias"), &files.path("c.npy")]);
+    assert_eq!(unknown.code, 2, "{}", unknown.stderr);
     iso(&["copy", &files.path("a#b.npy"), &files.path("c.npy"), "--verify"]).succeeds();
     assert_eq!(files.data_of("c.npy"), files.data);
 }

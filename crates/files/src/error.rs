@@ -76,14 +76,14 @@ impl FilesError {
     #[must_use]
     pub fn kind(&self) -> FilesErrorKind {
         match self {
-            // No format names dimensions: the caller does.
+            // No format names dimensions: the caller does, and which tensor is meant.
             FilesError::Model(ModelError::DimName { .. })
+            | FilesError::NoTensor { .. }
             | FilesError::Dtype { .. }
             | FilesError::Names { .. } => FilesErrorKind::Argument,
-            FilesError::Header { .. }
-            | FilesError::Length { .. }
-            | FilesError::NoTensor { .. }
-            | FilesError::Model(_) => FilesErrorKind::Format,
+            FilesError::Header { .. } | FilesError::Length { .. } | FilesError::Model(_) => {
+                FilesErrorKind::Format
+            }
             FilesError::Inexpressible { .. } => FilesErrorKind::Layout,
         }
     }
