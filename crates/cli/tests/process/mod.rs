@@ -29,10 +29,11 @@ impl From<Output> for Ran {
     }
 }
 
-/// `iso` with `args`, not yet started.
+/// `iso` with `args`, not yet started; no signal is ignored, whatever whoever runs the tests
+/// ignores.
 pub(crate) fn command(args: &[&str]) -> Command {
-    let mut command = Command::new(env!("CARGO_BIN_EXE_iso"));
-    command.args(args);
+    let mut command = Command::new("env");
+    command.args(["--default-signal=INT,TERM,HUP", env!("CARGO_BIN_EXE_iso")]).args(args);
     command
 }
 
