@@ -74,6 +74,11 @@ def test_overlap(m: iso.Machine) -> None:
     m.copy(inst.box({"x": (0, 8)}), inst.box({"x": (8, 16)})).wait()
     m.copy(m.wrap(a[::2], dims="x"), m.wrap(a[1::2], dims="x")).wait()
     assert (a[1::2] == a[::2]).all()
+    b = np.arange(32, dtype="u4").reshape(4, 8)
+    m.copy(m.wrap(b[:, :4], dims="yx"), m.wrap(b[:, 4:], dims="yx")).wait()
+    assert (b[:, 4:] == b[:, :4]).all()
+    with pytest.raises(ValueError):
+        m.copy(m.wrap(b[:, :4], dims="yx"), m.wrap(b[:, 3:7], dims="yx"))
 
 
 def test_a_destination_of_stride_0(m: iso.Machine) -> None:

@@ -149,7 +149,7 @@ impl Machine {
         self.check(src, dst)?;
         let (prepared, _) = prepare(&self.shared, &src.view, &dst.view, &options.planning)?;
         if src.may_share_bytes(dst) {
-            check_apart(src, dst, &prepared.spans)?;
+            check_apart(src, dst, &prepared.program)?;
         }
         Ok(Ready { prepared, src, dst })
     }

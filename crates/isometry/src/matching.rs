@@ -3,6 +3,7 @@
 use crate::instance::Instance;
 use crate::view::View;
 use crate::{ArgumentError, Error, Mismatch};
+use engine::Program;
 use layout::Part;
 use model::{Field, FieldSpace, Selection, Span};
 use std::ops::Range;
@@ -79,20 +80,17 @@ fn listed(view: &View) -> u8 {
     spans.filter(|(_, s)| matches!(s, Span::List(_))).fold(0, |bits, (i, _)| bits | 1 << i)
 }
 
-/// Refuses a destination that shares a byte with the source; `spans` are the bytes of the two
-/// boxes relative to their bases.
+/// Refuses a destination that shares a byte with the source, for a copy by `program`.
 ///
-/// Exact where the two lie apart, in one instance, or on strides that never meet; else, where the
-/// spans of two differently arranged boxes cross, it is refused for caution.
-pub(crate) fn check_apart(
-    src: &Instance,
-    dst: &Instance,
-    spans: &[Range<i64>; 2],
-) -> Result<(), Error> {
+/// Exact but for blocks, index lists and fields left out of two instances whose bytes lie among
+/// each other's, which are refused for caution.
+pub(crate) fn check_apart(src: &Instance, dst: &Instance, program: &Program) -> Result<(), Error> {
+    let spans = [program.src_span(), program.dst_span()];
     let ends = (span_of(src, &spans[0]), span_of(dst, &spans[1]));
     let (Some(a), Some(b)) = ends else { return Ok(()) };
     let crossing = a.1 < b.2 && b.1 < a.2 && a.0 == b.0;
-    if !crossing || same_instance_apart(src, dst) || never_meet(&a, &b, (src, dst)) {
+    let apart = (b.1 - i128::from(spans[1].start)) - (a.1 - i128::from(spans[0].start));
+    if !crossing || same_instance_apart(src, dst) || !program.src().meets(program.dst(), apart) {
         return Ok(());
     }
     Err(ArgumentError::Overlap.into())
@@ -138,19 +136,4 @@ fn share_nothing(a: &Span, b: &Span) -> bool {
         }
         (Span::List(a), Span::List(b)) => a.iter().all(|i| !b.contains(i)),
     }
-}
-
-/// Entries on strides with a common divisor, at bases that keep them apart modulo it: the even
-/// and the odd columns of one array, say.
-fn never_meet(a: &Bytes, b: &Bytes, (src, dst): (&Instance, &Instance)) -> bool {
-    let (Ok(from), Ok(to)) = (src.view.strides(), dst.view.strides()) else { return false };
-    let step = from.iter().chain(&to).fold(0, |g, &s| gcd(g, s.unsigned_abs()));
-    let bytes = |i: &Instance| i128::from(i.view.fields.item_bytes());
-    let (step, apart) = (i128::from(step), b.1 - a.1);
-    let gap = if step == 0 { apart } else { apart.rem_euclid(step) };
-    gap >= bytes(src) && step - gap >= bytes(dst)
-}
-
-fn gcd(a: u64, b: u64) -> u64 {
-    if b == 0 { a } else { gcd(b, a % b) }
 }

@@ -9,7 +9,6 @@ use layout::{Side, Stream};
 use model::{ChannelKind, CopyList, Plan, Topology};
 use planner::{End, Options, Query};
 use std::collections::{HashMap, VecDeque};
-use std::ops::Range;
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::{Duration, Instant};
 
@@ -29,8 +28,6 @@ pub(crate) struct Prepared {
     generation: u64,
     pub(crate) plan: Arc<Plan>,
     pub(crate) program: Arc<Program>,
-    /// The bytes of source and destination relative to their bases.
-    pub(crate) spans: [Range<i64>; 2],
     /// What a small direct copy inside host memory does.
     pub(crate) small: Option<CopyList>,
     /// What the search took.
@@ -114,7 +111,6 @@ fn make(
     let plan = plan_of(topology, (src, dst), &matched, options)?;
     let plan_time = started.elapsed();
     let small = small_of(&plan, &matched)?;
-    let spans = [matched.src.span(), matched.dst.span()];
     let program = Program::compile(&plan, matched.src, matched.dst)?;
     Ok(Prepared {
         src: Arc::clone(src),
@@ -123,7 +119,6 @@ fn make(
         generation: topology.generation,
         plan: Arc::new(plan),
         program: Arc::new(program),
-        spans,
         small,
         plan_time,
     })

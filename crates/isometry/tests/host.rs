@@ -235,6 +235,15 @@ fn a_destination_may_not_overlap_its_source() {
     };
     copy(&wrap(0, false), &wrap(1, true)).unwrap();
     assert!(copy(&wrap(0, false), &wrap(0, true)).is_err());
+    // Columns of one matrix, wrapped apart.
+    let columns = |from: usize, writable: bool| {
+        let space = IndexSpace::of(&[("y", 4), ("x", 2)]).unwrap();
+        // SAFETY: two bytes from each of four rows of four lie in the sixteen of the owner.
+        let foreign = unsafe { Foreign::new(first.add(from), vec![4, 1], writable, owner.clone()) };
+        machine.wrap(space, fields(), foreign).unwrap()
+    };
+    copy(&columns(0, false), &columns(2, true)).unwrap();
+    assert!(copy(&columns(0, false), &columns(1, true)).is_err());
 }
 
 #[test]

@@ -2,7 +2,7 @@
 
 use crate::LayoutError;
 use crate::digits::{Digit, free_ranges, products};
-use crate::overlap::{Progression, overlaps_itself};
+use crate::overlap::{Progression, overlap, overlaps_itself};
 use crate::placement::{Axis, Placement, Step};
 use model::{Component, Layout, Selection, Span};
 use std::ops::Range;
@@ -173,6 +173,21 @@ impl Part {
         match self.progression() {
             Some(progression) if overlaps_itself(&progression) => Err(LayoutError::Overlap),
             _ => Ok(()),
+        }
+    }
+
+    /// Whether this part and `other`, whose instance's base lies `apart` bytes above this one's,
+    /// share a byte; a gap between an entry's fields counts, and so does what an index list leaves
+    /// out. True as well for blocks, and for strides whose search passes its bound.
+    #[must_use]
+    pub fn meets(&self, other: &Part, apart: i128) -> bool {
+        if self.extents.contains(&0) || other.extents.contains(&0) {
+            return false;
+        }
+        let starts = [self, other].map(|part| i128::from(part.span().start));
+        match (self.progression(), other.progression()) {
+            (Some(a), Some(b)) => overlap(&a, &b, apart + starts[1] - starts[0]),
+            _ => true,
         }
     }
 
