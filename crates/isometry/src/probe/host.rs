@@ -17,7 +17,7 @@ use std::time::Duration;
 /// Source and destination of a measurement: each as large as the last cache, within these bounds.
 const SIDE_BYTES: std::ops::RangeInclusive<u64> = (16 << 20)..=(112 << 20);
 /// How long a point is measured each time, at least one round of requests.
-const POINT: Duration = Duration::from_millis(6);
+const POINT: Duration = Duration::from_millis(4);
 /// What a request that moves next to nothing takes.
 const TINY_BYTES: u64 = 64;
 
