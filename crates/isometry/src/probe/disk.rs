@@ -17,11 +17,11 @@ use std::time::Duration;
 const FILE_BYTES: u64 = 64 << 20;
 /// The payload of a request, of runs that lie far apart where they are shorter.
 const REQUEST_BYTES: u64 = 1 << 20;
-const POINT: Duration = Duration::from_millis(8);
+const POINT: Duration = Duration::from_millis(12);
 /// Long enough that neither direction has the disk to itself for long.
-const BOTH_POINT: Duration = Duration::from_millis(30);
+const BOTH_POINT: Duration = Duration::from_millis(40);
 /// Lengths of runs.
-const SIZES: [u64; 6] = [4 << 10, 16 << 10, 64 << 10, 256 << 10, 1 << 20, 4 << 20];
+const SIZES: [u64; 5] = [4 << 10, 16 << 10, 64 << 10, 256 << 10, 1 << 20];
 /// A shallower queue is taken if it gives this much of the best.
 const DEPTH_ENOUGH: f64 = 0.92;
 
