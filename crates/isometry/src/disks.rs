@@ -88,13 +88,15 @@ impl Machine {
             capacity_bytes: None,
             th_bytes: Some(0),
         });
-        for direction in [Direction::Read, Direction::Write] {
+        // Both or none: a channel that the core has keeps its id.
+        let channel = |direction| self.disks.channel(direction, curves.depth);
+        let (reads, writes) = (channel(Direction::Read)?, channel(Direction::Write)?);
+        for (direction, channel) in [(Direction::Read, reads), (Direction::Write, writes)] {
             let id = ChannelId {
                 node: crate::builder::HERE,
                 index: u16::try_from(class.channels.len()).unwrap_or(u16::MAX),
             };
             class.channels.push(entry(direction, (index, wire), &hosts, curves));
-            let channel = self.disks.channel(direction, curves.depth)?;
             self.shared.core().add_channel(id, Box::new(channel), true);
         }
         topology.generation += 1;
