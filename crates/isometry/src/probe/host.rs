@@ -48,7 +48,7 @@ impl<'a> HostBench<'a> {
         let bytes = last_cache_bytes().clamp(*SIDE_BYTES.start(), *SIDE_BYTES.end());
         let region = || provider.allocate(bytes, 4096).map(Arc::new);
         let depth = channel.capabilities().max_in_flight;
-        Ok(HostBench { src: region()?, dst: region()?, depth, bench: Bench::new(channel) })
+        Ok(HostBench { src: region()?, dst: region()?, depth, bench: Bench { channel, next: 0 } })
     }
 
     fn latency_ns(&mut self) -> Result<u64, Error> {

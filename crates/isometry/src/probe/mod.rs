@@ -19,14 +19,11 @@ const TIMES: usize = 3;
 /// A channel with work to give it.
 struct Bench<'a> {
     channel: &'a mut dyn Channel,
+    /// How many requests it has been given.
     next: u64,
 }
 
-impl<'a> Bench<'a> {
-    fn new(channel: &'a mut dyn Channel) -> Self {
-        Bench { channel, next: 0 }
-    }
-
+impl Bench<'_> {
     /// The best of [`TIMES`] measurements of [`Bench::rate`].
     fn best_rate(
         &mut self,

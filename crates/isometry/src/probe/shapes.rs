@@ -1,6 +1,8 @@
 //! What is copied where host memory is measured.
 
+use foldhash::quality::FixedState;
 use model::{CopyDim, FieldCopy, NdCopy, Stride};
+use std::hash::BuildHasher;
 use std::sync::Arc;
 
 /// The payload of one request.
@@ -50,14 +52,6 @@ pub(super) fn transposed(element: u64, bytes: u64) -> Vec<NdCopy> {
     requests(&NdCopy { dims: vec![dim(side), dim(side)], fields: vec![field] })
 }
 
-/// The number `i` of a sequence without a pattern (SplitMix64).
-fn scattered(i: u64) -> u64 {
-    let mixed = (i + 1).wrapping_mul(0x9e37_79b9_7f4a_7c15);
-    let mixed = (mixed ^ (mixed >> 30)).wrapping_mul(0xbf58_476d_1ce4_e5b9);
-    let mixed = (mixed ^ (mixed >> 27)).wrapping_mul(0x94d0_49bb_1331_11eb);
-    mixed ^ (mixed >> 31)
-}
-
 /// Runs from anywhere, in an order that no prefetcher guesses.
 pub(super) fn gathered(run: u64, bytes: u64) -> Vec<NdCopy> {
     let all = (bytes / run).max(1);
@@ -65,7 +59,8 @@ pub(super) fn gathered(run: u64, bytes: u64) -> Vec<NdCopy> {
     let pieces = all / count;
     // Each request takes the neighbours of what the one before it took.
     let starts = (all - pieces + 1).max(1);
-    let index: Arc<[u64]> = (0..count).map(|i| scattered(i) % starts).collect();
+    let hash = FixedState::with_seed(0);
+    let index: Arc<[u64]> = (0..count).map(|i| hash.hash_one(i) % starts).collect();
     let piece = |n: u64| {
         let dims =
             vec![CopyDim { extent: count, src_index: Some(Arc::clone(&index)), dst_index: None }];
