@@ -64,8 +64,11 @@ fn without_sliver(left: u64, want: u64) -> u64 {
 /// The stream of each ring; the order of a direct hop.
 pub(crate) fn streams(plan: &Plan, src: &Part) -> Result<Vec<Stream>, CompileError> {
     let count = plan.layouts.len();
-    let order = direct_order(plan, src);
-    let range = if count > 2 { 1..count - 1 } else { order..order + 1 };
+    let direct = || {
+        let order = direct_order(plan, src);
+        order..order + 1
+    };
+    let range = if count > 2 { 1..count - 1 } else { direct() };
     let stream = |at: usize| {
         Stream::new(&plan.layouts[at], src.extents(), &plan.phase, src.field_bytes())
             .map_err(|source| CompileError::Layout { at, source })

@@ -108,16 +108,8 @@ impl Land {
         let least = geometry.payload_bytes() / MAX_REQUESTS;
         plan.hops.iter_mut().for_each(|hop| hop.request_bytes = hop.request_bytes.max(least));
         TransferSpec {
-            plan,
-            fields: geometry.fields(),
-            src,
-            dst,
-            priority: Priority(0),
-            submit_at: Time(0),
-            deadline: None,
-            after: Vec::new(),
             commit: rng.chance(10),
-            forgotten: false,
+            ..TransferSpec::new(plan, geometry.fields(), [src, dst])
         }
     }
 

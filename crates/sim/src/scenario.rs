@@ -96,6 +96,27 @@ pub struct TransferSpec {
     pub forgotten: bool,
 }
 
+impl TransferSpec {
+    /// A transfer from the first of `ends` to the second, at the start: priority 0, no deadline,
+    /// nothing to wait for, no commit.
+    #[must_use]
+    pub fn new(plan: Plan, fields: FieldSpace, ends: [End; 2]) -> Self {
+        let [src, dst] = ends;
+        TransferSpec {
+            plan,
+            fields,
+            src,
+            dst,
+            priority: Priority(0),
+            submit_at: Time(0),
+            deadline: None,
+            after: Vec::new(),
+            commit: false,
+            forgotten: false,
+        }
+    }
+}
+
 /// Something outside the engine that transfers wait for.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct FenceSpec {

@@ -4,9 +4,7 @@
 mod support;
 
 use isometry_sim::{ChannelSpec, End, PoolSpec, Rule, Scenario, Stored, TransferSpec, run};
-use model::{
-    ChannelId, CostModel, FieldSpace, IndexSpace, Plan, Priority, Selection, Time, Topology,
-};
+use model::{ChannelId, CostModel, FieldSpace, IndexSpace, Plan, Selection, Time, Topology};
 use planner::{Choice, Options, Query};
 
 const SAPLING: &str = include_str!("../../../clusters/sapling.toml");
@@ -143,18 +141,11 @@ fn scenario(case: &Case) -> Scenario {
         channels: ids.into_iter().map(|id| channel(&topology, id)).collect(),
         ageing: None,
         pools: pools.into_iter().map(pool).collect(),
-        transfers: vec![TransferSpec {
+        transfers: vec![TransferSpec::new(
             plan,
-            fields: FieldSpace::packed(case.fields).unwrap(),
-            src,
-            dst,
-            priority: Priority(0),
-            submit_at: Time(0),
-            deadline: None,
-            after: Vec::new(),
-            commit: false,
-            forgotten: false,
-        }],
+            FieldSpace::packed(case.fields).unwrap(),
+            [src, dst],
+        )],
         fences: Vec::new(),
         faults: Vec::new(),
         payload: false,

@@ -34,18 +34,9 @@ impl Chain {
             stored: Stored::all(FieldSpace::packed(&[1]).unwrap()),
         };
         let last = if self.converts { columns() } else { rows() };
-        TransferSpec {
-            plan: self.plan(),
-            fields: FieldSpace::packed(&[1]).unwrap(),
-            src: end(rows()),
-            dst: end(last),
-            priority: Priority(priority),
-            submit_at: Time(0),
-            deadline: None,
-            after: Vec::new(),
-            commit: false,
-            forgotten: false,
-        }
+        let (fields, ends) = (FieldSpace::packed(&[1]).unwrap(), [end(rows()), end(last)]);
+        let priority = Priority(priority);
+        TransferSpec { priority, ..TransferSpec::new(self.plan(), fields, ends) }
     }
 
     fn plan(&self) -> Plan {
