@@ -17,7 +17,8 @@ use model::{CostModel, SearchReport};
 
 /// Rates nearer than this are equal.
 const SAME: f64 = 1e-9;
-/// Paths may be visited that many times as often as solved.
+/// Paths may be visited that many times as often as solved, and so many hops for each of them be
+/// walked.
 const PATHS: u64 = 8;
 /// In the default model, a path that can't save this part of the time is not tried.
 const WORTHWHILE: f64 = 0.95;
@@ -57,6 +58,8 @@ pub(crate) struct Search<'a> {
     distance: Vec<u8>,
     /// `U`: no path of any length is faster.
     bound: Option<f64>,
+    /// The hops walked, on paths and into dead ends.
+    walked: u64,
 }
 
 impl<'a> Search<'a> {
@@ -79,6 +82,7 @@ impl<'a> Search<'a> {
             keep,
             distance,
             bound: None,
+            walked: 0,
         }
     }
 
@@ -146,6 +150,9 @@ impl<'a> Search<'a> {
             if far || graph.th_bytes(edge.to) == 0 || !walk.may_visit(edge.from, edge.to) {
                 continue;
             }
+            self.walked += 1;
+            self.report.exhausted |=
+                self.walked > self.most_paths().saturating_mul(MAX_HOPS as u64);
             let before = (walk.visited, walk.loops);
             walk.visit(edge.from, edge.to);
             walk.path.push(edge);
@@ -164,9 +171,13 @@ impl<'a> Search<'a> {
         }
     }
 
+    fn most_paths(&self) -> u64 {
+        self.report.budget.saturating_mul(PATHS)
+    }
+
     fn leaf(&mut self, path: &Path, leaves: &mut Vec<Leaf>) {
         self.report.paths += 1;
-        self.report.exhausted |= self.report.paths > self.report.budget.saturating_mul(PATHS);
+        self.report.exhausted |= self.report.paths > self.most_paths();
         let ceiling = PathRates::of(self.graph, self.rates, path).ceiling();
         if ceiling < self.bar() {
             return;
