@@ -78,7 +78,7 @@ fn images(count: u64, request_bytes: u64) -> Program {
     let fields = FieldSpace::packed(&[4]).unwrap();
     let whole = |dims: &[u8]| {
         let dims = dims.iter().map(|&d| Component::Whole(d));
-        Layout::new(std::iter::once(Component::Fields).chain(dims).collect(), 4).unwrap()
+        Layout::new(std::iter::once(Component::Fields).chain(dims), 4).unwrap()
     };
     let (nhwc, nchw) = (whole(&[3, 2, 1, 0]), whole(&[2, 1, 3, 0]));
     let part = |layout: &Layout| {

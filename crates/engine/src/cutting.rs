@@ -197,7 +197,7 @@ fn granule_below(plan: &Plan, hop: usize, at: usize) -> Option<usize> {
 /// How many of the slowest components two layouts share, cut into the same blocks.
 fn common_suffix(a: &Layout, b: &Layout) -> usize {
     let same = |(x, y): &(&Component, &Component)| {
-        x == y && x.dim().is_none_or(|dim| a.blocks(dim) == b.blocks(dim))
+        x == y && x.dim().is_none_or(|dim| a.blocks(dim).eq(b.blocks(dim)))
     };
     a.components().iter().rev().zip(b.components().iter().rev()).take_while(same).count()
 }
@@ -218,7 +218,8 @@ fn granule_bytes(plan: &Plan, at: usize, below: usize, part: &Part) -> u64 {
 fn fast_entries(plan: &Plan, at: usize, below: usize, part: &Part) -> u64 {
     let fast = &plan.layouts[at].components()[..below];
     let indices = |(dim, &extent): (usize, &u64)| {
-        indices_of(fast, dim, &plan.layouts[at].blocks(dim), extent)
+        let blocks: Vec<u64> = plan.layouts[at].blocks(dim).collect();
+        indices_of(fast, dim, &blocks, extent)
     };
     part.extents().iter().enumerate().map(indices).fold(1, u64::saturating_mul)
 }
@@ -255,7 +256,7 @@ pub(crate) fn axes(
     let axis = |component: &Component| {
         let (Component::Whole(dim) | Component::Outer(dim)) = *component else { return None };
         let dim = usize::from(dim);
-        let block = layout.blocks(dim).iter().try_fold(1u64, |b, &size| b.checked_mul(size))?;
+        let block = layout.blocks(dim).try_fold(1u64, |b, size| b.checked_mul(size))?;
         let stride = |side: Option<&Part>| side.map_or(Some(0), |part| part.stride(dim, block));
         let strides = [stride(sides[0])?, stride(sides[1])?];
         Some(Axis { extent: src.extents()[dim], block, phase: plan.phase[dim] % block, strides })

@@ -147,7 +147,7 @@ fn slots_and_requests_hold_whole_granules() {
     const IMAGE_BYTES: u64 = 224 * 224 * 3 * 4;
     let whole = |dims: &[u8]| {
         let dims = dims.iter().map(|&d| Component::Whole(d));
-        Layout::new(std::iter::once(Component::Fields).chain(dims).collect(), 4).unwrap()
+        Layout::new(std::iter::once(Component::Fields).chain(dims), 4).unwrap()
     };
     let (nhwc, nchw) = (whole(&[3, 2, 1, 0]), whole(&[2, 1, 3, 0]));
     let space = IndexSpace::of(&[("n", 100), ("h", 224), ("w", 224), ("c", 3)]).unwrap();

@@ -70,7 +70,7 @@ impl Case {
         }
         let mut keyed: Vec<_> = keys.iter().zip(components).collect();
         keyed.sort_by_key(|(key, _)| **key);
-        Layout::new(keyed.into_iter().map(|(_, c)| c).collect(), self.dims.len()).unwrap()
+        Layout::new(keyed.into_iter().map(|(_, c)| c), self.dims.len()).unwrap()
     }
 
     fn fields(&self) -> FieldSpace {

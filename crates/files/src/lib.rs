@@ -97,7 +97,7 @@ pub fn array_bytes(
     let entry = if first { fields.item_bytes() } else { fields.payload_bytes() };
     let product = (0..space.rank()).try_fold(entry, |bytes, dim| {
         let extent = space.dims()[dim].extent();
-        let block = layout.blocks(dim).iter().try_fold(1u64, |all, &size| all.checked_mul(size))?;
+        let block = layout.blocks(dim).try_fold(1u64, |all, size| all.checked_mul(size))?;
         bytes.checked_mul(extent.div_ceil(block).checked_mul(block)?)
     });
     product.filter(|&bytes| i64::try_from(bytes).is_ok()).ok_or(ModelError::TooLarge)

@@ -130,7 +130,7 @@ fn decode(text: &[u8]) -> String {
 
 fn column_major(rank: usize) -> Result<Layout, FilesError> {
     let dims = (0..rank).filter_map(|d| u8::try_from(d).ok()).map(Component::Whole);
-    Ok(Layout::new(std::iter::once(Component::Fields).chain(dims).collect(), rank)?)
+    Ok(Layout::new(std::iter::once(Component::Fields).chain(dims), rank)?)
 }
 
 fn fault(why: &str) -> FilesError {

@@ -192,7 +192,7 @@ fn renumbered(layout: &Layout, order: &[usize]) -> Result<Layout, Error> {
         Component::Inner { dim, level, size } => Component::Inner { dim: new(dim), level, size },
         Component::Outer(dim) => Component::Outer(new(dim)),
     };
-    Ok(Layout::new(layout.components().iter().map(rename).collect(), order.len())?)
+    Ok(Layout::new(layout.components().iter().map(rename), order.len())?)
 }
 
 fn inside(outer: &Span, inner: &Span) -> bool {

@@ -27,10 +27,10 @@ impl Digit {
 
 /// The digits of a dimension with these block sizes, innermost first. Places past 64 bits are
 /// held at the maximum, where every index has digit 0.
-pub(crate) fn digits_of(blocks: &[u64]) -> Vec<Digit> {
+pub(crate) fn digits_of(blocks: impl Iterator<Item = u64>) -> Vec<Digit> {
     let mut place = 1u64;
-    let mut digits = Vec::with_capacity(blocks.len() + 1);
-    for &size in blocks {
+    let mut digits = Vec::new();
+    for size in blocks {
         digits.push(Digit { place, size });
         place = place.saturating_mul(size);
     }

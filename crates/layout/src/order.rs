@@ -49,7 +49,7 @@ impl Order {
             free: Vec::new(),
         };
         for dim in 0..rank {
-            let digits = digits_of(&layout.blocks(dim));
+            let digits = digits_of(layout.blocks(dim));
             let block = digits[digits.len() - 1].place;
             let start = phase[dim] % block;
             let end = start.checked_add(extents[dim]).filter(|&end| end < 1 << 63);

@@ -46,7 +46,7 @@ impl Part {
                 .ok_or(LayoutError::Bounds { dim })?;
             axes.push((placement.axis(dim).clone(), indices));
         }
-        let phase = (0..rank).map(|d| phase_of(&axes[d].1, &placement.layout().blocks(d)));
+        let phase = (0..rank).map(|d| phase_of(&axes[d].1, placement.layout().blocks(d)));
         Ok(Part {
             extents: selection.extents(),
             phase: phase.collect(),
@@ -138,8 +138,7 @@ impl Part {
                 }
                 Component::Whole(dim) | Component::Outer(dim) => usize::from(dim),
             };
-            let block =
-                self.layout.blocks(dim).iter().fold(1u64, |b, &size| b.saturating_mul(size));
+            let block = self.layout.blocks(dim).fold(1u64, u64::saturating_mul);
             let dense = bytes.and_then(|b| i64::try_from(b.saturating_mul(entries)).ok());
             let stride = self.stride(dim, block);
             let count = self.extents[dim].div_ceil(block);
@@ -303,11 +302,9 @@ fn indices_of(span: &Span, lo: i64, extent: u64) -> Option<Indices> {
     }
 }
 
-fn phase_of(indices: &Indices, blocks: &[u64]) -> u64 {
+fn phase_of(indices: &Indices, blocks: impl Iterator<Item = u64>) -> u64 {
     match indices {
-        Indices::From(start) => {
-            start % blocks.iter().fold(1u64, |product, &b| product.saturating_mul(b))
-        }
+        Indices::From(start) => start % blocks.fold(1u64, u64::saturating_mul),
         Indices::List(_) => 0,
     }
 }

@@ -226,7 +226,7 @@ fn mul(a: i64, b: u64) -> Result<i64, LayoutError> {
 
 /// The digits of dimension `dim` in `layout`, their steps not yet known.
 fn axis_of(layout: &Layout, dim: usize) -> Axis {
-    let digits = digits_of(&layout.blocks(dim));
+    let digits = digits_of(layout.blocks(dim));
     Axis { steps: vec![Step::default(); digits.len()], digits }
 }
 
@@ -257,8 +257,7 @@ fn nearest_layout(strides: &[i64]) -> Layout {
     dims.sort_by_key(|&d| strides[d].unsigned_abs());
     let whole = |d| Component::Whole(u8::try_from(d).unwrap_or(u8::MAX));
     let components = std::iter::once(Component::Fields).chain(dims.into_iter().map(whole));
-    Layout::new(components.collect(), strides.len())
-        .unwrap_or_else(|_| Layout::row_major(strides.len()))
+    Layout::new(components, strides.len()).unwrap_or_else(|_| Layout::row_major(strides.len()))
 }
 
 fn span_of_strides(

@@ -29,7 +29,7 @@ impl Sizes {
             Component::Inner { size, .. } => size,
             Component::Outer(dim) => {
                 let dim = usize::from(dim);
-                let block = layout.blocks(dim).iter().fold(1u64, |a, &b| a.saturating_mul(b));
+                let block = layout.blocks(dim).fold(1u64, u64::saturating_mul);
                 self.extents[dim].div_ceil(block)
             }
         }

@@ -186,7 +186,7 @@ proptest! {
         extent in 1u64..40,
         cuts in prop::collection::vec((0u64..5, 0u64..5), 3),
     ) {
-        let digits = digits_of(&blocks);
+        let digits = digits_of(blocks.iter().copied());
         let indices = start..start + extent;
         let mut ranges = free_ranges(&digits, &indices);
         for (range, (a, b)) in ranges.iter_mut().zip(&cuts) {

@@ -153,7 +153,7 @@ fn check(list: &[NdCopy], src: &[i64], dst: &[i64]) -> Result<(), TestCaseError>
 /// The random side as the crate knows it.
 enum Known {
     Part(Part),
-    Stream(Stream, u64),
+    Stream(Box<Stream>, u64),
 }
 
 impl Known {
@@ -161,7 +161,7 @@ impl Known {
         match side {
             Naive::Instance(instance) => Known::Part(instance.part()),
             Naive::Stream { layout, phase, base } => {
-                Known::Stream(case.stream(layout, phase), *base)
+                Known::Stream(Box::new(case.stream(layout, phase)), *base)
             }
         }
     }

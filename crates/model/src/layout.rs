@@ -2,7 +2,7 @@
 //! crate's.
 
 use crate::{IndexSpace, ModelError};
-use std::fmt;
+use std::{fmt, sync::Arc};
 
 /// One element of a layout vector.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, PartialOrd, Ord)]
@@ -41,10 +41,11 @@ impl Component {
 /// index space either whole or as blocks `x_in=…, x_in2=…` up to a level, and `x_out`.
 ///
 /// Index `i` of dimension `x`, counted from its lower bound, is
-/// `x_in + c1·(x_in2 + c2·(… + x_out))`, whatever the order in the vector.
+/// `x_in + c1·(x_in2 + c2·(… + x_out))`, whatever the order in the vector. A clone shares the
+/// components.
 #[derive(Debug, Clone, PartialEq, Eq, Hash, PartialOrd, Ord)]
 pub struct Layout {
-    components: Vec<Component>,
+    components: Arc<[Component]>,
 }
 
 impl Layout {
@@ -53,7 +54,11 @@ impl Layout {
     /// # Errors
     /// [`ModelError::Layout`] where `F` or a dimension is missing or repeated, a dimension is both
     /// whole and blocked, block levels have a gap or lack their outer part, or a block size is 0.
-    pub fn new(components: Vec<Component>, rank: usize) -> Result<Self, ModelError> {
+    pub fn new(
+        components: impl IntoIterator<Item = Component>,
+        rank: usize,
+    ) -> Result<Self, ModelError> {
+        let components: Arc<[Component]> = components.into_iter().collect();
         let wrong = |why: String| Err(ModelError::Layout { why });
         if components.iter().filter(|c| **c == Component::Fields).count() != 1 {
             return wrong("F must stand in a layout exactly once".into());
@@ -83,11 +88,8 @@ impl Layout {
     }
 
     /// The block sizes of dimension `dim`, innermost first; empty where it is whole.
-    #[must_use]
-    pub fn blocks(&self, dim: usize) -> Vec<u64> {
-        let mut levels: Vec<_> = self.components.iter().filter_map(|c| level_of(*c, dim)).collect();
-        levels.sort_unstable();
-        levels.into_iter().map(|(_, size)| size).collect()
+    pub fn blocks(&self, dim: usize) -> impl Iterator<Item = u64> {
+        (1..=u8::MAX).map_while(move |level| block_at(&self.components, dim, level))
     }
 
     /// The text form `<x_in=4, F, x_out>`, with the names of `space`.
@@ -97,25 +99,32 @@ impl Layout {
     }
 }
 
-fn level_of(component: Component, of: usize) -> Option<(u8, u64)> {
-    match component {
-        Component::Inner { dim, level, size } if usize::from(dim) == of => Some((level, size)),
+/// The size of the block of dimension `of` at a level.
+fn block_at(components: &[Component], of: usize, at: u8) -> Option<u64> {
+    components.iter().find_map(|component| match *component {
+        Component::Inner { dim, level, size } if usize::from(dim) == of && level == at => {
+            Some(size)
+        }
         _ => None,
-    }
+    })
 }
 
 fn fault_of_dim(components: &[Component], dim: usize) -> Option<&'static str> {
-    let count = |kind: fn(Component) -> bool| {
-        components.iter().filter(|c| c.dim() == Some(dim) && kind(**c)).count()
+    let (mut whole, mut outer, mut blocks, mut empty) = (0, 0, 0usize, false);
+    for component in components.iter().filter(|c| c.dim() == Some(dim)) {
+        match component {
+            Component::Whole(_) => whole += 1,
+            Component::Outer(_) => outer += 1,
+            Component::Inner { size, .. } => (blocks, empty) = (blocks + 1, empty || *size == 0),
+            Component::Fields => {}
+        }
+    }
+    let has = |level: usize| {
+        u8::try_from(level).is_ok_and(|level| block_at(components, dim, level).is_some())
     };
-    let whole = count(|c| matches!(c, Component::Whole(_)));
-    let outer = count(|c| matches!(c, Component::Outer(_)));
-    let mut levels: Vec<_> = components.iter().filter_map(|c| level_of(*c, dim)).collect();
-    levels.sort_unstable();
-    let gap = levels.iter().enumerate().any(|(i, &(level, _))| usize::from(level) != i + 1);
-    match (whole, outer, levels.len()) {
-        _ if levels.iter().any(|&(_, size)| size == 0) => Some("has a block of size 0"),
-        _ if gap => Some("has block levels that repeat or leave a gap"),
+    match (whole, outer, blocks) {
+        _ if empty => Some("has a block of size 0"),
+        _ if !(1..=blocks).all(has) => Some("has block levels that repeat or leave a gap"),
         (1, 0, 0) => None,
         (0, 1, 1..) => None,
         (0, 0, 0) => Some("is missing"),

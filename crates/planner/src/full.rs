@@ -182,7 +182,7 @@ impl<'a> Search<'a> {
         if ceiling < self.bar() {
             return;
         }
-        let peaks = path.edges().iter().map(|&edge| self.graph.lane(edge).peak).product();
+        let peaks = path.edges().iter().map(|&edge| self.graph.lane(edge).peak()).product();
         leaves.push(Leaf { path: *path, ceiling, peaks });
     }
 

@@ -21,7 +21,6 @@ pub(crate) struct Lane<'t> {
     pub(crate) latency_ns: u64,
     pub(crate) in_flight: Option<u32>,
     pub(crate) wire: Option<WireRef>,
-    pub(crate) peak: f64,
     /// The vertices where its edges start and end, as bits.
     from: u64,
     to: u64,
@@ -54,42 +53,42 @@ impl WireRef {
 }
 
 impl<'t> Lane<'t> {
-    fn new(
-        id: ChannelId,
-        kind: ChannelKind,
-        curves: &'t Curves,
-        (latency_ns, in_flight): (u64, Option<u32>),
-    ) -> Lane<'t> {
-        let (peak, ends) = (curves.run.peak(), Ends::Here(0, &[]));
-        Lane { id, kind, curves, latency_ns, in_flight, wire: None, peak, from: 0, to: 0, ends }
-    }
-
     fn of_channel(channel: &'t Channel, index: u16, site: &Site<'t>) -> Lane<'t> {
         let wire = channel.wire.and_then(|index| {
             let &Wire { rate, half_duplex, .. } = site.class.wires.get(usize::from(index))?;
             Some(WireRef { node: site.node, index, rate, half_duplex })
         });
-        let id = ChannelId { node: site.node, index };
-        let timing = (channel.latency_ns, channel.in_flight);
         Lane {
+            id: ChannelId { node: site.node, index },
+            kind: channel.kind,
+            curves: &channel.curves,
+            latency_ns: channel.latency_ns,
+            in_flight: channel.in_flight,
             wire,
             from: site.bits(channel.from.iter().copied()),
             to: site.bits(channel.to.iter().copied()),
             ends: Ends::Here(site.vertices, &channel.to),
-            ..Lane::new(id, channel.kind, &channel.curves, timing)
         }
     }
 
     fn of_link(link: &'t Link, index: u16, site: &Site<'t>, sites: &[Site<'t>]) -> Lane<'t> {
         let here = link.from.iter().filter(|end| site.is_of(end));
-        let id = ChannelId { node: site.node, index };
-        let timing = (link.latency_ns, link.in_flight);
         Lane {
+            id: ChannelId { node: site.node, index },
+            kind: link.kind,
+            curves: &link.curves,
+            latency_ns: link.latency_ns,
+            in_flight: link.in_flight,
+            wire: None,
             from: site.bits(here.map(|end| end.memory)),
             to: far_ends(sites, site.node, &link.to).fold(0, |bits, vertex| bits | 1 << vertex),
             ends: Ends::Far(site.node, &link.to),
-            ..Lane::new(id, link.kind, &link.curves, timing)
         }
+    }
+
+    /// The rate of the largest requests.
+    pub(crate) fn peak(&self) -> f64 {
+        self.curves.run.peak()
     }
 
     /// The seconds that a byte of a hop that reaches `rate` keeps its half-duplex wire busy; those
@@ -107,7 +106,7 @@ impl<'t> Lane<'t> {
     }
 }
 
-/// A channel between one pair of memories. Edges with one start are in the order of the file.
+/// A channel between one pair of memories, ordered by its start, then as in the file.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub(crate) struct Edge {
     pub(crate) from: u8,
@@ -146,7 +145,7 @@ impl Site<'_> {
     }
 
     fn bits(&self, memories: impl Iterator<Item = u16>) -> u64 {
-        memories.fold(0, |bits, memory| bits | 1 << self.vertex(memory))
+        memories.fold(0, |bits, memory| bits | 1 << memory) << self.vertices
     }
 
     /// Whether a link's end is at nodes like this.
@@ -227,19 +226,24 @@ impl<'t> Graph<'t> {
         Ok(())
     }
 
-    /// Calls `take` with each edge that starts at `from`, in file order: channels, then links.
-    pub(crate) fn each_edge(&self, from: u8, mut take: impl FnMut(Edge)) {
-        let starts = |(_, lane): &(u8, &Lane<'_>)| lane.from >> from & 1 == 1;
-        for (lane, Lane { ends, .. }) in (0..).zip(&self.lanes).filter(starts) {
-            match *ends {
-                Ends::Here(first, to) => {
-                    for (order, &memory) in (0..).zip(to) {
-                        take(Edge { from, lane, order, to: first + memory as u8 });
+    /// Calls `take` with each edge from a vertex of `from` to one of `to`, both as bits: by the
+    /// order of the channels, then the links, in the file.
+    pub(crate) fn each_edge(&self, from: u64, to: u64, mut take: impl FnMut(Edge)) {
+        let joins = |(_, lane): &(u8, &Lane<'_>)| lane.from & from != 0 && lane.to & to != 0;
+        for (at, lane) in (0..).zip(&self.lanes).filter(joins) {
+            for from in members(lane.from & from) {
+                let mut offer = |order, end: u8| {
+                    if to >> end & 1 == 1 {
+                        take(Edge { from, lane: at, order, to: end });
                     }
-                }
-                Ends::Far(node, to) => {
-                    for (order, to) in (0..).zip(far_ends(&self.sites, node, to)) {
-                        take(Edge { from, lane, order, to });
+                };
+                match lane.ends {
+                    Ends::Here(first, ends) => {
+                        (0..).zip(ends).for_each(|(order, &end)| offer(order, first + end as u8));
+                    }
+                    Ends::Far(node, ends) => {
+                        let ends = far_ends(&self.sites, node, ends);
+                        (0..).zip(ends).for_each(|(order, end)| offer(order, end));
                     }
                 }
             }
@@ -273,6 +277,15 @@ impl<'t> Graph<'t> {
     }
 }
 
+/// The members of a set of bits, ascending.
+fn members(mut set: u64) -> impl Iterator<Item = u8> {
+    std::iter::from_fn(move || {
+        let first = set.trailing_zeros() as u8;
+        set &= set.wrapping_sub(1);
+        (first < 64).then_some(first)
+    })
+}
+
 /// The vertices of the ends of a link on all nodes but `node`.
 fn far_ends<'a>(
     sites: &'a [Site<'_>],
@@ -300,7 +313,7 @@ impl Edges {
             Edges { all: Vec::with_capacity(8 * count), ranges: Vec::with_capacity(count) };
         for vertex in 0..small(count) {
             let first = edges.all.len();
-            graph.each_edge(vertex, |edge| edges.all.push(edge));
+            graph.each_edge(1 << vertex, u64::MAX, |edge| edges.all.push(edge));
             edges.ranges.push((first, edges.all.len()));
         }
         edges

@@ -292,7 +292,7 @@ impl<'a> Case<'a> {
     /// peak before one that its requests limit, then the first.
     fn bound(&self, hops: &[HopCost; MAX_HOPS], throughput: f64) -> Bound {
         let slow = |i: &usize| hops[*i].rate <= throughput * (1.0 + 1e-12);
-        let at_peak = |i: &usize| hops[*i].rate >= self.lane(*i).peak;
+        let at_peak = |i: &usize| hops[*i].rate >= self.lane(*i).peak();
         let least = (0..self.hops()).filter(slow);
         let hop = least.clone().find(at_peak).or(least.clone().next()).unwrap_or(0);
         self.bound_at(hop, hops)
@@ -300,7 +300,7 @@ impl<'a> Case<'a> {
 
     /// Why `hop` is not faster, but for [`Case::refined`].
     fn bound_at(&self, hop: usize, hops: &[HopCost; MAX_HOPS]) -> Bound {
-        let peak = self.lane(hop).peak;
+        let peak = self.lane(hop).peak();
         let close = if self.model == CostModel::Paper { 1.0 } else { GOOD_RATE };
         let at_peak = hops[hop].rate >= peak * close;
         Bound { hop, why: if at_peak { Limit::Channel } else { Limit::Request } }

@@ -10,7 +10,7 @@
 //! and intermediates use the order of one end or of the other.
 
 use crate::round::gcd;
-use crate::word::{SPLIT, Word};
+use crate::word::{MAX_ATOMS, SPLIT, Word};
 use crate::{PlanError, Query, query::End};
 use model::{Component, Layout, MAX_DIMS};
 
@@ -61,6 +61,8 @@ pub(crate) struct Shape {
     full: [Word; 2],
     /// Whether both words have the same units, so that other orders of them are layouts too.
     pub(crate) mixable: bool,
+    /// Whether neither end has blocks.
+    plain: bool,
     fields: FieldSizes,
     /// The payload; at least one entry's.
     pub(crate) payload: u64,
@@ -84,6 +86,7 @@ impl Shape {
             dst: Word::EMPTY,
             full: [Word::EMPTY; 2],
             mixable: true,
+            plain: is_plain(query),
             fields: FieldSizes {
                 sum,
                 least: query.field_bytes.iter().copied().min().unwrap_or(1),
@@ -95,7 +98,7 @@ impl Shape {
             rank: query.extents.len(),
             rest: [0; MAX_DIMS],
         };
-        if is_plain(query) {
+        if shape.plain {
             shape.add_whole_dims(query);
         } else {
             shape.add_blocked_dims(query)?;
@@ -136,41 +139,78 @@ impl Shape {
     }
 
     fn add_blocked_dims(&mut self, query: &Query<'_>) -> Result<(), PlanError> {
-        let mut ends = [Vec::new(), Vec::new()];
+        // For each end, the first unit of each dimension.
+        let mut firsts = [[0; MAX_DIMS]; 2];
         for dim in 0..self.rank {
             let cuts = [Cuts::of(&query.src, dim)?, Cuts::of(&query.dst, dim)?];
             if let Some(both) = Cuts::nest(&cuts[0], &cuts[1]) {
                 self.phase[dim] = both.phase;
-                let units = self.add_dim(dim, both, query.extents[dim])?;
-                ends[0].push(units.clone());
-                ends[1].push(units);
+                let first = self.add_dim(dim, &both, query.extents[dim])?;
+                firsts.iter_mut().for_each(|end| end[dim] = first);
             } else {
                 self.mixable = false;
-                for (end, cuts) in ends.iter_mut().zip(cuts) {
-                    end.push(self.add_dim(dim, cuts, query.extents[dim])?);
+                for (end, cuts) in firsts.iter_mut().zip(cuts) {
+                    end[dim] = self.add_dim(dim, &cuts, query.extents[dim])?;
                 }
             }
         }
-        self.full[0] = word_of(query.src.layout, &ends[0]);
-        self.full[1] = word_of(query.dst.layout, &ends[1]);
+        self.full[0] = self.word_of(query.src.layout, &firsts[0]);
+        self.full[1] = self.word_of(query.dst.layout, &firsts[1]);
         Ok(())
     }
 
-    fn add_dim(&mut self, dim: usize, cuts: Cuts, extent: u64) -> Result<DimUnits, PlanError> {
+    /// Adds the units of a dimension, the innermost block first, and returns the first.
+    fn add_dim(&mut self, dim: usize, cuts: &Cuts, extent: u64) -> Result<u8, PlanError> {
         let first = self.count;
-        let blocks = cuts.at.len();
+        let blocks = cuts.at().len();
         if usize::from(first) + blocks + 1 > usize::from(SPLIT) {
             return Err(PlanError::Query { why: "the layouts have too many blocks" });
         }
         let mut below = 1;
-        for (i, &cut) in cuts.at.iter().enumerate() {
+        for (i, &cut) in cuts.at().iter().enumerate() {
             self.add(Unit { dim: small(dim), level: small(1 + i), blocks: 0, size: cut / below });
             below = cut;
         }
         let size = extent.max(1).saturating_add(cuts.phase).div_ceil(below);
         self.rest[dim] = self.count;
         self.add(Unit { dim: small(dim), level: 0, blocks: small(blocks), size });
-        Ok(DimUnits { first, cuts: cuts.at })
+        Ok(first)
+    }
+
+    /// `layout` in units: a block that the other end cuts further becomes several, which stay
+    /// together. `firsts` has the first unit of each dimension.
+    fn word_of(&self, layout: &Layout, firsts: &[u8; MAX_DIMS]) -> Word {
+        let mut word = Word::EMPTY;
+        for &component in layout.components() {
+            let below = |dim: u8, levels: usize| {
+                layout.blocks(usize::from(dim)).take(levels).fold(1u64, u64::saturating_mul)
+            };
+            let (dim, span) = match component {
+                Component::Fields => {
+                    word.push(0);
+                    continue;
+                }
+                Component::Whole(dim) => (dim, 1..u64::MAX),
+                Component::Outer(dim) => (dim, below(dim, usize::MAX)..u64::MAX),
+                Component::Inner { dim, level, .. } => {
+                    let level = usize::from(level);
+                    (dim, below(dim, level - 1)..below(dim, level))
+                }
+            };
+            let (mut unit, mut start) = (firsts[usize::from(dim)], 1);
+            while start < span.end {
+                if span.contains(&start) {
+                    word.push(unit);
+                }
+                let Unit { level, size, .. } = self.units[usize::from(unit)];
+                if level == 0 {
+                    break;
+                }
+                start *= size;
+                unit += 1;
+            }
+        }
+        word
     }
 
     fn add(&mut self, unit: Unit) {
@@ -249,6 +289,9 @@ impl Shape {
     /// How full the runs over `set` are on average: the last part of a dimension is shorter than
     /// a factor that doesn't divide it.
     pub(crate) fn fullness(&self, set: u64, factors: &Factors) -> f64 {
+        if set >> SPLIT == 0 {
+            return 1.0;
+        }
         let units = self.units[..usize::from(self.count)].iter().enumerate();
         let rests = units.filter(|(_, unit)| unit.dim != NO_DIM && unit.level == 0);
         let cut = rests.filter(|(i, unit)| set >> (SPLIT + unit.dim) & 1 == 1 && set >> i & 1 == 0);
@@ -295,14 +338,10 @@ impl Shape {
     /// The layout of an end, with the splits of `factors`: its addresses stay what they are.
     pub(crate) fn end_layout(&self, query: &Query<'_>, end: usize, factors: &Factors) -> Layout {
         let own = [query.src.layout, query.dst.layout][end];
-        if !self.mixable || (*factors == WHOLE && is_plain(query)) {
+        if !self.mixable || (self.plain && *factors == WHOLE) {
             return own.clone();
         }
-        let mut components = Vec::with_capacity(self.full[end].atoms().len() + MAX_DIMS);
-        for &atom in self.full[end].atoms() {
-            self.write(atom, factors, true, &mut components);
-        }
-        made(components, self.rank, own)
+        self.written(&self.full[end], factors, true, own)
     }
 
     /// The layout of an intermediate with the compact word `word`: an end's, where it is in that
@@ -321,123 +360,99 @@ impl Shape {
     pub(crate) fn plain_layout(&self, query: &Query<'_>, word: &Word, factors: &Factors) -> Layout {
         let mut word = *word;
         word.push_missing(&self.full[0]);
-        let mut components = Vec::with_capacity(word.atoms().len());
+        self.written(&word, factors, false, query.src.layout)
+    }
+
+    /// The layout of `word`, with a split unit as both halves where `both`. Its components are a
+    /// permutation of those of `fallback`, or of its blocks cut further, and so always a layout.
+    fn written(&self, word: &Word, factors: &Factors, both: bool, fallback: &Layout) -> Layout {
+        let mut components = [Component::Fields; MAX_ATOMS];
+        let mut count = 0;
+        let mut push = |component| {
+            components[count] = component;
+            count += 1;
+        };
         for &atom in word.atoms() {
-            self.write(atom, factors, false, &mut components);
-        }
-        made(components, self.rank, query.src.layout)
-    }
-
-    /// `atom` as a component; a split unit as both halves where `both`.
-    fn write(&self, atom: u8, factors: &Factors, both: bool, into: &mut Vec<Component>) {
-        if atom >= SPLIT {
-            let dim = usize::from(atom - SPLIT);
-            into.push(self.split_component(dim, factors));
-            return;
-        }
-        let unit = self.units[usize::from(atom)];
-        if unit.dim == NO_DIM {
-            into.push(Component::Fields);
-        } else if unit.level > 0 {
-            into.push(Component::Inner { dim: unit.dim, level: unit.level, size: unit.size });
-        } else if factors[usize::from(unit.dim)] > 1 {
-            if both {
-                into.push(self.split_component(usize::from(unit.dim), factors));
+            if let Some(dim) = self.split_dim(atom).filter(|&dim| both && factors[dim] > 1) {
+                push(self.component(SPLIT + small(dim), factors));
             }
-            into.push(Component::Outer(unit.dim));
-        } else if unit.blocks > 0 {
-            into.push(Component::Outer(unit.dim));
+            push(self.component(atom, factors));
+        }
+        let layout = Layout::new(components[..count].iter().copied(), self.rank);
+        debug_assert!(layout.is_ok(), "{layout:?}");
+        layout.unwrap_or_else(|_| fallback.clone())
+    }
+
+    fn component(&self, atom: u8, factors: &Factors) -> Component {
+        if let Some(dim) = atom.checked_sub(SPLIT) {
+            let size = factors[usize::from(dim)];
+            let rest = self.units[usize::from(self.rest[usize::from(dim)])];
+            return Component::Inner { dim, level: rest.blocks + 1, size };
+        }
+        let Unit { dim, level, blocks, size } = self.units[usize::from(atom)];
+        if dim == NO_DIM {
+            Component::Fields
+        } else if level > 0 {
+            Component::Inner { dim, level, size }
+        } else if blocks > 0 || factors[usize::from(dim)] > 1 {
+            Component::Outer(dim)
         } else {
-            into.push(Component::Whole(unit.dim));
+            Component::Whole(dim)
         }
     }
-
-    fn split_component(&self, dim: usize, factors: &Factors) -> Component {
-        let units = &self.units[..usize::from(self.count)];
-        let rest = units.iter().find(|u| usize::from(u.dim) == dim && u.level == 0);
-        let level = rest.map_or(1, |u| u.blocks + 1);
-        Component::Inner { dim: small(dim), level, size: factors[dim] }
-    }
 }
 
-/// The layout of `components`, which are a permutation of a layout's and so always one.
-fn made(components: Vec<Component>, rank: usize, fallback: &Layout) -> Layout {
-    let layout = Layout::new(components, rank);
-    debug_assert!(layout.is_ok(), "{layout:?}");
-    layout.unwrap_or_else(|_| fallback.clone())
-}
-
-/// Where the blocks of one dimension end, in indices: each a multiple of the one before.
+/// Where the blocks of one dimension end, in indices: each a multiple of the one before, so that 64
+/// bits have no more of them.
 struct Cuts {
-    at: Vec<u64>,
+    at: [u64; 64],
+    count: usize,
     phase: u64,
 }
 
 impl Cuts {
+    const NONE: Cuts = Cuts { at: [0; 64], count: 0, phase: 0 };
+
     fn of(end: &End<'_>, dim: usize) -> Result<Cuts, PlanError> {
-        let mut at = Vec::new();
-        for block in end.layout.blocks(dim) {
-            let cut = at.last().copied().unwrap_or(1u64).checked_mul(block);
-            at.push(cut.ok_or(PlanError::Query { why: "the blocks of a dimension pass 64 bits" })?);
+        let mut cuts = Cuts::NONE;
+        let mut cut = 1u64;
+        for block in end.layout.blocks(dim).filter(|&block| block > 1) {
+            let wide = PlanError::Query { why: "the blocks of a dimension pass 63 bits" };
+            cut = cut.checked_mul(block).filter(|cut| cut >> 63 == 0).ok_or(wide)?;
+            cuts.push(cut);
+            cuts.phase = end.phase.get(dim).copied().unwrap_or(0);
         }
-        let phase = if at.is_empty() { 0 } else { end.phase.get(dim).copied().unwrap_or(0) };
-        Ok(Cuts { at, phase })
+        Ok(cuts)
+    }
+
+    fn push(&mut self, cut: u64) {
+        self.at[self.count] = cut;
+        self.count += 1;
+    }
+
+    fn at(&self) -> &[u64] {
+        &self.at[..self.count]
     }
 
     /// The blocks of both, where they nest and start together.
     fn nest(a: &Cuts, b: &Cuts) -> Option<Cuts> {
-        let mut at: Vec<u64> = a.at.iter().chain(&b.at).copied().collect();
-        at.sort_unstable();
-        at.dedup();
-        let (Some(&last_a), Some(&last_b)) = (a.at.last(), b.at.last()) else {
-            return Some(Cuts { at, phase: a.phase.max(b.phase) });
-        };
-        let nested = at.windows(2).all(|pair| pair[1] % pair[0] == 0);
-        let together = a.phase.abs_diff(b.phase).is_multiple_of(last_a.min(last_b));
-        let phase = if last_a >= last_b { a.phase } else { b.phase };
-        (nested && together).then_some(Cuts { at, phase })
-    }
-}
-
-/// The units of one dimension: blocks from the innermost, then what remains.
-#[derive(Clone)]
-struct DimUnits {
-    first: u8,
-    cuts: Vec<u64>,
-}
-
-impl DimUnits {
-    /// The units that lie in the span of indices from `from` to below `to`.
-    fn within(&self, from: u64, to: u64) -> impl Iterator<Item = u8> {
-        let starts = std::iter::once(1).chain(self.cuts.iter().copied());
-        let inside = starts.zip(self.first..).filter(move |(s, _)| (from..to).contains(s));
-        inside.map(|(_, unit)| unit)
-    }
-}
-
-/// `layout` in units: a block that the other end cuts further becomes several, which stay
-/// together.
-fn word_of(layout: &Layout, dims: &[DimUnits]) -> Word {
-    let mut word = Word::EMPTY;
-    for &component in layout.components() {
-        let below = |dim: u8, levels: usize| {
-            let blocks = layout.blocks(usize::from(dim));
-            blocks.iter().take(levels).fold(1u64, |a, &b| a.saturating_mul(b))
-        };
-        let (dim, from, to) = match component {
-            Component::Fields => {
-                word.push(0);
-                continue;
+        let mut both = Cuts::NONE;
+        let mut left = [a.at(), b.at()];
+        while let Some(&next) = left.iter().filter_map(|cuts| cuts.first()).min() {
+            if both.at().last().is_some_and(|&last| !next.is_multiple_of(last)) {
+                return None;
             }
-            Component::Whole(dim) => (dim, 1, u64::MAX),
-            Component::Outer(dim) => (dim, below(dim, usize::MAX), u64::MAX),
-            Component::Inner { dim, level, .. } => {
-                (dim, below(dim, usize::from(level) - 1), below(dim, usize::from(level)))
+            both.push(next);
+            for cuts in &mut left {
+                *cuts = cuts.strip_prefix(&[next]).unwrap_or(cuts);
             }
-        };
-        dims[usize::from(dim)].within(from, to).for_each(|unit| word.push(unit));
+        }
+        let ends = (a.at().last(), b.at().last());
+        both.phase = if ends.0 >= ends.1 { a.phase } else { b.phase };
+        let (Some(a_ends), Some(b_ends)) = ends else { return Some(both) };
+        let together = a.phase.abs_diff(b.phase).is_multiple_of(*a_ends.min(b_ends));
+        together.then_some(both)
     }
-    word
 }
 
 /// Whether neither end has blocks.

@@ -48,9 +48,8 @@ fn with_memcpy(graph: &Graph<'_>, rates: &Rates<'_>, path: Path) -> (Path, usize
     let usable = |&(_, vertex): &(usize, u8)| path.hops() < MAX_HOPS && graph.th_bytes(vertex) > 0;
     for (at, vertex) in starts.enumerate().filter(usable) {
         let mut self_loop = None;
-        graph.each_edge(vertex, |edge| {
-            let found = edge.to == vertex && is_memcpy(&edge);
-            self_loop = self_loop.or(found.then_some(edge));
+        graph.each_edge(1 << vertex, 1 << vertex, |edge| {
+            self_loop = self_loop.or(is_memcpy(&edge).then_some(edge));
         });
         if let Some(edge) = self_loop {
             return (path.with(at, edge), at);
@@ -77,19 +76,12 @@ pub(crate) fn shortest_path(graph: &Graph<'_>, rates: &Rates<'_>) -> Option<Path
     ways[usize::from(graph.src)].score = 1.0;
     let mut last = Way { score: 0.0, edge: Edge::NONE };
     for (&layer, &next) in layers[..hops].iter().zip(&layers[1..]) {
-        for vertex in members(layer) {
-            let so_far = ways[usize::from(vertex)].score;
-            graph.each_edge(vertex, |edge| {
-                if next >> edge.to & 1 == 1 {
-                    let best = if edge.to == graph.dst {
-                        &mut last
-                    } else {
-                        &mut ways[usize::from(edge.to)]
-                    };
-                    keep(best, Way { score: so_far * rates.copy(edge.lane), edge });
-                }
-            });
-        }
+        graph.each_edge(layer, next, |edge| {
+            let score = ways[usize::from(edge.from)].score * rates.copy(edge.lane);
+            let best =
+                if edge.to == graph.dst { &mut last } else { &mut ways[usize::from(edge.to)] };
+            keep(best, Way { score, edge });
+        });
     }
     Some(traced(&ways, last, hops))
 }
@@ -115,17 +107,11 @@ fn layers(graph: &Graph<'_>) -> Option<([u64; MAX_HOPS + 1], usize)> {
     None
 }
 
-/// The members of a set of bits, ascending.
-fn members(mut set: u64) -> impl Iterator<Item = u8> {
-    std::iter::from_fn(move || {
-        let first = set.trailing_zeros() as u8;
-        set &= set.wrapping_sub(1);
-        (first < 64).then_some(first)
-    })
-}
-
+/// Takes `way` where it is better than `best`, or as good and earlier.
 fn keep(best: &mut Way, way: Way) {
-    if way.score > best.score * (1.0 + 1e-9) {
+    const SAME: f64 = 1.0 + 1e-9;
+    let better = way.score > best.score * SAME;
+    if better || (way.edge < best.edge && best.score <= way.score * SAME) {
         *best = way;
     }
 }

@@ -214,11 +214,8 @@ impl Fitter<'_> {
         if let Some(found) = self.smallest(candidates, needs) {
             return Some(found);
         }
-        let factors = join(&mut a, &mut b, self.shape);
-        let orders = [
-            self.shape.compact(&self.shape.src, &factors),
-            self.shape.compact(&self.shape.dst, &factors),
-        ];
+        let factors = join(&mut a, &mut b);
+        let orders = [0, 1].map(|end| self.shape.end_word(end, &factors));
         let both = orders.map(|rest| {
             let (mut before, mut after) = (a.word, b.word);
             before.push_missing(&b.word);
@@ -233,7 +230,7 @@ impl Fitter<'_> {
     /// The first hop copies in order; the last needs `b`.
     fn after_only(&self, pivot: usize, b: &Prefix) -> Solution {
         let factors = b.factors();
-        let before = self.shape.compact(&self.shape.src, &factors);
+        let before = self.shape.end_word(0, &factors);
         let mut after = b.word;
         after.push_missing(&before);
         Solution { factors, pivot, before, after }
@@ -242,7 +239,7 @@ impl Fitter<'_> {
     /// The last hop copies in order; the first needs `a`.
     fn before_only(&self, pivot: usize, a: &Prefix) -> Solution {
         let factors = a.factors();
-        let after = self.shape.compact(&self.shape.dst, &factors);
+        let after = self.shape.end_word(1, &factors);
         let mut before = a.word;
         before.push_missing(&after);
         Solution { factors, pivot, before, after }
@@ -272,8 +269,7 @@ impl Fitter<'_> {
     /// The sum of the shuffles of a solution's three converting hops.
     fn shuffles(&self, solution: &Solution) -> u128 {
         let (shape, factors) = (self.shape, &solution.factors);
-        let src = shape.compact(&shape.src, factors);
-        let dst = shape.compact(&shape.dst, factors);
+        let [src, dst] = [0, 1].map(|end| shape.end_word(end, factors));
         let hops = [
             (&src, &solution.before),
             (&solution.before, &solution.after),
@@ -353,7 +349,7 @@ impl Prefix {
 
 /// The factors of two prefixes together: a dimension that both cut takes the larger factor, one
 /// that the other holds whole is not cut.
-fn join(a: &mut Prefix, b: &mut Prefix, _shape: &Shape) -> Factors {
+fn join(a: &mut Prefix, b: &mut Prefix) -> Factors {
     if a.cut.is_some_and(|(_, _, unit)| b.has(unit)) {
         a.uncut();
     }

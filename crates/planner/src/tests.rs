@@ -216,7 +216,7 @@ channel = [ { kind = "Memcpy", from = ["a", "b"], to = ["b", "c"], throughput = 
 }
 
 fn layout(components: &[Component], rank: usize) -> Layout {
-    Layout::new(components.to_vec(), rank).unwrap()
+    Layout::new(components.iter().copied(), rank).unwrap()
 }
 
 #[test]

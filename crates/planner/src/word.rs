@@ -3,7 +3,7 @@
 use model::MAX_DIMS;
 
 /// The most atoms of a word: units below [`SPLIT`], the inner halves of split units from there.
-const MAX_ATOMS: usize = SPLIT as usize + MAX_DIMS;
+pub(crate) const MAX_ATOMS: usize = SPLIT as usize + MAX_DIMS;
 
 /// The atom that is the inner half of dimension 0's split; the other dimensions' follow.
 pub(crate) const SPLIT: u8 = 48;

@@ -15,7 +15,7 @@ fn layout(space: &IndexSpace, text: &str) -> Layout {
         _ => Component::Whole(u8::try_from(space.position(name).unwrap()).unwrap()),
     };
     let names = text.trim_matches(['<', '>']).split(", ");
-    Layout::new(names.map(component).collect(), space.rank()).unwrap()
+    Layout::new(names.map(component), space.rank()).unwrap()
 }
 
 fn options(algorithm: Algorithm, model: CostModel) -> Options {

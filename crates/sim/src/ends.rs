@@ -36,7 +36,7 @@ impl Geometry {
         let mut order: Vec<usize> = (0..joined.len()).collect();
         rng.shuffle(&mut order);
         let units = order.iter().flat_map(|&dim| self.components(dim));
-        let components = [Component::Fields].into_iter().chain(units).collect();
+        let components = [Component::Fields].into_iter().chain(units);
         let notation = Layout::new(components, joined.len()).expect("each component once");
         let layout = self.join(&notation, &joined);
         let (space, part) = self.space(rng, &joined, used);

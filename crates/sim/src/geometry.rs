@@ -81,7 +81,7 @@ impl Geometry {
             (Some(d), Component::Inner { .. } | Component::Outer(_)) if joined[d] => None,
             (_, component) => Some(component),
         };
-        let components = notation.components().iter().filter_map(keep).collect();
+        let components = notation.components().iter().filter_map(keep);
         Layout::new(components, joined.len()).expect("each component once")
     }
 }

@@ -63,7 +63,7 @@ impl Instance {
 
 /// The value of `component` at the index `i` (from the lower bound) of its dimension.
 pub fn digit(layout: &Layout, component: Component, i: u64) -> u64 {
-    let blocks = layout.blocks(component.dim().unwrap());
+    let blocks: Vec<u64> = layout.blocks(component.dim().unwrap()).collect();
     match component {
         Component::Inner { level, size, .. } => {
             i / blocks[..usize::from(level) - 1].iter().product::<u64>() % size
@@ -96,7 +96,7 @@ pub fn contract_address(
         address += digit(layout, component, i) * product * if behind { sum } else { size };
         product *= match component {
             Component::Inner { size, .. } => size,
-            Component::Outer(_) => extent.div_ceil(layout.blocks(dim).iter().product::<u64>()),
+            Component::Outer(_) => extent.div_ceil(layout.blocks(dim).product::<u64>()),
             _ => extent,
         };
     }
