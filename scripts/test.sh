@@ -29,9 +29,7 @@ lint() {
         skip lints "clippy or rustfmt is not installed"
         return
     fi
-    step "formatting" cargo fmt --check
-    step "lints" cargo clippy -q --workspace --all-targets -- -D warnings
-    step "documentation" env RUSTDOCFLAGS="-D warnings" cargo doc -q --workspace --no-deps
+    step "formatting, clippy, documentation" scripts/lint.sh
 }
 
 # Sums what stands before word $2 in the lines of $1 that say `test result:`.

@@ -170,7 +170,7 @@ fn requests_outlive_the_thread_that_made_them() {
 fn a_kernel_that_forbids_io_uring_gets_threads() {
     let thread = std::thread::spawn(|| {
         if !forbid_io_uring() {
-            println!("SKIPPED a_kernel_that_forbids_io_uring_gets_threads: no seccomp filter");
+            println!("skipped: a_kernel_that_forbids_io_uring_gets_threads: no seccomp filter");
             return;
         }
         let dir = directory();

@@ -162,7 +162,7 @@ fn a_file_that_may_not_be_read_is_named() {
     fs::write(&path, [1; 8]).unwrap();
     fs::set_permissions(&path, fs::Permissions::from_mode(0o000)).unwrap();
     if File::open(&path).is_ok() {
-        println!("SKIPPED a_file_that_may_not_be_read_is_named: root reads everything");
+        println!("skipped: a_file_that_may_not_be_read_is_named: root reads everything");
         return;
     }
     let error = FileRegion::open(&path, 0..8, Cache::Bypass).unwrap_err();
@@ -195,7 +195,7 @@ fn small_disk(dir: &Path) -> Result<(), rustix::io::Errno> {
 fn a_full_disk_shows_before_anything_is_written() {
     let dir = directory();
     if let Err(errno) = small_disk(dir.path()) {
-        println!("SKIPPED a_full_disk_shows_before_anything_is_written: no mount: {errno}");
+        println!("skipped: a_full_disk_shows_before_anything_is_written: no mount: {errno}");
         return;
     }
     let full = FileRegion::create(&dir.path().join("f"), b"head", 2 << 20, Cache::Bypass);
@@ -211,7 +211,7 @@ fn a_disk_that_fills_up_in_the_middle_is_no_space() {
     for interface in BOTH {
         let dir = directory();
         if let Err(errno) = small_disk(dir.path()) {
-            println!("SKIPPED a_disk_that_fills_up_in_the_middle_is_no_space: no mount: {errno}");
+            println!("skipped: a_disk_that_fills_up_in_the_middle_is_no_space: no mount: {errno}");
             return;
         }
         let path = dir.path().join("f");
@@ -293,7 +293,7 @@ fn registered_memory_gives_the_same_bytes() {
     let mut reader = DiskChannel::new(config(Direction::Read)).unwrap();
     if reader.registered_buffers() == 0 {
         // The memlock limit is spent; then it works without.
-        println!("SKIPPED the registration in registered_memory_gives_the_same_bytes: refused");
+        println!("skipped: registered_memory_gives_the_same_bytes: its registration: refused");
     }
     fs::write(&path, &bytes).unwrap();
     let (from, to) = (opened(&path, 4 << 20), created(&dir.path().join("j"), b"", 4 << 20));
