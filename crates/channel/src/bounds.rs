@@ -2,7 +2,6 @@
 
 use model::{ChannelError, ChannelErrorKind, CopyWork, NdCopy};
 use std::ops::Range;
-use std::sync::Arc;
 
 /// Whether `work` is well-formed (a stride for each dimension, an index table as long as its loop)
 /// and stays inside a source of `src_bytes` and a destination of `dst_bytes`.
@@ -14,7 +13,10 @@ pub fn check_bounds(work: &CopyWork, src_bytes: u64, dst_bytes: u64) -> Result<(
         if is_run_inside(copy, (work.src.offset, src_bytes), (work.dst.offset, dst_bytes)) {
             continue;
         }
-        check_form(copy)?;
+        if !copy.is_well_formed() {
+            let detail = "a copy whose strides or index tables are fewer than its loops need";
+            return Err(ChannelError::new(ChannelErrorKind::OutOfBounds, detail));
+        }
         let (src, dst) = layout::touched(copy);
         check_side("source", src, work.src.offset, src_bytes)?;
         check_side("destination", dst, work.dst.offset, dst_bytes)?;
@@ -32,19 +34,6 @@ fn is_run_inside(copy: &NdCopy, src: (u64, u64), dst: (u64, u64)) -> bool {
     };
     let run = copy.dims.is_empty() && field.strides.is_empty();
     run && inside(src, field.src_offset) && inside(dst, field.dst_offset)
-}
-
-fn check_form(copy: &NdCopy) -> Result<(), ChannelError> {
-    let whole = |table: &Option<Arc<[u64]>>, extent: u64| {
-        table.as_ref().is_none_or(|t| t.len() as u64 >= extent)
-    };
-    let tables =
-        copy.dims.iter().all(|d| whole(&d.src_index, d.extent) && whole(&d.dst_index, d.extent));
-    if tables && copy.fields.iter().all(|f| f.strides.len() == copy.dims.len()) {
-        return Ok(());
-    }
-    let detail = "a copy whose strides or index tables are fewer than its loops need";
-    Err(ChannelError::new(ChannelErrorKind::OutOfBounds, detail))
 }
 
 fn check_side(

@@ -43,11 +43,6 @@ use std::sync::Arc;
 pub struct Capabilities {
     /// The most requests that it holds at once.
     pub max_in_flight: u32,
-    /// Payload above which it would rather have several requests.
-    pub max_request_bytes: u64,
-    /// Addresses, offsets and lengths that are multiples of this take its fastest way; 1 where
-    /// that makes no difference.
-    pub alignment_bytes: u64,
     /// Whether it carries out [`Work::Commit`] and [`Work::Abort`].
     pub commits: bool,
 }

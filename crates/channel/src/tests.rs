@@ -48,8 +48,7 @@ fn base(place: Place) -> usize {
 
 impl Channel for Immediate {
     fn capabilities(&self) -> Capabilities {
-        let (max_in_flight, max_request_bytes, alignment_bytes) = (4, u64::MAX, 1);
-        Capabilities { max_in_flight, max_request_bytes, alignment_bytes, commits: false }
+        Capabilities { max_in_flight: 4, commits: false }
     }
 
     fn submit(&mut self, job: Job) -> Result<(), Job> {

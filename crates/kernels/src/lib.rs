@@ -57,7 +57,7 @@ pub fn copy_slices(
         return Ok(());
     }
     let (read, written) = touched(list);
-    if !has_whole_tables(list) || !lies_in(&read, src_base, src.len()) {
+    if !list.is_well_formed() || !lies_in(&read, src_base, src.len()) {
         return Err(OutOfBounds { side: "source" });
     }
     if !lies_in(&written, dst_base, dst.len()) {
@@ -68,15 +68,6 @@ pub fn copy_slices(
     // shared and an exclusive slice don't overlap.
     unsafe { copy(list, src, dst) };
     Ok(())
-}
-
-fn has_whole_tables(list: &NdCopy) -> bool {
-    let whole = |table: &Option<std::sync::Arc<[u64]>>, extent: u64| {
-        table.as_ref().is_none_or(|t| t.len() as u64 >= extent)
-    };
-    let strides = |rank: usize| list.fields.iter().all(|f| f.strides.len() == rank);
-    strides(list.dims.len())
-        && list.dims.iter().all(|d| whole(&d.src_index, d.extent) && whole(&d.dst_index, d.extent))
 }
 
 fn lies_in(range: &Range<i64>, base: usize, len: usize) -> bool {

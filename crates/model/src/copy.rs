@@ -60,6 +60,17 @@ impl NdCopy {
         let points: u64 = self.dims.iter().map(|d| d.extent).product();
         points * self.fields.iter().map(|f| f.bytes).sum::<u64>()
     }
+
+    /// Whether each field has a stride for each loop, and each index table an entry for each of
+    /// its loop's steps.
+    #[must_use]
+    pub fn is_well_formed(&self) -> bool {
+        let whole = |table: &Option<Arc<[u64]>>, extent: u64| {
+            table.as_ref().is_none_or(|t| t.len() as u64 >= extent)
+        };
+        self.dims.iter().all(|d| whole(&d.src_index, d.extent) && whole(&d.dst_index, d.extent))
+            && self.fields.iter().all(|f| f.strides.len() == self.dims.len())
+    }
 }
 
 /// Copies whose destinations don't overlap; any order gives the same result.

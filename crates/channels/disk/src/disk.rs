@@ -6,7 +6,6 @@ use crate::op::{Op, Step};
 use crate::pieces::Direction;
 use crate::ring::Ring;
 use crate::scratch::ScratchPool;
-use crate::span::PAGE_BYTES;
 use crate::threads::Threads;
 use channel::model::{ChannelError, Completion};
 use channel::{Bell, Capabilities, Channel, Job, Region};
@@ -14,8 +13,6 @@ use std::io;
 use std::os::fd::{AsFd, BorrowedFd};
 use std::sync::Arc;
 
-/// Requests above this bring nothing: a span is a quarter of it.
-const MAX_REQUEST_BYTES: u64 = 4 << 20;
 /// Operations in flight for each request held: a request of the largest size goes at once, …
 const OPS_PER_REQUEST: u32 = 4;
 /// … but beyond so many operations a deeper queue adds latency only.
@@ -214,8 +211,6 @@ impl Channel for DiskChannel {
     fn capabilities(&self) -> Capabilities {
         Capabilities {
             max_in_flight: self.config.depth,
-            max_request_bytes: MAX_REQUEST_BYTES,
-            alignment_bytes: PAGE_BYTES,
             commits: self.config.direction == Direction::Write,
         }
     }

@@ -15,8 +15,6 @@ pub struct Limits {
     pub cgroup_bytes: Option<u64>,
     /// `RLIMIT_AS`.
     pub address_space_bytes: Option<u64>,
-    /// `RLIMIT_MEMLOCK`: what may be pinned without a privilege.
-    pub lockable_bytes: Option<u64>,
 }
 
 /// The part of what the process may use that staging takes by default: one in so many.
@@ -35,7 +33,6 @@ impl Limits {
             available_bytes: meminfo_bytes(&meminfo, "MemAvailable"),
             cgroup_bytes: cgroup_bytes(&groups, Path::new("/sys/fs/cgroup")),
             address_space_bytes: getrlimit(Resource::As).current,
-            lockable_bytes: getrlimit(Resource::Memlock).current,
         }
     }
 
@@ -120,7 +117,6 @@ mod tests {
             available_bytes: Some(1 << 30),
             cgroup_bytes: None,
             address_space_bytes: None,
-            lockable_bytes: None,
         };
         assert_eq!(limits.default_staging_bytes(), 192 << 20);
         limits.cgroup_bytes = Some(512 << 20);

@@ -14,10 +14,6 @@ use std::sync::{Arc, Mutex};
 
 /// Below this, cutting a request over lanes costs more than it brings.
 const SPLIT_BYTES: u64 = 1 << 20;
-/// Requests above this occupy a lane so long that an urgent one waits noticeably.
-const MAX_REQUEST_BYTES: u64 = 16 << 20;
-/// A line of the cache; full-line stores are the fast ones.
-const ALIGNMENT_BYTES: u64 = 64;
 
 /// How a Memcpy channel is made.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -111,12 +107,7 @@ fn no_commit() -> ChannelError {
 
 impl Channel for MemcpyChannel {
     fn capabilities(&self) -> Capabilities {
-        Capabilities {
-            max_in_flight: self.max_in_flight,
-            max_request_bytes: MAX_REQUEST_BYTES,
-            alignment_bytes: ALIGNMENT_BYTES,
-            commits: false,
-        }
+        Capabilities { max_in_flight: self.max_in_flight, commits: false }
     }
 
     fn submit(&mut self, job: Job) -> Result<(), Job> {
