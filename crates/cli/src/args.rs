@@ -1,6 +1,7 @@
 //! The command line's arguments. Their comments are the help texts.
 
 use clap::{Args as ClapArgs, Parser, Subcommand, ValueEnum};
+use isometry::parse_size;
 use regex::Regex;
 use std::num::NonZeroUsize;
 use std::path::PathBuf;
@@ -72,7 +73,7 @@ pub(crate) struct Plan {
     #[arg(long, value_enum, default_value_t = Model::Default)]
     pub(crate) model: Model,
     /// The largest intermediate buffer, in place of the cluster's: `64MiB`.
-    #[arg(long, value_name = "SIZE", value_parser = size)]
+    #[arg(long, value_name = "SIZE", value_parser = parse_size)]
     pub(crate) th: Option<u64>,
     /// Print one JSON object.
     #[arg(long)]
@@ -124,7 +125,7 @@ pub(crate) struct Copy {
     #[arg(long, default_value_t = 0, allow_negative_numbers = true)]
     pub(crate) priority: i32,
     /// The largest intermediate buffer: `64MiB`.
-    #[arg(long, value_name = "SIZE", value_parser = size)]
+    #[arg(long, value_name = "SIZE", value_parser = parse_size)]
     pub(crate) th: Option<u64>,
     /// How to search.
     #[arg(long, value_enum, default_value_t = Algorithm::Auto)]
@@ -204,36 +205,9 @@ pub(crate) fn extents(text: &str) -> Result<Extents, String> {
     all.map(Extents).ok_or_else(|| "expected names with extents, as in x=64,y=32".to_owned())
 }
 
-/// `67108864`, `64MiB`, `64M` (1024 each) or `64MB` (1000 each).
-fn size(text: &str) -> Result<u64, String> {
-    let digits = text.trim_end_matches(|c: char| !c.is_ascii_digit());
-    let (base, power) = match text[digits.len()..].trim() {
-        "" | "B" => (1, 0),
-        "kB" => (1000, 1),
-        "MB" => (1000, 2),
-        "GB" => (1000, 3),
-        "K" | "KiB" => (1024u64, 1),
-        "M" | "MiB" => (1024, 2),
-        "G" | "GiB" => (1024, 3),
-        unit => return Err(format!("unknown unit `{unit}`; KiB, MiB, GiB are known")),
-    };
-    let number: Option<u64> = digits.parse().ok();
-    let bytes = number.and_then(|n| n.checked_mul(base.pow(power)));
-    bytes.ok_or_else(|| "expected a size, as in 64MiB".to_owned())
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;
-
-    #[test]
-    fn sizes_have_units() {
-        let sizes = ["7", "64MiB", "64M", "2GB", "3 KiB"].map(|text| size(text).unwrap());
-        assert_eq!(sizes, [7, 64 << 20, 64 << 20, 2_000_000_000, 3072]);
-        for wrong in ["", "MiB", "4 parsecs", "1e6", "99999999999GiB", "-1"] {
-            assert!(size(wrong).is_err(), "{wrong}");
-        }
-    }
 
     #[test]
     fn extents_have_names() {

@@ -69,7 +69,7 @@ fn source(args: &Copy, machine: &Machine) -> Result<Instance, Failure> {
     let mut options = FileOptions { tensor, ..FileOptions::default() };
     match (&args.dims, &args.dtype) {
         (Some(dims), Some(dtype)) => options.raw = Some(raw(dims, dtype)?),
-        (dims, None) => options.dims = dims.as_deref().map(names),
+        (dims, None) => options.dims = dims.as_deref().map(layout::dim_names),
         (None, Some(_)) => return Err(Failure::usage("--dtype is for raw files, with --dims")),
     }
     machine.open_file(path, &options).map_err(failure)
@@ -117,13 +117,6 @@ fn raw(dims: &str, dtype: &str) -> Result<Array, Failure> {
     Array::of(&dims, dtype).map_err(Failure::usage)
 }
 
-fn names(dims: &str) -> Vec<String> {
-    match dims.contains(',') {
-        true => dims.split(',').map(|name| name.trim().to_owned()).collect(),
-        false => dims.chars().map(String::from).collect(),
-    }
-}
-
 fn trace(path: &Path, machine: &Machine) -> Result<(), Failure> {
     let trace = machine.trace_json().unwrap_or_default();
     let wrote = fs::write(path, trace.to_string());
@@ -141,7 +134,7 @@ fn failure(error: Error) -> Failure {
 
 fn path_of(planned: &Planned) -> String {
     let plan = &planned.plan;
-    let names = plan.memories.iter().map(|&m| isometry::memory_name(&planned.topology, m));
+    let names = plan.memories.iter().map(|&m| planned.topology.short_name(m));
     let names: Vec<_> = names.collect();
     let predicted = rate(plan.throughput);
     format!("{} ({:?} algorithm, {predicted} predicted)", names.join(" → "), plan.algorithm)

@@ -62,7 +62,7 @@ fn memory(topology: &Topology, name: &str) -> Result<MemoryId, Failure> {
 
 /// A query that contradicts itself is wrong usage; no path is a failure.
 fn refused(error: &PlanError, topology: &Topology) -> Failure {
-    let told = error.told(|memory| format!("`{}`", isometry::memory_name(topology, memory)));
+    let told = error.told(|memory| format!("`{}`", topology.short_name(memory)));
     match error.kind() {
         planner::ErrorKind::Query => Failure::usage(told),
         _ => Failure::failed(told),

@@ -111,6 +111,14 @@ pub enum ArgumentError {
         /// The file.
         path: PathBuf,
     },
+    /// A text that is no number of bytes.
+    #[error(
+        "`{text}` is no size, as 64MiB is (K, M, G and KiB, MiB, GiB of 1024, kB, MB, GB of 1000)"
+    )]
+    Size {
+        /// The text.
+        text: String,
+    },
     /// More threads than a machine takes.
     #[error("{given} lanes; a machine takes 1 to {most}")]
     Lanes {

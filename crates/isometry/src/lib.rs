@@ -36,6 +36,7 @@ mod prepare;
 mod probe;
 mod report;
 mod runtime;
+mod size;
 mod trace;
 mod view;
 mod wake;
@@ -49,7 +50,8 @@ pub use file::FileOptions;
 pub use instance::Instance;
 pub use machine::Machine;
 pub use memory::Foreign;
-pub use planned::{Planned, memory_name, plan_json, report_json};
+pub use planned::{Planned, plan_json, report_json};
 pub use report::CopyReport;
+pub use size::parse_size;
 // What the signatures above speak in.
 pub use {channel, cluster, engine, files, layout, model, planner};

@@ -2,7 +2,7 @@
 
 use crate::report::CopyReport;
 use engine::HopReport;
-use model::{Algorithm, Bound, CostModel, IndexSpace, MemoryId, Outcome, Plan, Topology};
+use model::{Bound, IndexSpace, MemoryId, Outcome, Plan, Topology};
 use serde_json::{Value, json};
 use std::sync::Arc;
 use std::time::Duration;
@@ -43,7 +43,7 @@ impl Planned {
 /// `buffers`, `bound_by`, in the default model `seconds`, and `alternatives`.
 #[must_use]
 pub fn plan_json(plan: &Plan, topology: &Topology, space: &IndexSpace) -> Value {
-    let name = |id: MemoryId| memory_name(topology, id);
+    let name = |id: MemoryId| topology.short_name(id);
     let hops = plan.hops.iter().map(|hop| {
         json!({
             "channel": hop.kind.name(),
@@ -56,8 +56,8 @@ pub fn plan_json(plan: &Plan, topology: &Topology, space: &IndexSpace) -> Value 
     let buffers =
         plan.buffers.iter().map(|b| json!({ "memory": name(b.memory), "bytes": b.bytes }));
     let mut value = json!({
-        "algorithm": algorithm_name(plan.algorithm),
-        "model": model_name(plan.model),
+        "algorithm": plan.algorithm.name(),
+        "model": plan.model.name(),
         "throughput": plan.throughput,
         "memories": plan.memories.iter().map(|&m| name(m)).collect::<Vec<_>>(),
         "layouts": layouts(&plan.layouts, space),
@@ -86,7 +86,7 @@ pub fn report_json(report: &CopyReport, topology: &Topology) -> Value {
     json!({
         "outcome": outcome,
         "bytes": report.bytes(),
-        "path": report.plan.memories.iter().map(|&m| memory_name(topology, m)).collect::<Vec<_>>(),
+        "path": report.plan.memories.iter().map(|&m| topology.short_name(m)).collect::<Vec<_>>(),
         "predicted_seconds": report.plan.seconds,
         "waiting_for_others": seconds(report.times.waiting_for_others),
         "waiting_for_staging": seconds(report.times.waiting_for_staging),
@@ -95,21 +95,13 @@ pub fn report_json(report: &CopyReport, topology: &Topology) -> Value {
     })
 }
 
-/// The name of a memory: `n0.fbm`, or `sys` for short where there is one node only.
-#[must_use]
-pub fn memory_name(topology: &Topology, id: MemoryId) -> String {
-    let short = || topology.memory(id).map(|m| m.name.clone());
-    let name = if topology.node_count() == 1 { short() } else { topology.memory_name(id) };
-    name.unwrap_or_else(|| format!("memory {} of {}", id.index, id.node))
-}
-
 fn hop_json(hop: &HopReport, topology: &Topology) -> Value {
     let kind = topology.channel(hop.channel).map(|c| c.kind);
     let kind = kind.or_else(|| topology.link(hop.channel).map(|l| l.kind));
     json!({
         "channel": kind.map(model::ChannelKind::name),
-        "from": memory_name(topology, hop.from),
-        "to": memory_name(topology, hop.to),
+        "from": topology.short_name(hop.from),
+        "to": topology.short_name(hop.to),
         "bytes": hop.bytes,
         "requests": hop.requests,
         "busy": hop.busy.as_secs_f64(),
@@ -127,7 +119,7 @@ fn layouts(layouts: &[model::Layout], space: &IndexSpace) -> Vec<String> {
 fn alternatives(plan: &Plan, topology: &Topology, space: &IndexSpace) -> Vec<Value> {
     let one = |other: &model::Alternative| {
         json!({
-            "memories": other.memories.iter().map(|&m| memory_name(topology, m)).collect::<Vec<_>>(),
+            "memories": other.memories.iter().map(|&m| topology.short_name(m)).collect::<Vec<_>>(),
             "layouts": layouts(&other.layouts, space),
             "throughput": other.throughput,
             "seconds": other.seconds,
@@ -139,20 +131,4 @@ fn alternatives(plan: &Plan, topology: &Topology, space: &IndexSpace) -> Vec<Val
 
 fn bound(bound: &Bound) -> Value {
     json!({ "hop": bound.hop, "why": bound.why.name() })
-}
-
-fn algorithm_name(algorithm: Algorithm) -> &'static str {
-    match algorithm {
-        Algorithm::Full => "full",
-        Algorithm::Simple => "simple",
-        Algorithm::Spsl => "spsl",
-        Algorithm::Spdl => "spdl",
-    }
-}
-
-fn model_name(model: CostModel) -> &'static str {
-    match model {
-        CostModel::Paper => "paper",
-        CostModel::Default => "default",
-    }
 }

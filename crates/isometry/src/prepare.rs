@@ -145,7 +145,7 @@ fn plan_of(
     let field_bytes = matched.dst.field_bytes();
     let query = Query { src: from, dst: to, extents, field_bytes };
     planner::plan(topology, &query, options).map_err(|error| {
-        let told = error.told(|memory| format!("`{}`", crate::memory_name(topology, memory)));
+        let told = error.told(|memory| format!("`{}`", topology.short_name(memory)));
         Error::Plan { error, told }
     })
 }

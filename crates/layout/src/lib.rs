@@ -34,7 +34,7 @@ pub use placement::Placement;
 pub use side::Side;
 pub use sizes::{Sizes, common_suffix, prefix_bytes, shuffle_bytes, suffix_bytes, total_bytes};
 pub use stream::{Cell, Stream};
-pub use text::parse;
+pub use text::{dim_names, parse};
 
 #[cfg(test)]
 mod tests;

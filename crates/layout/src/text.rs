@@ -19,6 +19,15 @@ pub fn parse(text: &str, space: &IndexSpace) -> Result<Layout, ParseError> {
     if text[inside.clone()].starts_with('<') { reader.vector(inside) } else { reader.names(inside) }
 }
 
+/// The names of dimensions, slowest first: `nhwc` (one letter each) or `batch,row`.
+#[must_use]
+pub fn dim_names(text: &str) -> Vec<String> {
+    let whole = 0..text.len();
+    let several = text.contains(',');
+    let pieces = if several { split_at_commas(text, whole) } else { letters(text, whole) };
+    pieces.into_iter().map(|piece| text[piece].to_owned()).collect()
+}
+
 /// One token and where it stands.
 type Token = (Component, Range<usize>);
 
@@ -39,7 +48,7 @@ impl Reader<'_> {
         }
         let tokens = self.tokens(open..close)?;
         self.check(&tokens, close)?;
-        self.layout(tokens.into_iter().map(|t| t.0).collect(), span)
+        self.layout(tokens.into_iter().map(|t| t.0), span)
     }
 
     /// The comma-separated components of `span`.
@@ -189,7 +198,11 @@ impl Reader<'_> {
         }
     }
 
-    fn layout(&self, components: Vec<Component>, span: Range<usize>) -> Result<Layout, ParseError> {
+    fn layout(
+        &self,
+        components: impl IntoIterator<Item = Component>,
+        span: Range<usize>,
+    ) -> Result<Layout, ParseError> {
         Layout::new(components, self.space.rank())
             .map_err(|e| ParseError { span, expected: e.to_string() })
     }

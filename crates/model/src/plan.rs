@@ -15,6 +15,23 @@ pub enum Algorithm {
     Spdl,
 }
 
+impl Algorithm {
+    /// All of them.
+    pub const ALL: [Algorithm; 4] =
+        [Algorithm::Full, Algorithm::Simple, Algorithm::Spsl, Algorithm::Spdl];
+
+    /// The name in text.
+    #[must_use]
+    pub fn name(self) -> &'static str {
+        match self {
+            Algorithm::Full => "full",
+            Algorithm::Simple => "simple",
+            Algorithm::Spsl => "spsl",
+            Algorithm::Spdl => "spdl",
+        }
+    }
+}
+
 /// What a plan's predicted cost counts.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, PartialOrd, Ord)]
 pub enum CostModel {
@@ -23,6 +40,20 @@ pub enum CostModel {
     /// Also pipeline fill, latency, channels and wires used twice, shape classes, and two
     /// granules a ring.
     Default,
+}
+
+impl CostModel {
+    /// Both of them.
+    pub const ALL: [CostModel; 2] = [CostModel::Paper, CostModel::Default];
+
+    /// The name in text.
+    #[must_use]
+    pub fn name(self) -> &'static str {
+        match self {
+            CostModel::Paper => "paper",
+            CostModel::Default => "default",
+        }
+    }
 }
 
 /// One direct transfer of a plan, from `memories[i]` to `memories[i + 1]`.

@@ -219,6 +219,14 @@ impl Topology {
         Some(format!("{}{number}.{}", class.name, memory.name))
     }
 
+    /// The name of a memory for people: `n0.sys`, or `sys` for short where there is one node only.
+    #[must_use]
+    pub fn short_name(&self, id: MemoryId) -> String {
+        let short = || self.memory(id).map(|memory| memory.name.clone());
+        let name = if self.node_count() == 1 { short() } else { self.memory_name(id) };
+        name.unwrap_or_else(|| format!("memory {} of {}", id.index, id.node))
+    }
+
     /// The memory called `name`: `n0.sys`, or `sys` for short where there is one node only.
     #[must_use]
     pub fn memory_named(&self, name: &str) -> Option<MemoryId> {

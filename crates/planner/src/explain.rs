@@ -1,8 +1,6 @@
 //! A plan in words.
 
-use model::{
-    Algorithm, Alternative, Bound, CostModel, Hop, IndexSpace, Limit, MemoryId, Plan, Topology,
-};
+use model::{Alternative, Bound, CostModel, Hop, IndexSpace, Limit, Plan, Topology};
 use std::fmt::Write;
 
 /// `plan` for people: the path with its layouts, requests and buffers, what bounds it, the
@@ -27,10 +25,10 @@ fn write_plan(
         CostModel::Default => "the default model",
     };
     let cost = cost(plan.throughput, plan.seconds);
-    writeln!(text, "{} algorithm, {model}: {cost}", algorithm(plan.algorithm))?;
+    writeln!(text, "{} algorithm, {model}: {cost}", plan.algorithm.name())?;
     for (at, memory) in plan.memories.iter().enumerate() {
         let layout = plan.layouts[at].display(space);
-        write!(text, "  {:<12} {layout}", name(topology, *memory))?;
+        write!(text, "  {:<12} {layout}", topology.short_name(*memory))?;
         if let Some(buffer) = at.checked_sub(1).and_then(|i| plan.buffers.get(i)) {
             write!(text, "  in a buffer of {}", bytes(buffer.bytes))?;
         }
@@ -78,7 +76,7 @@ fn reason(why: Limit) -> &'static str {
 fn alternative(other: &Alternative, topology: &Topology, space: &IndexSpace) -> String {
     let mut memories = Vec::with_capacity(other.memories.len());
     for (memory, layout) in other.memories.iter().zip(&other.layouts) {
-        memories.push(format!("{} {}", name(topology, *memory), layout.display(space)));
+        memories.push(format!("{} {}", topology.short_name(*memory), layout.display(space)));
     }
     let why = match other.bound {
         None => "no blocking factors satisfy its constraints".to_owned(),
@@ -91,23 +89,6 @@ fn cost(throughput: f64, seconds: Option<f64>) -> String {
     match seconds {
         Some(seconds) => format!("{}, {} in all", rate(throughput), time(seconds)),
         None => rate(throughput),
-    }
-}
-
-fn algorithm(algorithm: Algorithm) -> &'static str {
-    match algorithm {
-        Algorithm::Full => "full",
-        Algorithm::Simple => "simple",
-        Algorithm::Spsl => "spsl",
-        Algorithm::Spdl => "spdl",
-    }
-}
-
-fn name(topology: &Topology, memory: MemoryId) -> String {
-    let full = topology.memory_name(memory).unwrap_or_else(|| format!("{memory:?}"));
-    match full.split_once('.') {
-        Some((_, short)) if topology.node_count() == 1 => short.to_owned(),
-        _ => full,
     }
 }
 

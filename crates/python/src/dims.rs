@@ -21,7 +21,7 @@ impl<'py> FromPyObject<'_, 'py> for Dims {
 
     fn extract(object: Borrowed<'_, 'py, PyAny>) -> PyResult<Self> {
         if let Ok(names) = object.cast::<PyString>() {
-            return Ok(Dims::Names(split(names.to_str()?)));
+            return Ok(Dims::Names(isometry::layout::dim_names(names.to_str()?)));
         }
         bounds(&object).map(Dims::Bounds)
     }
@@ -104,13 +104,6 @@ pub(crate) fn bounds(object: &Bound<'_, PyAny>) -> PyResult<Vec<(String, Range<i
         bounds.push((name, range));
     }
     Ok(bounds)
-}
-
-fn split(names: &str) -> Vec<String> {
-    match names.contains(',') {
-        true => names.split(',').map(|name| name.trim().to_owned()).collect(),
-        false => names.chars().map(String::from).collect(),
-    }
 }
 
 fn extent(range: &Range<i64>) -> u64 {

@@ -47,7 +47,7 @@ impl PyInstance {
 
     #[getter]
     fn memory(&self) -> String {
-        isometry::memory_name(&self.topology, self.inner.memory())
+        self.topology.short_name(self.inner.memory())
     }
 
     #[getter]

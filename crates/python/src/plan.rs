@@ -55,18 +55,11 @@ impl PyTopology {
 /// # Errors
 /// `ValueError` for a name that is none.
 pub(crate) fn options(algorithm: &str, model: &str) -> PyResult<Options> {
-    let choice = match algorithm {
-        "auto" => Choice::Auto,
-        "full" => Choice::Only(Algorithm::Full),
-        "simple" => Choice::Only(Algorithm::Simple),
-        "spsl" => Choice::Only(Algorithm::Spsl),
-        "spdl" => Choice::Only(Algorithm::Spdl),
-        _ => return Err(PyValueError::new_err(format!("no algorithm `{algorithm}`"))),
-    };
-    let model = match model {
-        "default" => CostModel::Default,
-        "paper" => CostModel::Paper,
-        _ => return Err(PyValueError::new_err(format!("no cost model `{model}`"))),
-    };
+    let named = Algorithm::ALL.into_iter().find(|a| a.name() == algorithm).map(Choice::Only);
+    let choice = named.or((algorithm == "auto").then_some(Choice::Auto));
+    let unknown = || PyValueError::new_err(format!("no algorithm `{algorithm}`"));
+    let choice = choice.ok_or_else(unknown)?;
+    let unknown = || PyValueError::new_err(format!("no cost model `{model}`"));
+    let model = CostModel::ALL.into_iter().find(|m| m.name() == model).ok_or_else(unknown)?;
     Ok(Options { choice, model, ..Options::default() })
 }

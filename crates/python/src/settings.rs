@@ -1,7 +1,7 @@
 //! What a machine is opened with.
 
 use crate::numbers::integer;
-use isometry::{Machine, MachineBuilder};
+use isometry::{Machine, MachineBuilder, parse_size};
 use pyo3::exceptions::{PyTypeError, PyValueError};
 use pyo3::prelude::*;
 use pyo3::types::{PyDict, PyString};
@@ -39,7 +39,9 @@ fn staging_bytes(staging: &Bound<'_, PyAny>) -> PyResult<u64> {
             return Err(PyValueError::new_err(format!("no memory `{memory}` takes staging")));
         }
         let bytes = match bytes.cast::<PyString>() {
-            Ok(text) => size(text.to_str()?)?,
+            Ok(text) => {
+                parse_size(text.to_str()?).map_err(|e| PyValueError::new_err(e.to_string()))?
+            }
             Err(_) => integer("staging", &bytes, 0..=i64::MAX)?,
         };
         total = total.saturating_add(bytes);
@@ -49,19 +51,4 @@ fn staging_bytes(staging: &Bound<'_, PyAny>) -> PyResult<u64> {
 
 fn paths(disk: &Bound<'_, PyAny>) -> PyResult<Vec<PathBuf>> {
     disk.extract::<PathBuf>().map(|path| vec![path]).or_else(|_| disk.extract())
-}
-
-/// `67108864`, `64KiB`, `64MiB`, `64GiB`.
-fn size(text: &str) -> PyResult<u64> {
-    let digits = text.trim_end_matches(|c: char| !c.is_ascii_digit());
-    let shift = match text[digits.len()..].trim() {
-        "" | "B" => Some(0),
-        "K" | "KiB" => Some(10),
-        "M" | "MiB" => Some(20),
-        "G" | "GiB" => Some(30),
-        _ => None,
-    };
-    let number = digits.parse::<u64>().ok();
-    let bytes = shift.and_then(|shift| number?.checked_mul(1 << shift));
-    bytes.ok_or_else(|| PyValueError::new_err(format!("`{text}` is no size, as 512MiB is")))
 }

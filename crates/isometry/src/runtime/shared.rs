@@ -333,7 +333,7 @@ impl Shared {
     }
 
     pub(crate) fn memory_name(&self, id: MemoryId) -> String {
-        crate::memory_name(&self.topology(), id)
+        self.topology().short_name(id)
     }
 
     /// The memory called `name`.
