@@ -102,3 +102,22 @@ fn everything_that_is_submitted_ends() {
         std::fs::read_dir(dir.path()).unwrap().map(|e| e.unwrap().file_name()).collect();
     assert!(left.iter().all(|name| !name.to_string_lossy().ends_with(".tmp")), "{left:?}");
 }
+
+#[test]
+fn no_request_ends_before_it_began() {
+    let machine = Machine::builder().assume(true).lanes(1).trace(true).open().unwrap();
+    let copies = || {
+        let array = || Array::of(&[("x", 256 << 10)], "|u1").unwrap();
+        let (src, dst) = (machine.empty(array(), "sys").unwrap(), machine.empty(array(), "sys"));
+        let dst = dst.unwrap();
+        for _ in 0..2000 {
+            machine.copy(&src, &dst, &CopyOptions::default()).unwrap().wait(None).unwrap();
+        }
+    };
+    std::thread::scope(|threads| (0..THREADS).for_each(|_| drop(threads.spawn(copies))));
+    let trace = machine.trace_json().unwrap();
+    let times = trace["traceEvents"].as_array().unwrap().iter().filter_map(|e| e["dur"].as_f64());
+    let times: Vec<_> = times.collect();
+    let negative = times.iter().filter(|&&time| time < 0.0).count();
+    assert_eq!((negative, times.len()), (0, 8000));
+}

@@ -161,6 +161,14 @@ impl Shared {
         self.core.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
+    /// The core and the time, which is read under the lock: for the engine it never runs
+    /// backwards.
+    fn core_now(&self) -> (MutexGuard<'_, Core>, Time) {
+        let core = self.core();
+        let now = self.clock.now();
+        (core, now)
+    }
+
     /// Starts a copy as a part of the event `state`.
     pub(crate) fn submit(
         self: &Arc<Self>,
@@ -168,8 +176,7 @@ impl Shared {
         submission: Submission,
     ) -> Result<(), Error> {
         let plan = Arc::clone(&submission.plan);
-        let now = self.clock.now();
-        let mut core = self.core();
+        let (mut core, now) = self.core_now();
         // Again under the lock: the driver goes once it is closed and nothing is pending.
         self.check_open()?;
         // Under the lock, so that nothing that is still to be waited for is forgotten meanwhile.
@@ -239,7 +246,9 @@ impl Shared {
     fn reach_with(self: &Arc<Self>, fence: FenceId, event: &Event) {
         let shared = Arc::clone(self);
         event.on_done(move |outcome| {
-            shared.core().handle_fence(shared.clock.now(), fence, outcome.is_ok());
+            let (mut core, now) = shared.core_now();
+            core.handle_fence(now, fence, outcome.is_ok());
+            drop(core);
             shared.bell.ring();
         });
     }
@@ -247,8 +256,7 @@ impl Shared {
     /// Handles what there is to handle, and tells of what has ended. Returns when to call again
     /// although nothing rings.
     pub(crate) fn step(&self, caller: Caller) -> Option<Time> {
-        let now = self.clock.now();
-        let mut core = self.core();
+        let (mut core, now) = self.core_now();
         core.forget(std::mem::take(&mut *self.told()).into_iter());
         let ended = core.pump((now, caller), &self.regions, &self.urgency);
         let timeout = core.engine().poll_timeout();
@@ -264,12 +272,16 @@ impl Shared {
     }
 
     pub(crate) fn cancel(&self, transfers: &[TransferId]) {
-        self.core().cancel(self.clock.now(), transfers);
+        let (mut core, now) = self.core_now();
+        core.cancel(now, transfers);
+        drop(core);
         self.step(Caller::Any);
     }
 
     pub(crate) fn cancel_all(&self) {
-        self.core().cancel_all(self.clock.now());
+        let (mut core, now) = self.core_now();
+        core.cancel_all(now);
+        drop(core);
         self.step(Caller::Any);
     }
 
