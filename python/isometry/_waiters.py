@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import contextlib
 import itertools
 import threading
 from collections import Counter
@@ -39,12 +40,12 @@ class Waiters:
         """Returns when `event` has ended well, and raises what ended it otherwise."""
         loop = asyncio.get_running_loop()
         token, future = next(self._tokens), loop.create_future()
-        with self._lock:
-            self._futures[token] = future
-            self._waiting[loop] += 1
-            if self._waiting[loop] == 1:
-                loop.add_reader(self._fd, self._wake)
         try:
+            with self._lock:
+                self._futures[token] = future
+                self._waiting[loop] += 1
+                if self._waiting[loop] == 1:
+                    loop.add_reader(self._fd, self._wake)
             event._notify(token)
             await future
         finally:
@@ -61,7 +62,9 @@ class Waiters:
             with self._lock:
                 future = self._futures.pop(token, None)
             if future is not None:
-                future.get_loop().call_soon_threadsafe(_finish, future)
+                # A loop that was closed meanwhile has nobody who waits.
+                with contextlib.suppress(RuntimeError):
+                    future.get_loop().call_soon_threadsafe(_finish, future)
 
 
 def _finish(future: asyncio.Future[None]) -> None:

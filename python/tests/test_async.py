@@ -117,5 +117,42 @@ def test_gather_of_many_small_ones(m: iso.Machine) -> None:
     asyncio.run(main())
 
 
+def test_a_closed_loop_holds_up_no_other(m: iso.Machine) -> None:
+    first = m.copy(*large(m))
+    second = m.copy(*large(m), after=first)
+
+    async def start(event: iso.Event) -> "asyncio.Task[None]":
+        task = asyncio.ensure_future(_await(event))
+        await asyncio.sleep(0)
+        return task
+
+    async def main() -> None:
+        task = await start(second)
+        # This loop finds the ends of both at once.
+        first.wait()
+        second.wait()
+        await asyncio.wait_for(task, 60)
+
+    closed = asyncio.new_event_loop()
+    abandoned = closed.run_until_complete(start(first))
+    closed.close()
+    asyncio.run(main())
+    assert not abandoned.done()
+
+
+def test_a_loop_that_could_not_watch_is_asked_again(m: iso.Machine) -> None:
+    async def main() -> None:
+        def refuse(*_: object) -> None:
+            raise OSError("no space left")
+
+        with pytest.MonkeyPatch.context() as patch:
+            patch.setattr(asyncio.get_running_loop(), "add_reader", refuse)
+            with pytest.raises(OSError):
+                await m.copy(*large(m))
+        await asyncio.wait_for(_await(m.copy(*large(m))), 60)
+
+    asyncio.run(main())
+
+
 async def _await(event: iso.Event) -> None:
     await event
