@@ -3,7 +3,7 @@
 use crate::discover::{self, Found};
 use crate::disks::Disks;
 use crate::machine::Machine;
-use crate::runtime::{Clock, Core, Shared};
+use crate::runtime::{Clock, Core, NewChannel, Shared};
 use crate::trace::Recorder;
 use crate::{ArgumentError, Error};
 use channel::{Provider, Regions};
@@ -112,7 +112,8 @@ impl MachineBuilder {
         }
         let recorder = self.trace.then(|| Recorder::new(pools));
         let mut core = Core::new(EngineConfig::new(Vec::new(), configs), recorder);
-        core.add_channel(MEMCPY, Box::new(memcpy), false);
+        let memcpy = NewChannel { id: MEMCPY, channel: Box::new(memcpy), pinned: false };
+        core.add_channels([memcpy]).map_err(|e| Error::resource("watching a channel", e))?;
         let shared = Shared::new(core, topology, regions, clock);
         let shared = Arc::new(shared.map_err(|e| Error::resource("eventfd", e))?);
         let machine = Machine::start(shared, Disks::new(settings, arenas))?;

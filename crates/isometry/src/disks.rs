@@ -5,6 +5,7 @@ use crate::builder::{Settings, memory};
 use crate::discover::{Cache, machine_key};
 use crate::machine::Machine;
 use crate::probe;
+use crate::runtime::NewChannel;
 use channel::Region;
 use channel_disk::{Direction, DiskChannel, DiskConfig, Interface, clean_stale};
 use model::{
@@ -91,14 +92,17 @@ impl Machine {
         // Both or none: a channel that the core has keeps its id.
         let channel = |direction| self.disks.channel(direction, curves.depth);
         let (reads, writes) = (channel(Direction::Read)?, channel(Direction::Write)?);
-        for (direction, channel) in [(Direction::Read, reads), (Direction::Write, writes)] {
+        let both = [(Direction::Read, reads), (Direction::Write, writes)];
+        let both = both.map(|(direction, channel)| {
             let id = ChannelId {
                 node: crate::builder::HERE,
                 index: u16::try_from(class.channels.len()).unwrap_or(u16::MAX),
             };
             class.channels.push(entry(direction, (index, wire), &hosts, curves));
-            self.shared.core().add_channel(id, Box::new(channel), true);
-        }
+            NewChannel { id, channel: Box::new(channel), pinned: true }
+        });
+        let added = self.shared.core().add_channels(both);
+        added.map_err(|e| Error::resource("watching a disk's channels", e))?;
         topology.generation += 1;
         self.shared.set_topology(topology);
         self.channels_changed();

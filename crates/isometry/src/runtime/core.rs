@@ -12,6 +12,7 @@ use model::{
     RegionId, Request, Time, TransferId, Work,
 };
 use std::collections::{HashMap, VecDeque};
+use std::io;
 use std::os::fd::OwnedFd;
 use std::sync::Arc;
 
@@ -42,16 +43,31 @@ pub(crate) enum Caller {
     Driver,
 }
 
+/// A channel that is to be driven, and whether only the driver's thread may call it.
+pub(crate) struct NewChannel {
+    pub(crate) id: ChannelId,
+    pub(crate) channel: Box<dyn Channel>,
+    pub(crate) pinned: bool,
+}
+
 struct Driven {
     id: ChannelId,
     /// Whether only the driver may call it.
     pinned: bool,
     channel: Box<dyn Channel>,
+    /// What the driver sleeps on, which may outlast the lock.
+    wake: Option<Arc<OwnedFd>>,
     /// Given out by the engine and not yet taken by the channel, in order.
     waiting: VecDeque<Job>,
 }
 
 impl Driven {
+    fn new(NewChannel { id, channel, pinned }: NewChannel) -> io::Result<Self> {
+        let wake = channel.wake_fd().map(|fd| fd.try_clone_to_owned()).transpose()?;
+        let (wake, waiting) = (wake.map(Arc::new), VecDeque::new());
+        Ok(Driven { id, pinned, channel, wake, waiting })
+    }
+
     fn serves(&self, caller: Caller) -> bool {
         caller == Caller::Driver || !self.pinned
     }
@@ -79,17 +95,26 @@ impl Core {
         }
     }
 
-    /// Drives `channel` from now on.
-    pub(crate) fn add_channel(&mut self, id: ChannelId, channel: Box<dyn Channel>, pinned: bool) {
-        let most = channel.capabilities().max_in_flight.max(1);
-        self.engine.add_channel(&ChannelConfig::new(id, most));
-        self.channels.push(Driven { id, pinned, channel, waiting: VecDeque::new() });
+    /// Drives `channels` from now on, all of them or none.
+    ///
+    /// # Errors
+    /// Where the process has no descriptors left to watch them with.
+    pub(crate) fn add_channels(
+        &mut self,
+        channels: impl IntoIterator<Item = NewChannel>,
+    ) -> io::Result<()> {
+        let new = channels.into_iter().map(Driven::new).collect::<io::Result<Vec<_>>>()?;
+        for driven in &new {
+            let most = driven.channel.capabilities().max_in_flight.max(1);
+            self.engine.add_channel(&ChannelConfig::new(driven.id, most));
+        }
+        self.channels.extend(new);
+        Ok(())
     }
 
-    /// Descriptors of what the driver sleeps on, one for each channel that has one.
-    pub(crate) fn wake_fds(&self) -> std::io::Result<Vec<OwnedFd>> {
-        let fds = self.channels.iter().filter_map(|c| c.channel.wake_fd());
-        fds.map(|fd| fd.try_clone_to_owned()).collect()
+    /// What the driver sleeps on: one for each channel that has one.
+    pub(crate) fn wake_fds(&self) -> Vec<Arc<OwnedFd>> {
+        self.channels.iter().filter_map(|c| c.wake.clone()).collect()
     }
 
     pub(crate) fn submit(

@@ -44,10 +44,7 @@ fn drive(shared: &Shared, changes: &AtomicU64) {
     loop {
         let current = changes.load(Ordering::Acquire);
         if current != seen {
-            match shared.core().wake_fds() {
-                Ok(all) => (fds, seen) = (all, current),
-                Err(error) => log::error!("no descriptor left to watch a channel with: {error}"),
-            }
+            (fds, seen) = (shared.core().wake_fds(), current);
         }
         shared.bell.clear();
         let timeout = shared.step(Caller::Driver);
@@ -61,7 +58,7 @@ fn drive(shared: &Shared, changes: &AtomicU64) {
 }
 
 /// Until a channel or the bell rings, or the time is over.
-fn sleep(shared: &Shared, fds: &[OwnedFd], wait: Option<Timespec>) {
+fn sleep(shared: &Shared, fds: &[Arc<OwnedFd>], wait: Option<Timespec>) {
     let mut polled: Vec<_> = fds.iter().map(|fd| PollFd::new(fd, PollFlags::IN)).collect();
     polled.push(PollFd::new(&shared.bell, PollFlags::IN));
     // An interruption is a wake-up like any other: the caller looks and sleeps again.

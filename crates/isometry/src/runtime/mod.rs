@@ -13,7 +13,7 @@ mod driver;
 mod shared;
 mod urgency;
 
-pub(crate) use self::core::Core;
+pub(crate) use self::core::{Core, NewChannel};
 pub(crate) use driver::Driver;
 pub(crate) use shared::{Clock, Shared, Submission};
 pub(crate) use urgency::Urgency;
