@@ -96,9 +96,10 @@ impl View {
         Ok(placement)
     }
 
-    /// Whether every entry of the instance is selected, each once and in order.
+    /// Whether every entry of the instance is selected, in any order, where none is twice: as in
+    /// a destination.
     pub(crate) fn is_whole(&self) -> bool {
-        self.selection == Selection::all(&self.space)
+        self.selection.extents() == self.space.extents()
     }
 
     /// The payload of the box.

@@ -149,6 +149,21 @@ fn a_file_appears_when_it_is_whole() {
 }
 
 #[test]
+fn a_list_of_all_indices_covers_a_file() {
+    let scene = Scene::new();
+    let (src, data) = scene.images([2, 4, 4, 3]);
+    for (name, list, expected) in [
+        ("as.npy", [0, 1], data.clone()),
+        ("turned.npy", [1, 0], [&data[48..], &data[..48]].concat()),
+    ] {
+        let dst = scene.create(name, &src, "nhwc").unwrap();
+        let pages = dst.take("n", &list).unwrap();
+        scene.machine.copy(&src, &pages, &CopyOptions::default()).unwrap().wait(None).unwrap();
+        assert_eq!(read_npy(&scene.path(name)).1, expected);
+    }
+}
+
+#[test]
 fn a_cancelled_copy_leaves_nothing() {
     let scene = Scene::new();
     let (src, _) = scene.images([64, 128, 128, 3]);
