@@ -9,7 +9,7 @@ use crate::report::{CopyReport, Direct};
 use crate::runtime::Submission;
 use crate::{ArgumentError, Error};
 use engine::Commit;
-use model::{CopyWork, Priority};
+use model::{ChannelError, ChannelErrorKind, CopyWork, Priority, TransferError};
 use planner::Options;
 use std::sync::Arc;
 use std::time::Duration;
@@ -108,11 +108,13 @@ impl Machine {
                 }
                 Ok(None) => {
                     if let Err(error) = self.shared.submit(&state, submission(copy, options)) {
-                        state.finish(None, Err(error), CopyReport::of_none(&copy.prepared.plan));
+                        let report = report_of_refused(copy, &error);
+                        state.finish(None, Err(error), report);
                     }
                 }
                 Err(error) => {
-                    state.finish(None, Err(error), CopyReport::of_none(&copy.prepared.plan))
+                    let report = report_of_refused(copy, &error);
+                    state.finish(None, Err(error), report);
                 }
             }
         }
@@ -193,6 +195,16 @@ struct Ready<'a> {
     prepared: Arc<Prepared>,
     src: &'a Instance,
     dst: &'a Instance,
+}
+
+/// Of a copy that could not start, while others of its event may have.
+fn report_of_refused(ready: &Ready<'_>, error: &Error) -> CopyReport {
+    let plan = &ready.prepared.plan;
+    let cause = match error {
+        Error::Channel(cause) => cause.clone(),
+        other => ChannelError::new(ChannelErrorKind::Io, other.to_string()),
+    };
+    CopyReport::of_none(plan, TransferError { hop: 0, memory: plan.memories[0], cause })
 }
 
 fn submission(ready: &Ready<'_>, options: &CopyOptions) -> Submission {

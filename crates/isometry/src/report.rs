@@ -2,7 +2,7 @@
 
 use crate::prepare::Prepared;
 use engine::{HopReport, Report};
-use model::{Outcome, Plan};
+use model::{Outcome, Plan, TransferError};
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -24,15 +24,15 @@ impl CopyReport {
         self.times.hops.last().map_or(0, |hop| hop.bytes)
     }
 
-    /// Of a copy that never started.
-    pub(crate) fn of_none(plan: &Arc<Plan>) -> Self {
+    /// Of a copy that never started, and why.
+    pub(crate) fn of_none(plan: &Arc<Plan>, why: TransferError) -> Self {
         let times = Report {
             waiting_for_others: Duration::ZERO,
             waiting_for_staging: Duration::ZERO,
             running: Duration::ZERO,
             hops: Vec::new(),
         };
-        CopyReport { plan: Arc::clone(plan), outcome: None, times }
+        CopyReport { plan: Arc::clone(plan), outcome: Some(Outcome::Failed(why)), times }
     }
 }
 

@@ -366,6 +366,21 @@ fn threads_that_fill_and_read_one_array_see_it_whole() {
 }
 
 #[test]
+fn what_never_started_says_why_in_its_report() {
+    let machine = machine();
+    let whole = array(&[("y", 2048), ("x", 1024)], "|u1", "yx");
+    let (src, dst) = (filled(&machine, whole.clone()), machine.empty(whole, "sys").unwrap());
+    let deadline = Some(Duration::ZERO);
+    let options = CopyOptions { deadline, ..CopyOptions::default() };
+    let first = machine.copy(&src, &dst, &options).unwrap();
+    assert!(first.wait(None).is_err());
+    let options = CopyOptions { after: vec![first], ..CopyOptions::default() };
+    let event = machine.copy(&src, &dst, &options).unwrap();
+    let Err(Error::Transfer { error, .. }) = event.wait(None) else { panic!("it went well") };
+    assert_eq!(event.report()[0].outcome, Some(Outcome::Failed(error)));
+}
+
+#[test]
 fn many_copies_have_one_event() {
     let machine = machine();
     let dims = [("y", 300), ("x", 300)];

@@ -186,7 +186,7 @@ impl Shared {
             Err(why) => {
                 drop(core);
                 let error = dependency_failed(plan.memories[0], &why);
-                let report = CopyReport::of_none(&plan);
+                let report = CopyReport::of_none(&plan, error.clone());
                 state.finish(None, Err(self.failed(error)), report);
                 return Ok(());
             }
