@@ -241,8 +241,8 @@ class Event:
         """Ends it as Cancelled, unless it is over; returns when no memory of it is touched."""
 
     def report(self) -> dict[str, Any]:
-        """Where its time went: path, bytes, and for each hop its busy and waiting seconds and who
-        held it up. Of `copy_many`: {"bytes": …, "copies": [one for each]}."""
+        """Where its time went: path, bytes, and for each hop its busy and waiting seconds and the
+        `transfer` that held it up. Of `copy_many`: {"bytes": …, "copies": [one for each]}."""
 
     def __await__(self) -> Generator[Any, None, None]:
         """As `wait`, for asyncio; one descriptor for each loop, and no thread."""

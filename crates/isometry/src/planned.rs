@@ -2,7 +2,7 @@
 
 use crate::report::CopyReport;
 use engine::HopReport;
-use model::{Bound, IndexSpace, MemoryId, Outcome, Plan, Topology};
+use model::{Bound, IndexSpace, MemoryId, Outcome, Plan, Topology, TransferId};
 use serde_json::{Value, json};
 use std::sync::Arc;
 use std::time::Duration;
@@ -84,6 +84,7 @@ pub fn report_json(report: &CopyReport, topology: &Topology) -> Value {
         Outcome::Failed(error) => error.to_string(),
     });
     json!({
+        "transfer": report.transfer.map(transfer_name),
         "outcome": outcome,
         "bytes": report.bytes(),
         "path": report.plan.memories.iter().map(|&m| topology.short_name(m)).collect::<Vec<_>>(),
@@ -93,6 +94,11 @@ pub fn report_json(report: &CopyReport, topology: &Topology) -> Value {
         "running": seconds(report.times.running),
         "hops": hops.collect::<Vec<_>>(),
     })
+}
+
+/// What reports and traces call a transfer: no other of its machine has that name.
+pub(crate) fn transfer_name(id: TransferId) -> String {
+    format!("{}.{}", id.index, id.generation)
 }
 
 fn hop_json(hop: &HopReport, topology: &Topology) -> Value {
@@ -108,7 +114,7 @@ fn hop_json(hop: &HopReport, topology: &Topology) -> Value {
         "waiting_for_input": hop.waiting_for_input.as_secs_f64(),
         "waiting_for_space": hop.waiting_for_space.as_secs_f64(),
         "waiting_for_channel": hop.waiting_for_channel.as_secs_f64(),
-        "held_up_by": hop.held_up_by.map(|id| id.index),
+        "held_up_by": hop.held_up_by.map(transfer_name),
     })
 }
 

@@ -2,13 +2,16 @@
 
 use crate::prepare::Prepared;
 use engine::{HopReport, Report};
-use model::{Outcome, Plan, TransferError};
+use model::{Outcome, Plan, TransferError, TransferId};
 use std::sync::Arc;
 use std::time::Duration;
 
 /// The plan of a copy, and where its time went.
 #[derive(Debug, Clone, PartialEq)]
 pub struct CopyReport {
+    /// Its number, by which other reports and the trace name it; `None` where it ran on its
+    /// caller's thread or never started.
+    pub transfer: Option<TransferId>,
     /// How it ran.
     pub plan: Arc<Plan>,
     /// How it ended; `None` while it has not.
@@ -32,7 +35,12 @@ impl CopyReport {
             running: Duration::ZERO,
             hops: Vec::new(),
         };
-        CopyReport { plan: Arc::clone(plan), outcome: Some(Outcome::Failed(why)), times }
+        CopyReport {
+            transfer: None,
+            plan: Arc::clone(plan),
+            outcome: Some(Outcome::Failed(why)),
+            times,
+        }
     }
 }
 
@@ -69,6 +77,6 @@ impl Direct {
             running: self.busy,
             hops: vec![hop],
         };
-        CopyReport { plan, outcome: Some(Outcome::Done), times }
+        CopyReport { transfer: None, plan, outcome: Some(Outcome::Done), times }
     }
 }

@@ -1,5 +1,6 @@
 //! What a machine did, as a trace that Perfetto and Chrome draw.
 
+use crate::planned::transfer_name;
 use engine::Engine;
 use model::{ChannelId, MemoryId, Outcome, Request, RequestId, Time, Topology, TransferId, Work};
 use serde_json::{Value, json};
@@ -147,7 +148,7 @@ fn tracks(topology: &Topology) -> Vec<Value> {
 
 fn span_event(span: &Span) -> Value {
     let name = match span.transfer {
-        Some(id) => format!("copy {} hop {}", id.index, span.hop),
+        Some(id) => format!("copy {} hop {}", transfer_name(id), span.hop),
         None => "small copy".to_owned(),
     };
     json!({
@@ -159,11 +160,11 @@ fn span_event(span: &Span) -> Value {
 
 /// Transfers overlap, so that each is a pair of asynchronous events.
 fn life_events(life: &Life) -> [Value; 2] {
-    let id = format!("{}.{}", life.transfer.index, life.transfer.generation);
+    let id = transfer_name(life.transfer);
     let event = |phase: &str, at: Time| {
         json!({
             "ph": phase, "pid": 1, "tid": 0, "cat": "copy", "id": id, "ts": micros(at),
-            "name": format!("copy {}", life.transfer.index), "args": { "done": life.done },
+            "name": format!("copy {id}"), "args": { "done": life.done },
         })
     };
     [event("b", life.from), event("e", life.to)]

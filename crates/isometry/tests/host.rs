@@ -465,6 +465,30 @@ fn a_trace_has_tracks_and_counters() {
 }
 
 #[test]
+fn reports_and_traces_name_a_transfer_alike() {
+    let machine = Machine::builder().assume(true).lanes(1).trace(true).open().unwrap();
+    let whole = array(&[("y", 512), ("x", 1024)], "|u1", "yx");
+    let (src, dst) = (filled(&machine, whole.clone()), machine.empty(whole, "sys").unwrap());
+    let run = || {
+        let event = machine.copy(&src, &dst, &CopyOptions::default()).unwrap();
+        event.wait(None).unwrap();
+        let mut report = event.report().remove(0);
+        report.times.hops[0].held_up_by = report.transfer;
+        isometry::report_json(&report, &machine.topology())
+    };
+    let (first, second) = (run(), run());
+    assert!(first["transfer"].is_string() && first["transfer"] != second["transfer"]);
+    assert_eq!(second["hops"][0]["held_up_by"], second["transfer"]);
+    let trace = machine.trace_json().unwrap();
+    let named =
+        |name: &str| trace["traceEvents"].as_array().unwrap().iter().any(|e| e["name"] == name);
+    for report in [first, second] {
+        let transfer = report["transfer"].as_str().unwrap();
+        assert!(named(&format!("copy {transfer}")) && named(&format!("copy {transfer} hop 0")));
+    }
+}
+
+#[test]
 fn a_child_of_a_fork_is_told_so() {
     let machine = machine();
     let array = array(&[("x", 8)], "|u1", "x");

@@ -301,7 +301,7 @@ impl Shared {
         let core = self.core();
         let report = |(id, plan): &(TransferId, Arc<Plan>)| {
             let times = core.engine().report(*id)?;
-            Some(CopyReport { plan: Arc::clone(plan), outcome: None, times })
+            Some(CopyReport { transfer: Some(*id), plan: Arc::clone(plan), outcome: None, times })
         };
         transfers.iter().filter_map(report).collect()
     }
@@ -310,11 +310,12 @@ impl Shared {
         for end in ended {
             let Pending { state, plan, holdings, .. } = end.pending;
             let result = self.result_of(&end.outcome);
-            let report = CopyReport { plan, outcome: Some(end.outcome), times: end.report };
+            let (transfer, outcome) = (Some(end.transfer), Some(end.outcome));
+            let report = CopyReport { transfer, plan, outcome, times: end.report };
             // The instances go before anyone is told, so that memory that was given away for the
             // copy is free by then.
             drop(holdings);
-            state.finish(Some(end.transfer), result, report);
+            state.finish(transfer, result, report);
             self.told().push(end.transfer);
         }
     }
