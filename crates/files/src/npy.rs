@@ -27,9 +27,9 @@ pub fn head_bytes(preamble: &[u8]) -> Result<u64, FilesError> {
 /// or `d0`, `d1`, …
 ///
 /// # Errors
-/// [`FilesError::Header`] for a broken header, [`FilesError::Dtype`] for an element type that
-/// can't be moved, [`FilesError::Names`], [`FilesError::Model`] for an array of more than 8
-/// dimensions or none, [`FilesError::Length`] for a file that is too short.
+/// [`FilesError::Header`] for a broken header, and for an element type that can't be moved;
+/// [`FilesError::Names`], [`FilesError::Model`] for an array of more than 8 dimensions or none,
+/// [`FilesError::Length`] for a file that is too short.
 pub fn read(
     head: &[u8],
     file_bytes: u64,
@@ -41,7 +41,11 @@ pub fn read(
     let text = head.get(text_at..end).ok_or_else(|| fault("it ends within its header"))?;
     let literal = Literal::parse(&decode(text)).map_err(|why| fault(&why))?;
     let part = |key: &str| literal.get(key).ok_or_else(|| fault(&format!("`{key}` is missing")));
-    let fields = dtype::of_literal(part("descr")?)?;
+    let fields = dtype::of_literal(part("descr")?).map_err(|error| match error {
+        // It is the file that says so, and no argument.
+        FilesError::Dtype { .. } => fault(&error.to_string()),
+        other => other,
+    })?;
     let shape = part("shape")?.items().map(|items| items.iter().map(Literal::size).collect());
     let shape: Vec<u64> = shape.flatten().ok_or_else(|| fault("`shape` is no shape"))?;
     let space = crate::space_of(&shape, names)?;

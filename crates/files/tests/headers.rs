@@ -1,6 +1,8 @@
 //! Headers against the formats' own libraries, and against hostile bytes.
 
-use isometry_files::{self as files, FileHeader, FilesError, Format, dtype, npy, raw, tensors};
+use isometry_files::{
+    self as files, FileHeader, FilesError, FilesErrorKind, Format, dtype, npy, raw, tensors,
+};
 use model::{Component, FieldSpace, IndexSpace, Layout};
 use proptest::prelude::*;
 
@@ -183,6 +185,7 @@ fn hostile_headers_are_errors() {
         dict("'<f4'", "0", "(7,)"),
         dict("'|V9223372036854775807'", "False", "(3,)"),
         dict("'|O'", "False", "(3,)"),
+        dict("'<f7'", "False", "(3,)"),
         dict(&nested, "False", "(3,)"),
         dict(
             "[('a', '|V9223372036854775807'), ('b', '|V9223372036854775807'), ('c', '|V9')]",
@@ -199,7 +202,9 @@ fn hostile_headers_are_errors() {
         vec![],
     ];
     for head in cases {
-        assert!(npy::read(&head, u64::MAX, None).is_err(), "{}", String::from_utf8_lossy(&head));
+        let error = npy::read(&head, u64::MAX, None).unwrap_err();
+        let text = String::from_utf8_lossy(&head);
+        assert_eq!(error.kind(), FilesErrorKind::Format, "{text}: {error}");
     }
     let fine = dict("'<f4'", "False", "(3, 4)");
     assert!(npy::read(&fine, fine.len() as u64 + 48, None).is_ok());
