@@ -43,6 +43,8 @@ enum State {
     Existing,
     /// A file that is being written under another name.
     Aside(Aside),
+    /// A commit is at work on it.
+    Committing,
     Committed,
     Aborted,
 }
@@ -161,16 +163,21 @@ impl FileRegion {
 
     /// Whether the file may be written now.
     pub(crate) fn check_writable(&self) -> Result<(), ChannelError> {
-        self.aside(&self.state()).map(|_| ())
+        match &*self.state() {
+            State::Aside(_) => Ok(()),
+            other => Err(self.unwritable(other)),
+        }
     }
 
-    fn aside<'a>(&self, state: &'a State) -> Result<&'a Aside, ChannelError> {
-        match state {
-            State::Aside(aside) => Ok(aside),
-            State::Existing => Err(unfit(&self.path, "is open for reading only")),
-            State::Committed => Err(unfit(&self.path, "is committed already")),
-            State::Aborted => Err(unfit(&self.path, "was aborted")),
-        }
+    /// Why a file in `state`, which is not written aside, can't be written.
+    fn unwritable(&self, state: &State) -> ChannelError {
+        let why = match state {
+            State::Existing => "is open for reading only",
+            State::Aside(_) | State::Committing => "is being committed",
+            State::Committed => "is committed already",
+            State::Aborted => "was aborted",
+        };
+        unfit(&self.path, why)
     }
 
     /// Whether it is created and neither committed nor aborted.
@@ -188,10 +195,10 @@ impl FileRegion {
     ///
     /// [`model::ChannelErrorKind::Io`]: channel::model::ChannelErrorKind::Io
     pub fn commit(&self, sync: bool) -> Result<(), ChannelError> {
-        let mut state = self.state();
-        self.aside(&state)?.commit(&self.fd, sync)?;
-        *state = State::Committed;
-        Ok(())
+        let aside = self.leave_aside(State::Committing)?;
+        let committed = aside.commit(&self.fd, sync);
+        *self.state() = if committed.is_ok() { State::Committed } else { State::Aside(aside) };
+        committed
     }
 
     /// Deletes an uncommitted file; does nothing to any other. Blocks.
@@ -201,12 +208,27 @@ impl FileRegion {
     ///
     /// [`model::ChannelErrorKind::Io`]: channel::model::ChannelErrorKind::Io
     pub fn abort(&self) -> Result<(), ChannelError> {
-        let mut state = self.state();
-        if let State::Aside(aside) = &*state {
-            aside.abort()?;
-            *state = State::Aborted;
+        let Ok(aside) = self.leave_aside(State::Aborted) else { return Ok(()) };
+        let deleted = aside.abort();
+        if deleted.is_err() {
+            *self.state() = State::Aside(aside);
         }
-        Ok(())
+        deleted
+    }
+
+    /// Takes the temporary out of the state, which is `next` from here on. The lock is not held
+    /// while the disk works: who submits a copy of the file looks at its state, and waits for no
+    /// sync.
+    fn leave_aside(&self, next: State) -> Result<Aside, ChannelError> {
+        let mut state = self.state();
+        match std::mem::replace(&mut *state, next) {
+            State::Aside(aside) => Ok(aside),
+            other => {
+                let refused = self.unwritable(&other);
+                *state = other;
+                Err(refused)
+            }
+        }
     }
 
     fn state(&self) -> MutexGuard<'_, State> {
@@ -239,5 +261,24 @@ fn regular_size(fd: &OwnedFd, path: &Path) -> Result<u64, ChannelError> {
         FileType::RegularFile => Ok(u64::try_from(stat.st_size).unwrap_or(0)),
         FileType::Directory => Err(failed(path, "opening it", Errno::ISDIR)),
         _ => Err(unfit(path, "is not a regular file")),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_file_whose_commit_is_at_work_takes_nothing_more() {
+        let dir = tempfile::tempdir().unwrap();
+        let path = dir.path().join("x");
+        let file = FileRegion::create(&path, b"header", 10, Cache::Use).unwrap();
+        let aside = file.leave_aside(State::Committing).unwrap();
+        let told = [file.check_writable(), file.commit(true)].map(|r| r.unwrap_err().detail);
+        assert!(told.iter().all(|t| t.ends_with("is being committed")), "{told:?}");
+        assert!(!file.is_pending() && file.abort().is_ok(), "the commit has it");
+        *file.state() = State::Aside(aside);
+        assert!(file.check_writable().is_ok() && file.commit(true).is_ok() && path.exists());
+        assert!(file.commit(true).is_err() && file.abort().is_ok() && path.exists());
     }
 }
