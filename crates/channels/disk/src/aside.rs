@@ -53,18 +53,31 @@ impl Aside {
         Ok((Aside { path: path.to_owned(), dir, temporary, name }, fd))
     }
 
-    /// Gives the file its name; with `sync`, so that it survives a power failure.
+    /// Gives the file its name; with `sync`, what is in it survives a power failure by then.
     pub(crate) fn commit(&self, fd: &OwnedFd, sync: bool) -> Result<(), ChannelError> {
         let fail = |what, errno| failed(&self.path, what, errno);
         if sync {
             fsync(fd).map_err(|e| fail("syncing the file", e))?;
         }
         renameat(&self.dir, &self.temporary, &self.dir, &self.name)
-            .map_err(|e| fail("renaming the temporary", e))?;
-        if sync {
-            fsync(&self.dir).map_err(|e| fail("syncing the directory", e))?;
+            .map_err(|e| fail("renaming the temporary", e))
+    }
+
+    /// Has the name survive a power failure, once the file has it. A file system that can't sync
+    /// a directory says so, and has no more to do.
+    pub(crate) fn sync_name(&self) -> Result<(), ChannelError> {
+        match fsync(&self.dir) {
+            Ok(()) | Err(Errno::INVAL) => Ok(()),
+            Err(errno) => Err(failed(&self.path, "syncing its directory, where it is now", errno)),
         }
-        Ok(())
+    }
+
+    /// The same with a directory that can be renamed in, and not synced.
+    #[cfg(test)]
+    pub(crate) fn without_sync(self) -> Self {
+        let parent = self.path.parent().unwrap();
+        let dir = open(parent, OFlags::PATH | OFlags::DIRECTORY, Mode::empty()).unwrap();
+        Aside { dir, ..self }
     }
 
     /// Whether this process made it, rather than one that it was forked from.
@@ -193,6 +206,15 @@ mod tests {
         {
             assert_eq!(maker(OsStr::new(other)), None, "{other}");
         }
+    }
+
+    #[test]
+    fn a_directory_that_knows_no_sync_needs_none() {
+        let dir = tempfile::tempdir().unwrap();
+        let (aside, _fd) = Aside::create(&dir.path().join("x")).unwrap();
+        let eventfd = rustix::event::eventfd(0, rustix::event::EventfdFlags::empty()).unwrap();
+        assert_eq!(fsync(&eventfd), Err(Errno::INVAL));
+        assert_eq!(Aside { dir: eventfd, ..aside }.sync_name(), Ok(()));
     }
 
     #[test]

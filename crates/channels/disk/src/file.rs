@@ -191,14 +191,18 @@ impl FileRegion {
     ///
     /// # Errors
     /// [`model::ChannelErrorKind::Io`] where it is not a file that is being written, or the
-    /// operating system refuses.
+    /// operating system refuses. Where only the sync of its directory fails it is committed all
+    /// the same.
     ///
     /// [`model::ChannelErrorKind::Io`]: channel::model::ChannelErrorKind::Io
     pub fn commit(&self, sync: bool) -> Result<(), ChannelError> {
         let aside = self.leave_aside(State::Committing)?;
-        let committed = aside.commit(&self.fd, sync);
-        *self.state() = if committed.is_ok() { State::Committed } else { State::Aside(aside) };
-        committed
+        if let Err(error) = aside.commit(&self.fd, sync) {
+            *self.state() = State::Aside(aside);
+            return Err(error);
+        }
+        *self.state() = State::Committed;
+        if sync { aside.sync_name() } else { Ok(()) }
     }
 
     /// Deletes an uncommitted file; does nothing to any other. Blocks.
@@ -267,6 +271,19 @@ fn regular_size(fd: &OwnedFd, path: &Path) -> Result<u64, ChannelError> {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn a_file_that_has_its_name_is_committed_whatever_its_directory_says() {
+        let dir = tempfile::tempdir().unwrap();
+        let path = dir.path().join("x");
+        let file = FileRegion::create(&path, b"header", 10, Cache::Use).unwrap();
+        let aside = file.leave_aside(State::Committing).unwrap().without_sync();
+        *file.state() = State::Aside(aside);
+        let told = file.commit(true).unwrap_err();
+        assert!(told.detail.contains("syncing its directory"), "{told}");
+        assert!(!file.is_pending() && path.exists());
+        assert_eq!(file.abort(), Ok(()), "there is no temporary to delete");
+    }
 
     #[test]
     fn a_file_whose_commit_is_at_work_takes_nothing_more() {
