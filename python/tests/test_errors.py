@@ -230,8 +230,16 @@ async def awaited(event: iso.Event) -> None:
     await event
 
 
-@pytest.mark.parametrize("wait", [iso.Event.wait, lambda event: asyncio.run(awaited(event))])
-def test_an_event_that_runs_on_is_not_waited_for_after_a_fork(m: iso.Machine, wait: Any) -> None:
+@pytest.mark.parametrize(
+    "wait",
+    [
+        iso.Event.wait,
+        lambda event: asyncio.run(awaited(event)),
+        iso.Event.progress,
+        iso.Event.report,
+    ],
+)
+def test_an_event_that_runs_on_says_so_after_a_fork(m: iso.Machine, wait: Any) -> None:
     import os
 
     a, b = m.empty({"y": 8192, "x": 8192}, "u1"), m.empty({"x": 8192, "y": 8192}, "u1")

@@ -85,7 +85,8 @@ impl Event {
         self.state.lock().outcome.clone()
     }
 
-    /// Bytes of payload written to the destination, and in all.
+    /// Bytes of payload written to the destination, and in all. In the child of a fork copies that
+    /// run count for nothing.
     #[must_use]
     pub fn progress(&self) -> (u64, u64) {
         let state = &self.state;
@@ -111,12 +112,14 @@ impl Event {
         let _ = state.wait(None);
     }
 
-    /// Whether nobody drives it: the machine stayed in the process that forked this one.
-    fn is_orphan(&self) -> bool {
+    /// Whether it will never end here: the machine stayed in the process that forked this one.
+    #[must_use]
+    pub fn is_orphan(&self) -> bool {
         !self.is_done() && !self.state.shared.is_of_this_process()
     }
 
-    /// Where its time went: one report for each copy, those that have ended first.
+    /// Where its time went: one report for each copy, those that have ended first. In the child
+    /// of a fork there is none of a copy that runs.
     #[must_use]
     pub fn report(&self) -> Vec<CopyReport> {
         let state = &self.state;

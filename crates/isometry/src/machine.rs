@@ -132,12 +132,16 @@ impl Machine {
 
     /// What the machine did since it was opened, as Chrome's and Perfetto's trace format: a track
     /// for each channel, a counter for each staging buffer. `None` unless it was opened with
-    /// [`MachineBuilder::trace`].
+    /// [`MachineBuilder::trace`], and in the child of a fork.
     #[must_use]
     pub fn trace_json(&self) -> Option<Value> {
-        let topology = self.topology();
-        let core = self.shared.core();
-        core.recorder.as_ref().map(|recorder| recorder.to_json(&topology))
+        self.shared.trace_json()
+    }
+
+    /// Whether it stayed in the process that forked this one: nothing moves here.
+    #[must_use]
+    pub fn is_orphan(&self) -> bool {
+        !self.shared.is_of_this_process()
     }
 
     /// Takes no more copies, and waits until all that were submitted have ended. Created files

@@ -488,23 +488,37 @@ fn reports_and_traces_name_a_transfer_alike() {
     }
 }
 
+/// What `work` says in the child of a fork. It must take no lock of another thread.
+fn in_child(work: impl FnOnce() -> bool) -> bool {
+    // SAFETY: the child only does `work`, and leaves by `_exit`.
+    let child = unsafe { libc::fork() };
+    if child == 0 {
+        let result = catch_unwind(AssertUnwindSafe(work));
+        // SAFETY: ends the child without running what belongs to its parent.
+        unsafe { libc::_exit(i32::from(!matches!(result, Ok(true)))) };
+    }
+    let mut status = -1;
+    // SAFETY: `child` is ours, and `status` is there to be written.
+    unsafe { libc::waitpid(child, &raw mut status, 0) };
+    status == 0
+}
+
+#[test]
+fn a_child_of_a_fork_drops_what_a_closed_machine_left() {
+    let machine = machine();
+    let a = machine.empty(array(&[("x", 8)], "|u1", "x"), "sys").unwrap();
+    machine.close();
+    let mut left = Some((machine, a));
+    assert!(in_child(|| left.take().is_some()));
+}
+
 #[test]
 fn a_child_of_a_fork_is_told_so() {
     let machine = machine();
     let array = array(&[("x", 8)], "|u1", "x");
     let (src, dst) = (filled(&machine, array.clone()), machine.empty(array, "sys").unwrap());
-    // SAFETY: the child makes one call that takes no lock of another thread, and leaves by
-    // `_exit`.
-    let child = unsafe { libc::fork() };
-    if child == 0 {
-        let told = matches!(machine.copy(&src, &dst, &CopyOptions::default()), Err(Error::Forked));
-        // SAFETY: ends the child without running what belongs to its parent.
-        unsafe { libc::_exit(i32::from(!told)) };
-    }
-    let mut status = -1;
-    // SAFETY: `child` is ours, and `status` is there to be written.
-    unsafe { libc::waitpid(child, &raw mut status, 0) };
-    assert_eq!(status, 0);
+    let copy = || machine.copy(&src, &dst, &CopyOptions::default());
+    assert!(in_child(|| matches!(copy(), Err(Error::Forked))));
     machine.copy(&src, &dst, &CopyOptions::default()).unwrap().wait(None).unwrap();
 }
 

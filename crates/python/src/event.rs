@@ -48,8 +48,8 @@ impl PyEvent {
         self.inner.is_done()
     }
 
-    fn progress(&self) -> (u64, u64) {
-        self.inner.progress()
+    fn progress(&self) -> PyResult<(u64, u64)> {
+        Ok(self.here()?.progress())
     }
 
     fn cancel(&self, py: Python<'_>) {
@@ -57,7 +57,8 @@ impl PyEvent {
     }
 
     fn report<'py>(&self, py: Python<'py>) -> PyResult<Bound<'py, PyAny>> {
-        let reports = py.detach(|| self.inner.report());
+        let event = self.here()?;
+        let reports = py.detach(|| event.report());
         let topology = self.machine.topology();
         let dict = |report| json::object(py, &isometry::report_json(report, &topology));
         let reports = reports.iter().map(dict);
@@ -81,10 +82,7 @@ impl PyEvent {
     /// # Errors
     /// `Error` where that will never be: the machine stayed in the process that forked this one.
     fn _notify(&self, token: u64) -> PyResult<()> {
-        if let Err(error @ Error::Forked) = self.inner.wait(Some(Duration::ZERO)) {
-            return Err(errors::raised(error));
-        }
-        self.inner.notify(token);
+        self.here()?.notify(token);
         Ok(())
     }
 
@@ -94,6 +92,9 @@ impl PyEvent {
     }
 
     fn __repr__(&self) -> String {
+        if self.inner.is_orphan() {
+            return format!("<Event: {}>", Error::Forked);
+        }
         let (done, total) = self.inner.progress();
         let state = match self.inner.outcome() {
             None => "running".to_owned(),
@@ -101,5 +102,15 @@ impl PyEvent {
             Some(Err(error)) => error.to_string(),
         };
         format!("<Event {state}, {done} of {total} bytes>")
+    }
+}
+
+impl PyEvent {
+    /// The event, where it has ended or may end in this process.
+    fn here(&self) -> PyResult<&Event> {
+        if self.inner.is_orphan() {
+            return Err(errors::raised(Error::Forked));
+        }
+        Ok(&self.inner)
     }
 }

@@ -7,7 +7,7 @@ use crate::instance::PyInstance;
 use crate::numbers::{integer, seconds};
 use crate::plan::{PyPlan, PyTopology, options};
 use crate::{dtype, errors, json, logging, settings};
-use isometry::{Array, CopyOptions, Event, FileOptions, Foreign, Instance, Machine};
+use isometry::{Array, CopyOptions, Error, Event, FileOptions, Foreign, Instance, Machine};
 use model::{FieldSpace, IndexSpace};
 use pyo3::exceptions::{PyTypeError, PyValueError};
 use pyo3::prelude::*;
@@ -164,6 +164,9 @@ impl PyMachine {
     }
 
     fn trace<'py>(&self, py: Python<'py>) -> PyResult<Bound<'py, PyAny>> {
+        if self.inner.is_orphan() {
+            return Err(errors::raised(Error::Forked));
+        }
         let none = || PyValueError::new_err("open the machine with trace=True for a trace");
         let trace = py.detach(|| self.inner.trace_json()).ok_or_else(none)?;
         json::object(py, &trace)

@@ -11,6 +11,7 @@ use crate::{ArgumentError, Error};
 use channel::{Bell, DoneQueue, Regions};
 use engine::{Commit, Dependency, Program, SubmitError, Transfer};
 use model::{FenceId, MemoryId, Outcome, Place, Plan, Priority, Time, Topology, TransferId};
+use serde_json::Value;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError, RwLock, Weak};
 use std::time::{Duration, Instant};
@@ -38,7 +39,7 @@ pub(crate) struct Shared {
     pub(crate) urgency: Urgency,
     pub(crate) clock: Clock,
     topology: RwLock<Arc<Topology>>,
-    core: Mutex<Core>,
+    core: Arc<Mutex<Core>>,
     /// Transfers that have been told of, to be forgotten by the engine.
     told: Mutex<Vec<TransferId>>,
     /// Files that were created and may not have been committed.
@@ -85,7 +86,7 @@ impl Shared {
             urgency: Urgency::new(),
             clock,
             topology: RwLock::new(Arc::new(topology)),
-            core: Mutex::new(core),
+            core: Arc::new(Mutex::new(core)),
             told: Mutex::new(Vec::new()),
             created: Mutex::default(),
             fences: AtomicU64::new(0),
@@ -129,6 +130,7 @@ impl Shared {
         Ok(())
     }
 
+    /// Whether the lock may be taken: in the child of a fork nobody may be there to give it back.
     pub(crate) fn is_of_this_process(&self) -> bool {
         self.life.forks == wake::forks()
     }
@@ -287,7 +289,7 @@ impl Shared {
 
     /// Payload that these transfers have written so far.
     pub(crate) fn progress_of(&self, transfers: &[TransferId]) -> u64 {
-        if transfers.is_empty() {
+        if transfers.is_empty() || !self.is_of_this_process() {
             return 0;
         }
         let core = self.core();
@@ -295,7 +297,7 @@ impl Shared {
     }
 
     pub(crate) fn reports_of(&self, transfers: &[(TransferId, Arc<Plan>)]) -> Vec<CopyReport> {
-        if transfers.is_empty() {
+        if transfers.is_empty() || !self.is_of_this_process() {
             return Vec::new();
         }
         let core = self.core();
@@ -304,6 +306,15 @@ impl Shared {
             Some(CopyReport { transfer: Some(*id), plan: Arc::clone(plan), outcome: None, times })
         };
         transfers.iter().filter_map(report).collect()
+    }
+
+    /// What it did, where it keeps a trace.
+    pub(crate) fn trace_json(&self) -> Option<Value> {
+        if !self.life.traces || !self.is_of_this_process() {
+            return None;
+        }
+        let topology = self.topology();
+        self.core().recorder.as_ref().map(|recorder| recorder.to_json(&topology))
     }
 
     fn tell(&self, ended: Vec<Ended>) {
@@ -356,5 +367,14 @@ impl Shared {
         let unknown =
             || ArgumentError::NoMemory { name: name.to_owned(), there: there().collect() };
         Ok(topology.memory_named(name).ok_or_else(unknown)?)
+    }
+}
+
+impl Drop for Shared {
+    /// In the child of a fork the channels would wait for threads that are not there.
+    fn drop(&mut self) {
+        if !self.is_of_this_process() {
+            std::mem::forget(Arc::clone(&self.core));
+        }
     }
 }
