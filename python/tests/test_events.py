@@ -130,6 +130,28 @@ def test_another_thread_runs_while_one_waits(large: Large) -> None:
     assert after - before > 1000
 
 
+def test_another_thread_runs_while_a_machine_is_dropped() -> None:
+    counted, stop = 0, threading.Event()
+
+    def count() -> None:
+        nonlocal counted
+        while not stop.is_set():
+            counted += 1
+
+    large = Large(iso.Machine())
+    thread = threading.Thread(target=count)
+    large.start()
+    thread.start()
+    before = counted
+    # The last reference: this waits for the copy.
+    del large.m
+    after = counted
+    stop.set()
+    thread.join()
+    assert large.is_right()
+    assert after - before > 1000
+
+
 def test_many_threads_wait_for_one_event(large: Large) -> None:
     event, ended = large.start(), list[int]()
 

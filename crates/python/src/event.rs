@@ -1,11 +1,11 @@
 //! `Event`: the end of a copy.
 
+use crate::held::Held;
 use crate::numbers::seconds;
 use crate::{errors, json};
-use isometry::{Error, Event, Machine};
+use isometry::{Error, Event};
 use pyo3::prelude::*;
 use pyo3::types::PyDict;
-use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 /// How often a wait looks for Ctrl-C.
@@ -15,7 +15,7 @@ const SIGNALS: Duration = Duration::from_millis(50);
 #[pyclass(frozen, name = "Event", module = "isometry")]
 pub(crate) struct PyEvent {
     pub(crate) inner: Event,
-    pub(crate) machine: Arc<Machine>,
+    pub(crate) machine: Held,
     /// Of the machine: who awaits which event.
     pub(crate) waiters: Py<PyAny>,
     /// Whether it stands for several copies.

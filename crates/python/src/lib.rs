@@ -9,6 +9,7 @@ mod dims;
 mod dtype;
 mod errors;
 mod event;
+mod held;
 mod instance;
 mod json;
 mod logging;

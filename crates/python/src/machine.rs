@@ -3,23 +3,23 @@
 use crate::array::Array as Exported;
 use crate::dims::Dims;
 use crate::event::PyEvent;
+use crate::held::Held;
 use crate::instance::PyInstance;
 use crate::numbers::{integer, seconds};
 use crate::plan::{PyPlan, PyTopology, options};
 use crate::{dtype, errors, json, logging, settings};
-use isometry::{Array, CopyOptions, Error, Event, FileOptions, Foreign, Instance, Machine};
+use isometry::{Array, CopyOptions, Error, Event, FileOptions, Foreign, Instance};
 use model::{FieldSpace, IndexSpace};
 use pyo3::exceptions::{PyTypeError, PyValueError};
 use pyo3::prelude::*;
 use std::os::fd::AsRawFd;
 use std::path::PathBuf;
 use std::ptr::NonNull;
-use std::sync::Arc;
 
 /// The memories of this machine, the channels between them, and what runs on them.
 #[pyclass(frozen, name = "Machine", module = "isometry")]
 pub(crate) struct PyMachine {
-    inner: Arc<Machine>,
+    inner: Held,
     waiters: Py<PyAny>,
 }
 
@@ -37,8 +37,8 @@ impl PyMachine {
         remeasure: bool,
     ) -> PyResult<Self> {
         let builder = settings::builder(lanes, staging, disk)?.trace(trace).remeasure(remeasure);
-        let inner = Arc::new(py.detach(|| builder.open()).map_err(errors::raised)?);
-        let finished = Bound::new(py, Finished { inner: Arc::clone(&inner) })?;
+        let inner = Held::new(py.detach(|| builder.open()).map_err(errors::raised)?);
+        let finished = Bound::new(py, Finished { inner: inner.clone() })?;
         let waiters = py.import("isometry._waiters")?.getattr("Waiters")?.call1((finished,))?;
         Ok(PyMachine { inner, waiters: waiters.unbind() })
     }
@@ -215,7 +215,7 @@ impl PyMachine {
         let inner = event.map_err(errors::raised)?;
         Ok(PyEvent {
             inner,
-            machine: Arc::clone(&self.inner),
+            machine: self.inner.clone(),
             waiters: self.waiters.clone_ref(py),
             many,
         })
@@ -299,7 +299,7 @@ fn laid_out(array: Array, layout: Option<&str>) -> PyResult<Array> {
 /// The machine's descriptor and the tokens behind it, for an event loop.
 #[pyclass(frozen, module = "isometry")]
 struct Finished {
-    inner: Arc<Machine>,
+    inner: Held,
 }
 
 #[pymethods]
