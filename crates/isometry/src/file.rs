@@ -44,12 +44,13 @@ impl Machine {
         self.shared.check_open()?;
         let header = read_header(path, options)?;
         let memory = self.disk_of(path)?;
-        let span = header.data_offset..header.data_offset + header.data_bytes;
+        // From the file's first byte on: who places a buffer sees where the file's blocks begin.
+        let span = 0..header.data_offset + header.data_bytes;
         let file = FileRegion::open(path, span, cache_of(options));
         let file = file.map_err(|e| Error::of_file(path, e))?;
-        let holding = Holding::new(&self.shared, file.into_region(memory), false);
+        let holding = Arc::new(Holding::new(&self.shared, file.into_region(memory), false));
         let array = Array { space: header.space, fields: header.fields, layout: header.layout };
-        Ok(Instance::new(Arc::new(holding), 0, View::of_array(memory, array)))
+        Ok(Instance::new(holding, header.data_offset, View::of_array(memory, array)))
     }
 
     /// A file to be at `path`, in `array`'s layout. It appears under its name, replacing what is
@@ -174,5 +175,68 @@ pub(crate) fn discard(holding: &Holding) {
     let file = holding.region.view::<FileRegion>().filter(|_| holding.is_created);
     if let Some(Err(error)) = file.map(FileRegion::abort) {
         log::warn!("a temporary file stays until the next run: {error}");
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::prepare::prepare;
+    use engine::{ChannelConfig, Engine, EngineConfig, PoolConfig, Transfer};
+    use model::{ChannelKind, Completion, RegionId, Request, Time, Work};
+
+    /// The requests of a copy with 8 MiB of staging, whose region has the index `u32::MAX`.
+    fn requests_of(
+        machine: &Machine,
+        src: &Instance,
+        dst: &Instance,
+    ) -> Vec<(ChannelKind, Request)> {
+        let options = planner::Options { th_bytes: Some(2 << 20), ..Default::default() };
+        let (prepared, _) = prepare(&machine.shared, &src.view, &dst.view, &options).unwrap();
+        let hops = &prepared.plan.hops;
+        let channels = hops.iter().map(|hop| ChannelConfig::new(hop.channel, 4)).collect();
+        let region = RegionId { index: u32::MAX, generation: 0 };
+        let (memory, bytes) = (crate::builder::memory(0), 8 << 20);
+        let pool = PoolConfig { memory, region, capacity_bytes: bytes, reserve_bytes: 0 };
+        let mut engine = Engine::new(EngineConfig::new(channels, vec![pool]));
+        let program = Arc::clone(&prepared.program);
+        engine.submit(Time(0), Transfer::new(program, src.place(), dst.place())).unwrap();
+        let mut made = Vec::new();
+        while let Some(request) = engine.poll_request() {
+            engine.handle_completion(Time(0), Completion { request: request.id, result: Ok(()) });
+            made.push((hops[usize::from(request.hop)].kind, request));
+        }
+        made
+    }
+
+    #[test]
+    fn requests_are_on_the_same_boundaries_in_file_and_memory() {
+        let dir = tempfile::tempdir().unwrap();
+        let machine = Machine::builder().assume(true).lanes(1).staging(8 << 20).open().unwrap();
+        let array = Array::of(&[("y", 4096), ("x", 4096)], "|u1").unwrap();
+        // As NumPy writes: the data starts at a multiple of 64.
+        let path = dir.path().join("in.bin");
+        File::create(&path).unwrap().set_len(128 + (4096 << 12)).unwrap();
+        let raw = Some(array.clone());
+        let options = FileOptions { raw, raw_offset: 128, ..FileOptions::default() };
+        let src = machine.open_file(&path, &options).unwrap();
+        let turned = array.laid_out("xy").unwrap();
+        let dst = machine.create_file(dir.path().join("out.npy"), turned, &options).unwrap();
+        let (mut reads, mut writes) = (0, 0);
+        for (kind, request) in requests_of(&machine, &src, &dst) {
+            let Work::Copy(copy) = &request.work else { unreachable!("no commit was asked for") };
+            let first = &copy.list[0].fields[0];
+            let from = copy.src.offset.wrapping_add_signed(first.src_offset);
+            let to = copy.dst.offset.wrapping_add_signed(first.dst_offset);
+            let (file, count) = match kind {
+                ChannelKind::DiskRead => (&src, &mut reads),
+                ChannelKind::DiskWrite => (&dst, &mut writes),
+                _ => continue,
+            };
+            let view = file.holding.region.view::<FileRegion>().unwrap();
+            assert_eq!((from + view.data_offset()) % 512, to % 512, "{kind:?} {from} {to}");
+            *count += 1;
+        }
+        assert!(reads > 1 && writes > 1, "{reads} reads, {writes} writes");
     }
 }
