@@ -11,7 +11,7 @@ use channel_disk::{Direction, DiskChannel, DiskConfig, Interface, clean_stale};
 use model::{
     Channel, ChannelId, ChannelKind, Curves, Memory, MemoryId, MemoryKind, Throughput, Wire,
 };
-use rustix::fs::statfs;
+use rustix::fs::{statfs, statvfs};
 use std::collections::{HashMap, HashSet};
 use std::fs;
 use std::os::unix::fs::MetadataExt;
@@ -123,7 +123,9 @@ impl Disks {
         if self.settings.assume {
             return DiskCurves::assumed();
         }
-        let key = format!("disk {device:x} {} {}", kind_of(dir), machine_key());
+        let mounts = fs::read_to_string("/proc/self/mountinfo").unwrap_or_default();
+        let key =
+            format!("disk {} {} {}", volume_of(dir), mount_of(&mounts, device), machine_key());
         let cache = Cache::new(&self.settings, &key);
         if let Some(curves) = cache.load().as_ref().and_then(DiskCurves::of_topology) {
             return curves;
@@ -227,7 +229,39 @@ pub(crate) fn parent(path: &Path) -> &Path {
     path.parent().filter(|p| !p.as_os_str().is_empty()).unwrap_or(Path::new("."))
 }
 
-/// The type of the file system, by the kernel's number.
-fn kind_of(dir: &Path) -> String {
-    statfs(dir).map_or_else(|_| "unknown".to_owned(), |s| format!("{:x}", s.f_type))
+/// The type of the file system and its own number, which another disk under this one's device
+/// number does not share.
+fn volume_of(dir: &Path) -> String {
+    let kind = statfs(dir).map(|s| s.f_type).unwrap_or_default();
+    let volume = statvfs(dir).map(|s| s.f_fsid).unwrap_or_default();
+    format!("{kind:x} {volume:x}")
+}
+
+/// How `device` is mounted, of the lines of `/proc/self/mountinfo`: its number, options, type and
+/// source, but not where. The first line counts: the others are the same device at other places.
+fn mount_of(mounts: &str, device: u64) -> String {
+    let number = format!("{}:{}", rustix::fs::major(device), rustix::fs::minor(device));
+    let line = mounts.lines().find(|line| line.split(' ').nth(2) == Some(&number));
+    let options = line.and_then(|line| line.split(' ').nth(5)).unwrap_or_default();
+    let volume = line.and_then(|line| line.split_once(" - ")).unwrap_or_default().1;
+    format!("{number} {options} {volume}")
+}
+
+#[cfg(test)]
+mod tests {
+    use super::mount_of;
+
+    #[test]
+    fn a_disk_is_known_by_how_it_is_mounted() {
+        let mounts = "\
+            21 1 254:0 / / rw,relatime shared:1 - ext4 /dev/vda rw,discard\n\
+            22 21 0:5 / /dev rw,nosuid - devtmpfs devtmpfs rw,size=1k\n\
+            90 21 254:0 /home /mnt rw - ext4 /dev/vda rw,discard\n";
+        let device = rustix::fs::makedev(254, 0);
+        assert_eq!(mount_of(mounts, device), "254:0 rw,relatime ext4 /dev/vda rw,discard");
+        let remounted = mounts.replace("rw,relatime", "rw,sync");
+        assert_ne!(mount_of(&remounted, device), mount_of(mounts, device));
+        let unknown = mount_of(mounts, rustix::fs::makedev(8, 17));
+        assert_eq!(unknown, "8:17  ", "btrfs numbers its volumes otherwise");
+    }
 }
