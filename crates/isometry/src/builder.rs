@@ -125,13 +125,11 @@ impl MachineBuilder {
     }
 
     fn memcpy(&self, cores: &Cores) -> Result<MemcpyChannel, Error> {
-        let mut config = MemcpyConfig::near(cores, 0);
-        if let Some(lanes) = self.lanes {
-            if !(1..=Self::MAX_LANES).contains(&lanes) {
-                return Err(ArgumentError::Lanes { given: lanes, most: Self::MAX_LANES }.into());
-            }
-            config = MemcpyConfig::of(lanes, config.cores);
+        let lanes = self.lanes.unwrap_or(cores.default_lanes());
+        if !(1..=Self::MAX_LANES).contains(&lanes) {
+            return Err(ArgumentError::Lanes { given: lanes, most: Self::MAX_LANES }.into());
         }
+        let config = MemcpyConfig::among(cores, lanes);
         let what = || format!("starting {} threads for copies, see `lanes`", config.lanes);
         MemcpyChannel::new(&config).map_err(|e| Error::resource(what(), e))
     }

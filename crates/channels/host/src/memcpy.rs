@@ -27,13 +27,12 @@ pub struct MemcpyConfig {
 }
 
 impl MemcpyConfig {
-    /// What suits a channel whose memory is near `cores.nodes[node]`: a lane for each core but
-    /// one, bound where there is more than one node.
+    /// `lanes` lanes for all memories of a machine: bound near the first where that has a core for
+    /// each, else wherever the process may run, so that no core near the others lies idle.
     #[must_use]
-    pub fn near(cores: &Cores, node: usize) -> Self {
-        let near = (cores.nodes.len() > 1).then(|| cores.nodes.get(node)).flatten();
-        let count = near.map_or(cores.allowed.len(), |n| n.cores.len());
-        let lanes = count.min(cores.default_lanes()).max(1);
+    pub fn among(cores: &Cores, lanes: usize) -> Self {
+        let first = cores.nodes.first().filter(|first| lanes <= first.cores.len());
+        let near = first.filter(|_| cores.nodes.len() > 1);
         MemcpyConfig::of(lanes, near.map(|n| n.cores.clone()))
     }
 

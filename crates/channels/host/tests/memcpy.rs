@@ -6,7 +6,9 @@ use channel::model::{
     ChannelErrorKind, Completion, CopyWork, MemoryId, NodeId, Place, RegionId, RequestId, Work,
 };
 use channel::{Channel, Job, Provider, Region};
-use isometry_channel_host::{Cores, HostProvider, MemcpyChannel, MemcpyConfig, Pages, run_here};
+use isometry_channel_host::{
+    Cores, HostProvider, MemcpyChannel, MemcpyConfig, NumaNode, Pages, run_here,
+};
 use std::sync::Arc;
 
 const MEMORY: MemoryId = MemoryId { node: NodeId(0), index: 0 };
@@ -130,7 +132,15 @@ fn one_lane_completes_in_order() {
 }
 
 #[test]
-fn the_default_leaves_a_core() {
-    let config = MemcpyConfig::near(&Cores::detect(), 0);
-    assert!(config.lanes >= 1 && config.max_in_flight as usize >= config.lanes);
+fn lanes_are_bound_only_where_each_has_a_core() {
+    let node = |number: usize| {
+        let cores = (number * 4..number * 4 + 4).collect();
+        NumaNode { number: u32::try_from(number).unwrap(), cores }
+    };
+    let two = Cores { allowed: (0..8).collect(), nodes: vec![node(0), node(1)] };
+    assert_eq!(MemcpyConfig::among(&two, two.default_lanes()), MemcpyConfig::of(7, None));
+    let near = Some((0..4).collect());
+    assert_eq!(MemcpyConfig::among(&two, 4), MemcpyConfig::of(4, near));
+    let one = Cores { allowed: (0..4).collect(), nodes: vec![node(0)] };
+    assert_eq!(MemcpyConfig::among(&one, 3), MemcpyConfig::of(3, None));
 }
