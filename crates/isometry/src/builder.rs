@@ -104,7 +104,7 @@ impl MachineBuilder {
         for (&memory, node) in pools.iter().zip(&cores.nodes) {
             let node = (pools.len() > 1).then_some(node.number);
             let pages = Pages { prefault: false, huge: true, node };
-            let bytes = (settings.staging_bytes / pools.len() as u64).max(1);
+            let bytes = settings.pool_bytes(pools.len());
             let region = regions.insert(HostProvider::new(memory, pages).allocate(bytes, 4096)?);
             let reserve_bytes = bytes / RESERVE_PARTS;
             configs.push(PoolConfig { memory, region, capacity_bytes: bytes, reserve_bytes });
@@ -154,6 +154,13 @@ pub(crate) struct Settings {
     pub(crate) remeasure: bool,
     pub(crate) assume: bool,
     pub(crate) staging_bytes: u64,
+}
+
+impl Settings {
+    /// The staging of each of `nodes` memories.
+    pub(crate) fn pool_bytes(&self, nodes: usize) -> u64 {
+        (self.staging_bytes / nodes.max(1) as u64).max(1)
+    }
 }
 
 /// The node that we are.

@@ -10,7 +10,7 @@ use model::{
 use std::fs;
 use std::path::PathBuf;
 
-/// Of the staging, the part that one intermediate buffer may take: a conversion on disk needs
+/// Of a memory's staging, the part that one intermediate buffer may take: a conversion on disk needs
 /// two, and some must remain for others.
 const LARGEST_BUFFER_PARTS: u64 = 3;
 
@@ -78,7 +78,7 @@ fn skeleton(settings: &Settings, cores: &Cores) -> Topology {
     Topology {
         name: "this machine".to_owned(),
         generation: 1,
-        th_bytes: (settings.staging_bytes / LARGEST_BUFFER_PARTS).max(64 << 10),
+        th_bytes: settings.pool_bytes(cores.nodes.len()) / LARGEST_BUFFER_PARTS,
         classes: vec![class],
         links: Vec::new(),
     }
@@ -146,6 +146,28 @@ impl<'a> Cache<'a> {
         };
         if write().is_none() {
             log::warn!("can't keep measurements in {}", path.display());
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use channel_host::NumaNode;
+    use std::collections::BTreeSet;
+
+    #[test]
+    fn each_node_has_room_for_two_of_the_largest_buffers_and_more() {
+        let settings =
+            Settings { cache_dir: None, remeasure: false, assume: true, staging_bytes: 192 << 20 };
+        for count in 1..=4 {
+            let node = |number| NumaNode { number, cores: BTreeSet::from([number as usize]) };
+            let nodes: Vec<_> = (0..count).map(node).collect();
+            let allowed = (0..count as usize).collect();
+            let topology = skeleton(&settings, &Cores { allowed, nodes });
+            assert_eq!(topology.classes[0].memories.len(), count as usize);
+            let room = settings.pool_bytes(count as usize);
+            assert!(2 * topology.th_bytes < room, "{count} nodes: {} of {room}", topology.th_bytes);
         }
     }
 }
