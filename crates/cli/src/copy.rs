@@ -26,6 +26,7 @@ struct Copied<'a> {
 pub(crate) fn run(args: &Copy) -> Result<(), Failure> {
     let interrupt = Interrupt::listen()?;
     let builder = Machine::builder().trace(args.trace.is_some());
+    let builder = builder.largest_buffer(args.th.unwrap_or(0));
     let machine = builder.open().map_err(failure)?;
     let ended = copied(args, &machine, &interrupt);
     if let Some(path) = &args.trace {

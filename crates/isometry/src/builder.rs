@@ -1,6 +1,6 @@
 //! How a machine is set up.
 
-use crate::discover::{self, Found};
+use crate::discover::{self, Found, LARGEST_BUFFER_PARTS};
 use crate::disks::Disks;
 use crate::machine::Machine;
 use crate::runtime::{Clock, Core, NewChannel, Shared};
@@ -21,6 +21,7 @@ const RESERVE_PARTS: u64 = 4;
 pub struct MachineBuilder {
     lanes: Option<usize>,
     staging_bytes: Option<u64>,
+    largest_buffer_bytes: u64,
     disk: Vec<PathBuf>,
     cache_dir: Option<PathBuf>,
     remeasure: bool,
@@ -45,6 +46,14 @@ impl MachineBuilder {
     #[must_use]
     pub fn staging(mut self, bytes: u64) -> Self {
         self.staging_bytes = Some(bytes);
+        self
+    }
+
+    /// Takes more staging where it would not hold the intermediate buffers of copies that are
+    /// planned with [`planner::Options::th_bytes`] of this much.
+    #[must_use]
+    pub fn largest_buffer(mut self, bytes: u64) -> Self {
+        self.largest_buffer_bytes = bytes;
         self
     }
 
@@ -95,7 +104,7 @@ impl MachineBuilder {
         let regions = Arc::new(Regions::new());
         let clock = Clock::start();
         let cores = Cores::detect();
-        let settings = self.settings();
+        let settings = self.settings(cores.nodes.len());
         let memcpy = self.memcpy(&cores)?;
         let found = discover::host(&settings, &cores, memcpy)?;
         let Found { topology, memcpy, pools } = found;
@@ -134,15 +143,17 @@ impl MachineBuilder {
         MemcpyChannel::new(&config).map_err(|e| Error::resource(what(), e))
     }
 
-    fn settings(&self) -> Settings {
+    fn settings(&self, nodes: usize) -> Settings {
         let user = || directories::ProjectDirs::from("", "", "isometry");
         let dir = || user().map(|dirs| dirs.cache_dir().to_owned());
         let limit = || Limits::detect().default_staging_bytes();
+        let largest = self.largest_buffer_bytes.saturating_mul(LARGEST_BUFFER_PARTS);
+        let least = largest.saturating_mul(nodes as u64).max(1 << 20);
         Settings {
             cache_dir: self.cache_dir.clone().or_else(dir),
             remeasure: self.remeasure,
             assume: self.assume,
-            staging_bytes: self.staging_bytes.unwrap_or_else(limit).max(1 << 20),
+            staging_bytes: self.staging_bytes.unwrap_or_else(limit).max(least),
         }
     }
 }
@@ -172,4 +183,19 @@ pub(crate) const MEMCPY: ChannelId = ChannelId { node: HERE, index: 0 };
 /// Memory `index` of this node.
 pub(crate) fn memory(index: u16) -> MemoryId {
     MemoryId { node: HERE, index }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn staging_has_room_for_the_largest_buffers() {
+        let builder = MachineBuilder::default().staging(8 << 20).largest_buffer(100 << 20);
+        for nodes in 1..3 {
+            let room = builder.settings(nodes).pool_bytes(nodes);
+            assert!(room >= 300 << 20, "{nodes} nodes: {room}");
+        }
+        assert_eq!(MachineBuilder::default().staging(8 << 20).settings(2).pool_bytes(2), 4 << 20);
+    }
 }

@@ -12,7 +12,7 @@ use std::path::PathBuf;
 
 /// Of a memory's staging, the part that one intermediate buffer may take: a conversion on disk needs
 /// two, and some must remain for others.
-const LARGEST_BUFFER_PARTS: u64 = 3;
+pub(crate) const LARGEST_BUFFER_PARTS: u64 = 3;
 
 /// A machine without its disks.
 pub(crate) struct Found {
