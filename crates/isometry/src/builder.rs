@@ -106,8 +106,7 @@ impl MachineBuilder {
         let cores = Cores::detect();
         let settings = self.settings(cores.nodes.len());
         let memcpy = self.memcpy(&cores)?;
-        let found = discover::host(&settings, &cores, memcpy)?;
-        let Found { topology, memcpy, pools } = found;
+        let Found { topology, memcpy, pools } = discover::host(&settings, &cores, memcpy);
         let mut configs = Vec::new();
         let mut arenas = Vec::new();
         for (&memory, node) in pools.iter().zip(&cores.nodes) {

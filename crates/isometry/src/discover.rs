@@ -10,8 +10,8 @@ use model::{
 use std::fs;
 use std::path::PathBuf;
 
-/// Of a memory's staging, the part that one intermediate buffer may take: a conversion on disk needs
-/// two, and some must remain for others.
+/// Of a memory's staging, the part that one intermediate buffer may take: a conversion on disk
+/// needs two, and some must remain for others.
 pub(crate) const LARGEST_BUFFER_PARTS: u64 = 3;
 
 /// A machine without its disks.
@@ -24,31 +24,31 @@ pub(crate) struct Found {
 
 /// The host memories and the channel inside them, measured through `memcpy` unless the cache
 /// knows the curves.
-pub(crate) fn host(
-    settings: &Settings,
-    cores: &Cores,
-    mut memcpy: MemcpyChannel,
-) -> Result<Found, Error> {
+pub(crate) fn host(settings: &Settings, cores: &Cores, mut memcpy: MemcpyChannel) -> Found {
     let mut topology = skeleton(settings, cores);
     let key = format!("host {}", machine_key());
-    let kept = Cache::new(settings, &key).load();
-    match kept.and_then(|kept| kept.classes.into_iter().next()?.channels.into_iter().next()) {
-        Some(kept) => {
-            let channel = &mut topology.classes[0].channels[0];
-            (channel.curves, channel.latency_ns) = (kept.curves, kept.latency_ns);
-        }
-        None if settings.assume => {}
-        None => {
-            let measured = probe::memcpy(&mut memcpy)?;
-            let channel = &mut topology.classes[0].channels[0];
-            (channel.curves, channel.latency_ns) = measured;
-            Cache::new(settings, &key).store(&topology);
+    let cache = Cache::new(settings, &key);
+    let kept = cache.load();
+    let kept = kept.and_then(|kept| kept.classes.into_iter().next()?.channels.into_iter().next());
+    let known = kept.map(|kept| (kept.curves, kept.latency_ns));
+    let is_known = known.is_some();
+    let measured = || if settings.assume { None } else { measured(&mut memcpy) };
+    if let Some((curves, latency_ns)) = known.or_else(measured) {
+        let channel = &mut topology.classes[0].channels[0];
+        (channel.curves, channel.latency_ns, channel.assumed) = (curves, latency_ns, false);
+        if !is_known {
+            cache.store(&topology);
         }
     }
-    topology.classes[0].channels[0].assumed = settings.assume;
     let pools = (0..topology.classes[0].memories.len()).filter_map(|i| u16::try_from(i).ok());
     let pools = pools.map(memory).collect();
-    Ok(Found { topology, memcpy, pools })
+    Found { topology, memcpy, pools }
+}
+
+/// What `memcpy` reaches, where there is the memory to find out.
+fn measured(memcpy: &mut MemcpyChannel) -> Option<(Curves, u64)> {
+    let tell = |error: &Error| log::warn!("the rates of copies in memory are assumed: {error}");
+    probe::memcpy(memcpy).inspect_err(tell).ok()
 }
 
 /// One SYS for each NUMA node, and Memcpy between all of them, at an assumed rate.

@@ -8,7 +8,7 @@ use super::{Bench, job_of, nanos_of};
 use crate::Error;
 use crate::builder::memory;
 use channel::{Channel, Provider, Region};
-use channel_host::{HostProvider, MemcpyChannel, Pages};
+use channel_host::{HostProvider, Limits, MemcpyChannel, Pages};
 use model::{Curves, FieldCopy, NdCopy, Throughput};
 use std::fs;
 use std::sync::Arc;
@@ -16,6 +16,8 @@ use std::time::Duration;
 
 /// Source and destination of a measurement: each as large as the last cache, within these bounds.
 const SIDE_BYTES: std::ops::RangeInclusive<u64> = (16 << 20)..=(112 << 20);
+/// Each takes at most this part of the memory that the process may use.
+const SIDE_PARTS: u64 = 16;
 /// How long a point is measured each time, at least one round of requests.
 const POINT: Duration = Duration::from_millis(4);
 /// What a request that moves next to nothing takes.
@@ -45,7 +47,7 @@ impl<'a> HostBench<'a> {
     fn new(channel: &'a mut MemcpyChannel) -> Result<Self, Error> {
         let pages = Pages { prefault: true, ..Pages::default() };
         let provider = HostProvider::new(memory(0), pages);
-        let bytes = last_cache_bytes().clamp(*SIDE_BYTES.start(), *SIDE_BYTES.end());
+        let bytes = side_bytes(last_cache_bytes(), Limits::detect().usable_bytes());
         let region = || provider.allocate(bytes, 4096).map(Arc::new);
         let depth = channel.capabilities().max_in_flight;
         Ok(HostBench { src: region()?, dst: region()?, depth, bench: Bench { channel, next: 0 } })
@@ -84,6 +86,11 @@ impl<'a> HostBench<'a> {
     }
 }
 
+fn side_bytes(cache_bytes: u64, usable_bytes: Option<u64>) -> u64 {
+    let most = usable_bytes.map_or(u64::MAX, |bytes| bytes / SIDE_PARTS);
+    cache_bytes.clamp(*SIDE_BYTES.start(), *SIDE_BYTES.end()).min(most)
+}
+
 /// The largest cache of the first core, as the kernel says.
 fn last_cache_bytes() -> u64 {
     let size = |i: usize| {
@@ -92,4 +99,17 @@ fn last_cache_bytes() -> u64 {
         text.trim().strip_suffix('K')?.parse::<u64>().ok().map(|k| k << 10)
     };
     (0..8).filter_map(size).max().unwrap_or(16 << 20)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::side_bytes;
+
+    #[test]
+    fn a_side_is_as_large_as_the_cache_where_memory_allows() {
+        assert_eq!(side_bytes(48 << 20, Some(64 << 30)), 48 << 20);
+        assert_eq!(side_bytes(1 << 30, None), 112 << 20);
+        assert_eq!(side_bytes(1 << 20, None), 16 << 20);
+        assert_eq!(side_bytes(48 << 20, Some(160 << 20)), 10 << 20);
+    }
 }
