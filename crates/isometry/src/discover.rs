@@ -3,6 +3,7 @@
 use crate::Error;
 use crate::builder::{Settings, memory};
 use crate::probe;
+use channel::Channel as _;
 use channel_host::{Cores, Limits, MemcpyChannel};
 use model::{
     Channel, ChannelKind, Curves, Memory, MemoryId, MemoryKind, NodeClass, Throughput, Topology,
@@ -26,7 +27,8 @@ pub(crate) struct Found {
 /// knows the curves.
 pub(crate) fn host(settings: &Settings, cores: &Cores, mut memcpy: MemcpyChannel) -> Found {
     let mut topology = skeleton(settings, cores);
-    let key = format!("host {}", machine_key());
+    let depth = memcpy.capabilities().max_in_flight;
+    let key = format!("host, {depth} at once, {}", machine_key());
     let cache = Cache::new(settings, &key);
     let kept = cache.load();
     let kept = kept.and_then(|kept| kept.classes.into_iter().next()?.channels.into_iter().next());

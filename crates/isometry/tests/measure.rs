@@ -26,6 +26,8 @@ fn what_was_measured_is_kept_until_asked_again() {
     assert_eq!(fs::read_dir(disk.path()).unwrap().count(), 0, "the probe's file is gone");
     let second = with_cache(cache.path()).disk(disk.path()).open().unwrap();
     assert_eq!(curves(&first), curves(&second));
+    with_cache(cache.path()).lanes(2).open().unwrap();
+    assert_eq!(fs::read_dir(cache.path()).unwrap().count(), 3, "two lanes have rates of their own");
     let third = with_cache(cache.path()).remeasure(true).open().unwrap();
     assert_ne!(curves(&first)[0], curves(&third)[0], "two measurements never agree in every bit");
 }
