@@ -9,7 +9,7 @@
 use crate::align::Bounds;
 use crate::file::FileRegion;
 use crate::pieces::{Direction, Piece};
-use crate::span::{PAGE_BYTES, SMALL_BYTES, Span};
+use crate::span::{SMALL_BYTES, Span, page_bytes};
 
 /// Between edges that go through the page cache, less is not worth going around it.
 const DIRECT_WRITE_BYTES: u64 = 16 << 10;
@@ -67,7 +67,7 @@ pub(crate) fn plans(span: Span, direction: Direction, file: &FileRegion) -> Vec<
         (Direction::Read, bounds) => vec![read(span, bounds.unwrap_or(Bounds::NONE))],
         (Direction::Write, None) => vec![buffered(&span.pieces)],
         (Direction::Write, Some(bounds)) => {
-            let block_bytes = bounds.block_bytes.max(PAGE_BYTES);
+            let block_bytes = bounds.block_bytes.max(page_bytes());
             write(&span, Bounds { block_bytes, ..bounds })
         }
     }

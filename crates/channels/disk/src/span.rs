@@ -4,8 +4,6 @@ use crate::pieces::{Direction, Piece, Walk};
 
 /// The most bytes of a file that one operation covers: enough for any disk's full rate.
 pub(crate) const SPAN_BYTES: u64 = 1 << 20;
-/// Spans are cut at pages of the file, so that the next one begins on a boundary.
-pub(crate) const PAGE_BYTES: u64 = 4096;
 /// A read takes a hole in its stride up to this: skipping it costs another operation.
 const HOLE_BYTES: u64 = 16 << 10;
 /// The most pieces of a span. Each takes at most two of the 1024 segments of an operation.
@@ -14,6 +12,11 @@ const SPAN_PIECES: usize = 500;
 pub(crate) const SMALL_BYTES: u64 = 512;
 /// The most pieces of a span that are small.
 const SMALL_PIECES: usize = 4096;
+
+/// A page of the page cache, or several: 4096 bytes, but 64 KiB on some Arm and Power kernels.
+pub(crate) fn page_bytes() -> u64 {
+    rustix::param::page_size().max(4096) as u64
+}
 
 /// Pieces in ascending order without overlap, without holes when they are written.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -27,7 +30,8 @@ impl Span {
     pub(crate) fn take(walk: &mut Walk, direction: Direction) -> Option<Span> {
         let pieces = walk.pieces();
         let first = pieces.first()?.file;
-        let limit = (first + SPAN_BYTES) / PAGE_BYTES * PAGE_BYTES;
+        // The next one begins on a boundary.
+        let limit = (first + SPAN_BYTES) / page_bytes() * page_bytes();
         let count = fitting(pieces, direction, limit);
         let mut pieces = pieces[..count].to_vec();
         let last = pieces.last_mut().expect("a span has a piece");
