@@ -16,9 +16,9 @@ pub struct Planned {
     pub topology: Arc<Topology>,
     /// The dimensions that its layouts speak of.
     pub space: IndexSpace,
-    /// What the search took, when it was made.
+    /// What the search took, when the copy was first prepared.
     pub plan_time: Duration,
-    /// Whether it came out of the cache.
+    /// Whether it came out of the cache: that of an equal copy, or of one whose boxes look alike.
     pub cached: bool,
 }
 
