@@ -2,7 +2,9 @@
 
 use crate::planned::transfer_name;
 use engine::Engine;
-use model::{ChannelId, MemoryId, Outcome, Request, RequestId, Time, Topology, TransferId, Work};
+use model::{
+    ChannelId, MemoryId, Outcome, Plan, Request, RequestId, Time, Topology, TransferId, Work,
+};
 use serde_json::{Value, json};
 use std::collections::{HashMap, VecDeque};
 
@@ -20,12 +22,29 @@ struct Span {
     to: Time,
 }
 
+/// What a counter counts the bytes of.
+#[derive(Debug, Clone, Copy)]
+enum Counter {
+    /// All staging of a memory that is given out.
+    Pool(MemoryId),
+    /// What stands in an intermediate buffer: the first of a transfer is 0.
+    Buffer { transfer: TransferId, buffer: usize },
+}
+
 /// One value of a counter.
 #[derive(Debug, Clone, Copy)]
 struct Sample {
-    memory: MemoryId,
+    counter: Counter,
     at: Time,
     bytes: u64,
+}
+
+/// A transfer that has not ended.
+#[derive(Debug)]
+struct Open {
+    from: Time,
+    /// What stands in each of its intermediate buffers.
+    buffers: Vec<u64>,
 }
 
 /// A transfer from its submission to its end.
@@ -40,11 +59,12 @@ struct Life {
 /// Collects spans and counters while a machine runs.
 #[derive(Debug)]
 pub(crate) struct Recorder {
-    pools: Vec<MemoryId>,
+    /// Each with what was last noted of it.
+    pools: Vec<(MemoryId, Option<u64>)>,
     open: HashMap<RequestId, Span>,
     spans: VecDeque<Span>,
     samples: VecDeque<Sample>,
-    submitted: HashMap<TransferId, Time>,
+    submitted: HashMap<TransferId, Open>,
     lives: VecDeque<Life>,
 }
 
@@ -52,7 +72,7 @@ impl Recorder {
     /// One that follows the staging of `pools`.
     pub(crate) fn new(pools: Vec<MemoryId>) -> Self {
         Recorder {
-            pools,
+            pools: pools.into_iter().map(|memory| (memory, None)).collect(),
             open: HashMap::new(),
             spans: VecDeque::new(),
             samples: VecDeque::new(),
@@ -61,14 +81,21 @@ impl Recorder {
         }
     }
 
-    pub(crate) fn submitted(&mut self, now: Time, transfer: TransferId) {
-        self.submitted.insert(transfer, now);
+    /// A transfer by `plan`.
+    pub(crate) fn submitted(&mut self, now: Time, transfer: TransferId, plan: &Plan) {
+        let buffers = vec![0; plan.buffers.len()];
+        self.submitted.insert(transfer, Open { from: now, buffers });
     }
 
     pub(crate) fn ended(&mut self, now: Time, transfer: TransferId, outcome: &Outcome) {
-        if let Some(from) = self.submitted.remove(&transfer) {
-            let done = *outcome == Outcome::Done;
-            push(&mut self.lives, Life { transfer, from, to: now, done });
+        let Some(open) = self.submitted.remove(&transfer) else { return };
+        let done = *outcome == Outcome::Done;
+        push(&mut self.lives, Life { transfer, from: open.from, to: now, done });
+        // What a failed transfer leaves in a buffer goes with it.
+        let left = open.buffers.iter().enumerate().filter(|(_, bytes)| **bytes > 0);
+        for (buffer, _) in left {
+            let counter = Counter::Buffer { transfer, buffer };
+            push(&mut self.samples, Sample { counter, at: now, bytes: 0 });
         }
     }
 
@@ -84,6 +111,21 @@ impl Recorder {
     pub(crate) fn completed(&mut self, now: Time, request: RequestId) {
         if let Some(span) = self.open.remove(&request) {
             push(&mut self.spans, Span { to: now, ..span });
+            self.moved(now, &span);
+        }
+    }
+
+    /// Counts what a request has taken from the buffer before its hop and put into the one after.
+    fn moved(&mut self, now: Time, span: &Span) {
+        let Some(transfer) = span.transfer else { return };
+        let Some(open) = self.submitted.get_mut(&transfer) else { return };
+        let (after, before) = (usize::from(span.hop), usize::from(span.hop).wrapping_sub(1));
+        let steps = [(before, 0, span.bytes), (after, span.bytes, 0)];
+        for (buffer, more, less) in steps {
+            let Some(bytes) = open.buffers.get_mut(buffer) else { continue };
+            *bytes = bytes.saturating_add(more).saturating_sub(less);
+            let counter = Counter::Buffer { transfer, buffer };
+            push(&mut self.samples, Sample { counter, at: now, bytes: *bytes });
         }
     }
 
@@ -94,27 +136,43 @@ impl Recorder {
 
     /// Notes how full the staging is, where that has changed.
     pub(crate) fn staging(&mut self, now: Time, engine: &Engine) {
-        for &memory in &self.pools {
-            let Some((bytes, _)) = engine.staging(memory) else { continue };
-            let last = self.samples.iter().rev().find(|s| s.memory == memory).map(|s| s.bytes);
-            if last != Some(bytes) {
-                push(&mut self.samples, Sample { memory, at: now, bytes });
+        for (memory, last) in &mut self.pools {
+            let Some((bytes, _)) = engine.staging(*memory) else { continue };
+            if *last != Some(bytes) {
+                *last = Some(bytes);
+                let counter = Counter::Pool(*memory);
+                push(&mut self.samples, Sample { counter, at: now, bytes });
             }
         }
     }
 
     /// The trace so far, in Chrome's JSON format: a track for each channel, one for transfers,
-    /// a counter for each staging pool.
+    /// a counter for each intermediate buffer and for the staging of each memory.
     pub(crate) fn to_json(&self, topology: &Topology) -> Value {
         let mut events = tracks(topology);
         events.extend(self.spans.iter().map(span_event));
         events.extend(self.lives.iter().flat_map(life_events));
         events.extend(self.samples.iter().map(|sample| {
-            let name = topology.memory(sample.memory).map_or("?", |m| &m.name);
-            let args = json!({ "bytes": sample.bytes });
-            json!({ "ph": "C", "pid": 1, "ts": micros(sample.at), "name": format!("staging {name}"), "args": args })
+            let (name, args) = (sample.counter.name(topology), json!({ "bytes": sample.bytes }));
+            json!({ "ph": "C", "pid": 1, "ts": micros(sample.at), "name": name, "args": args })
         }));
         json!({ "displayTimeUnit": "ns", "traceEvents": events })
+    }
+}
+
+impl Counter {
+    /// Buffers are told apart by the place of their transfer in the table, which others take after
+    /// it, as the names of spans are.
+    fn name(&self, topology: &Topology) -> String {
+        match self {
+            Counter::Pool(memory) => {
+                let name = topology.memory(*memory).map_or("?", |m| &m.name);
+                format!("staging {name}")
+            }
+            Counter::Buffer { transfer, buffer } => {
+                format!("copy {} buffer {buffer}", transfer.index)
+            }
+        }
     }
 }
 

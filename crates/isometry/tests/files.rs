@@ -271,3 +271,29 @@ fn stale_temporaries_go_at_the_first_use_of_their_directory() {
     assert!(!stale.exists());
     drop(src);
 }
+
+#[test]
+fn a_trace_counts_what_stands_in_each_buffer() {
+    let dir = tempfile::tempdir().unwrap();
+    let builder = Machine::builder().assume(true).lanes(1).staging(1 << 20);
+    let machine = builder.trace(true).open().unwrap();
+    let data = npy(&dir.path().join("in.npy"), &[1024, 1024]);
+    let src = machine.open_file(dir.path().join("in.npy"), &named("yx")).unwrap();
+    let turned = src.array().laid_out("xy").unwrap();
+    let options = FileOptions::default();
+    let dst = machine.create_file(dir.path().join("out.npy"), turned, &options).unwrap();
+    let buffers = machine.plan(&src, &dst, &Options::default()).unwrap().plan.buffers.clone();
+    machine.copy(&src, &dst, &CopyOptions::default()).unwrap().wait(None).unwrap();
+    let json = machine.trace_json().unwrap();
+    assert!(buffers.len() > 1, "{buffers:?}");
+    for (i, buffer) in buffers.iter().enumerate() {
+        let name = format!("copy 0 buffer {i}");
+        let counted = json["traceEvents"].as_array().unwrap().iter().filter(|e| e["name"] == *name);
+        let bytes: Vec<u64> = counted.map(|e| e["args"]["bytes"].as_u64().unwrap()).collect();
+        assert!(bytes.iter().all(|&b| b <= buffer.bytes), "{name}: {bytes:?} of {buffer:?}");
+        let moved = bytes.iter().max().unwrap();
+        assert!(*moved > 0 && bytes.last() == Some(&0), "{name}: {bytes:?}");
+        let filled = bytes.windows(2).map(|w| w[1].saturating_sub(w[0])).sum::<u64>() + bytes[0];
+        assert_eq!(filled, data.len() as u64, "everything went through {name}");
+    }
+}

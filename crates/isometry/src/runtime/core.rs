@@ -128,7 +128,7 @@ impl Core {
         self.census.add(pending.priority, urgency);
         pending.state.add(id, &pending.plan);
         if let Some(recorder) = &mut self.recorder {
-            recorder.submitted(now, id);
+            recorder.submitted(now, id, &pending.plan);
         }
         self.pending.insert(id, pending);
         Ok(id)
