@@ -8,10 +8,12 @@ use crate::trace::Recorder;
 use crate::{ArgumentError, Error};
 use channel::{Provider, Regions};
 use channel_host::{Cores, HostProvider, Limits, MemcpyChannel, MemcpyConfig, Pages};
-use engine::{EngineConfig, PoolConfig};
-use model::{ChannelId, MemoryId, NodeId};
+use engine::{ChannelConfig, EngineConfig, Policy, PoolConfig};
+use model::{ChannelId, ChannelKind, MemoryId, NodeId};
+use std::collections::HashMap;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
+use std::time::Duration;
 
 /// One part in so many of a pool is kept for what is more urgent than what holds the rest.
 const RESERVE_PARTS: u64 = 4;
@@ -27,7 +29,12 @@ pub struct MachineBuilder {
     remeasure: bool,
     assume: bool,
     trace: bool,
+    policies: Policies,
+    ageing: Option<Duration>,
 }
+
+/// The policies of the channels that have another than the default.
+pub(crate) type Policies = HashMap<ChannelKind, Arc<dyn Policy>>;
 
 impl MachineBuilder {
     /// The most threads that may copy inside host memory.
@@ -94,6 +101,21 @@ impl MachineBuilder {
         self
     }
 
+    /// What the channels of this kind serve next. Default: [`engine::ByPriority`].
+    #[must_use]
+    pub fn policy(mut self, kind: ChannelKind, policy: Arc<dyn Policy>) -> Self {
+        self.policies.insert(kind, policy);
+        self
+    }
+
+    /// Gives copies that have waited for a channel this long at most 5% of it, whatever its policy
+    /// says. Default: none, so that urgent copies may hold up others for ever.
+    #[must_use]
+    pub fn ageing(mut self, after: Duration) -> Self {
+        self.ageing = Some(after);
+        self
+    }
+
     /// Opens the machine.
     ///
     /// # Errors
@@ -119,8 +141,9 @@ impl MachineBuilder {
             arenas.extend(regions.get(region));
         }
         let recorder = self.trace.then(|| Recorder::new(pools));
-        let mut core = Core::new(EngineConfig::new(Vec::new(), configs), recorder);
-        let memcpy = NewChannel { id: MEMCPY, channel: Box::new(memcpy), pinned: false };
+        let mut core = Core::new(self.engine(configs), recorder);
+        let config = settings.channel(MEMCPY, ChannelKind::Memcpy);
+        let memcpy = NewChannel { config, channel: Box::new(memcpy), pinned: false };
         core.add_channels([memcpy]).map_err(|e| Error::resource("watching a channel", e))?;
         let shared = Shared::new(core, topology, regions, clock);
         let shared = Arc::new(shared.map_err(|e| Error::resource("eventfd", e))?);
@@ -130,6 +153,10 @@ impl MachineBuilder {
             machine.disk_of(path)?;
         }
         Ok(machine)
+    }
+
+    fn engine(&self, pools: Vec<PoolConfig>) -> EngineConfig {
+        EngineConfig { ageing: self.ageing, ..EngineConfig::new(Vec::new(), pools) }
     }
 
     fn memcpy(&self, cores: &Cores) -> Result<MemcpyChannel, Error> {
@@ -153,20 +180,31 @@ impl MachineBuilder {
             remeasure: self.remeasure,
             assume: self.assume,
             staging_bytes: self.staging_bytes.unwrap_or_else(limit).max(least),
+            policies: self.policies.clone(),
         }
     }
 }
 
 /// What discovery needs of the settings.
-#[derive(Debug, Clone)]
+#[derive(Debug, Clone, Default)]
 pub(crate) struct Settings {
     pub(crate) cache_dir: Option<PathBuf>,
     pub(crate) remeasure: bool,
     pub(crate) assume: bool,
     pub(crate) staging_bytes: u64,
+    pub(crate) policies: Policies,
 }
 
 impl Settings {
+    /// A channel of this kind, by its policy; how much it takes at once is its own matter.
+    pub(crate) fn channel(&self, id: ChannelId, kind: ChannelKind) -> ChannelConfig {
+        let config = ChannelConfig::new(id, 1);
+        match self.policies.get(&kind) {
+            Some(policy) => ChannelConfig { policy: Arc::clone(policy), ..config },
+            None => config,
+        }
+    }
+
     /// The staging of each of `nodes` memories.
     pub(crate) fn pool_bytes(&self, nodes: usize) -> u64 {
         (self.staging_bytes / nodes.max(1) as u64).max(1)
@@ -196,5 +234,12 @@ mod tests {
             assert!(room >= 300 << 20, "{nodes} nodes: {room}");
         }
         assert_eq!(MachineBuilder::default().staging(8 << 20).settings(2).pool_bytes(2), 4 << 20);
+    }
+    #[test]
+    fn waiting_copies_age_where_it_is_asked_for() {
+        let ageing = Duration::from_millis(5);
+        let config = MachineBuilder::default().ageing(ageing).engine(Vec::new());
+        assert_eq!(config.ageing, Some(ageing));
+        assert_eq!(MachineBuilder::default().engine(Vec::new()).ageing, None);
     }
 }

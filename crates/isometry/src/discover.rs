@@ -160,8 +160,7 @@ mod tests {
 
     #[test]
     fn each_node_has_room_for_two_of_the_largest_buffers_and_more() {
-        let settings =
-            Settings { cache_dir: None, remeasure: false, assume: true, staging_bytes: 192 << 20 };
+        let settings = Settings { staging_bytes: 192 << 20, ..Settings::default() };
         for count in 1..=4 {
             let node = |number| NumaNode { number, cores: BTreeSet::from([number as usize]) };
             let nodes: Vec<_> = (0..count).map(node).collect();

@@ -98,8 +98,10 @@ impl Machine {
                 node: crate::builder::HERE,
                 index: u16::try_from(class.channels.len()).unwrap_or(u16::MAX),
             };
-            class.channels.push(entry(direction, (index, wire), &hosts, curves));
-            NewChannel { id, channel: Box::new(channel), pinned: true }
+            let entry = entry(direction, (index, wire), &hosts, curves);
+            let config = self.disks.settings.channel(id, entry.kind);
+            class.channels.push(entry);
+            NewChannel { config, channel: Box::new(channel), pinned: true }
         });
         let added = self.shared.core().add_channels(both);
         added.map_err(|e| Error::resource("watching a disk's channels", e))?;

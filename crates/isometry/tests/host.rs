@@ -1,12 +1,15 @@
 //! Copies inside host memory, against a naive model.
 
-use isometry::model::{FieldSpace, IndexSpace, Outcome, Priority};
+use isometry::engine::{Fifo, Policy, Rank, Standing};
+use isometry::model::{ChannelKind, FieldSpace, IndexSpace, Outcome, Priority};
 use isometry::{
-    ArgumentError, Array, CopyOptions, Error, ErrorKind, Foreign, Instance, Machine, Mismatch,
+    ArgumentError, Array, CopyOptions, Error, ErrorKind, FileOptions, Foreign, Instance, Machine,
+    Mismatch,
 };
 use rustix::event::{PollFd, PollFlags, Timespec};
 use std::panic::{AssertUnwindSafe, catch_unwind};
-use std::sync::mpsc;
+use std::sync::atomic::{AtomicUsize, Ordering};
+use std::sync::{Arc, mpsc};
 use std::time::Duration;
 
 const AT_ONCE: Timespec = Timespec { tv_sec: 0, tv_nsec: 0 };
@@ -549,4 +552,33 @@ fn a_panic_of_a_callback_holds_up_nobody() {
     event.wait(None).unwrap();
     assert_eq!(receiver.recv(), Ok(()));
     copy().wait(Some(Duration::from_secs(60))).unwrap();
+}
+
+/// Counts how often it is asked.
+#[derive(Debug, Default)]
+struct Counting(AtomicUsize);
+
+impl Policy for Counting {
+    fn rank(&self, standing: &Standing) -> Rank {
+        self.0.fetch_add(1, Ordering::Relaxed);
+        Fifo.rank(standing)
+    }
+}
+
+#[test]
+fn each_kind_of_channel_has_the_policy_that_was_chosen_for_it() {
+    let dir = tempfile::tempdir().unwrap();
+    let policies = [(); 2].map(|()| Arc::new(Counting::default()));
+    let asked = || policies.each_ref().map(|p| p.0.load(Ordering::Relaxed) > 0);
+    let builder = Machine::builder().assume(true).lanes(1);
+    let builder = builder.policy(ChannelKind::Memcpy, policies[0].clone());
+    let machine = builder.policy(ChannelKind::DiskWrite, policies[1].clone()).open().unwrap();
+    let array = array(&[("y", 512), ("x", 512)], "<f4", "yx");
+    let [src, dst] = [(); 2].map(|()| machine.empty(array.clone(), "sys").unwrap());
+    machine.copy(&src, &dst, &CopyOptions::default()).unwrap().wait(None).unwrap();
+    assert_eq!(asked(), [true, false]);
+    let file =
+        machine.create_file(dir.path().join("a.npy"), array, &FileOptions::default()).unwrap();
+    machine.copy(&src, &file, &CopyOptions::default()).unwrap().wait(None).unwrap();
+    assert_eq!(asked(), [true, true]);
 }

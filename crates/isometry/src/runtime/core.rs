@@ -45,7 +45,7 @@ pub(crate) enum Caller {
 
 /// A channel that is to be driven, and whether only the driver's thread may call it.
 pub(crate) struct NewChannel {
-    pub(crate) id: ChannelId,
+    pub(crate) config: ChannelConfig,
     pub(crate) channel: Box<dyn Channel>,
     pub(crate) pinned: bool,
 }
@@ -62,10 +62,10 @@ struct Driven {
 }
 
 impl Driven {
-    fn new(NewChannel { id, channel, pinned }: NewChannel) -> io::Result<Self> {
+    fn new(NewChannel { config, channel, pinned }: NewChannel) -> io::Result<Self> {
         let wake = channel.wake_fd().map(|fd| fd.try_clone_to_owned()).transpose()?;
         let (wake, waiting) = (wake.map(Arc::new), VecDeque::new());
-        Ok(Driven { id, pinned, channel, wake, waiting })
+        Ok(Driven { id: config.id, pinned, channel, wake, waiting })
     }
 
     fn serves(&self, caller: Caller) -> bool {
@@ -95,7 +95,8 @@ impl Core {
         }
     }
 
-    /// Drives `channels` from now on, all of them or none.
+    /// Drives `channels` from now on, all of them or none, each with as many requests at once as
+    /// it takes.
     ///
     /// # Errors
     /// Where the process has no descriptors left to watch them with.
@@ -103,12 +104,13 @@ impl Core {
         &mut self,
         channels: impl IntoIterator<Item = NewChannel>,
     ) -> io::Result<()> {
-        let new = channels.into_iter().map(Driven::new).collect::<io::Result<Vec<_>>>()?;
-        for driven in &new {
-            let most = driven.channel.capabilities().max_in_flight.max(1);
-            self.engine.add_channel(&ChannelConfig::new(driven.id, most));
+        let watched = |new: NewChannel| Ok((new.config.clone(), Driven::new(new)?));
+        let new = channels.into_iter().map(watched).collect::<io::Result<Vec<_>>>()?;
+        for (config, driven) in new {
+            let max_in_flight = driven.channel.capabilities().max_in_flight.max(1);
+            self.engine.add_channel(&ChannelConfig { max_in_flight, ..config });
+            self.channels.push(driven);
         }
-        self.channels.extend(new);
         Ok(())
     }
 
