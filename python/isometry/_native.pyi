@@ -80,8 +80,8 @@ class Machine:
         """The array in a file: .npy, .safetensors (with `tensor` where it has several), or else
         raw, with extents in `dims`, a `dtype` and maybe a `layout`. It can't be written.
 
-        Raises FileFormatError for a damaged or short file, ValueError for an unknown tensor,
-        OSError as `open` does.
+        Raises FileFormatError for a damaged or short file, ValueError for an unknown tensor or a
+        path with a NUL in it, OSError as `open` does.
         """
 
     def create(
@@ -99,7 +99,8 @@ class Machine:
         `like` but for what is given.
 
         Raises LayoutError for what the format can't express, FileNotFoundError, PermissionError or
-        another OSError for a directory that is missing or can't be written, or a full disk.
+        another OSError for a directory that is missing or can't be written, or a full disk,
+        ValueError for a path with a NUL in it.
         """
 
     def copy(

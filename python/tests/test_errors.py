@@ -4,6 +4,7 @@ import asyncio
 import errno
 import os
 import pickle
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
@@ -174,6 +175,18 @@ def test_files_are_missing_or_forbidden_as_python_says_it(m: iso.Machine, tmp_pa
     (tmp_path / "file").write_bytes(b"")
     with pytest.raises(NotADirectoryError):
         m.create(tmp_path / "file" / "a.npy", like=a)
+
+
+def test_a_nul_in_a_path_is_a_wrong_argument(m: iso.Machine, tmp_path: Path) -> None:
+    path = tmp_path / "a\0b.npy"
+    uses: list[Callable[[], object]] = [
+        lambda: m.open(path),
+        lambda: m.create(path, dims={"x": 4}, dtype="u1"),
+        lambda: iso.Machine(disk=path),
+    ]
+    for use in uses:
+        with pytest.raises(ValueError, match=r"a\\0b.npy.* NUL"):
+            use()
 
 
 def test_a_directory_that_may_not_be_written(m: iso.Machine, tmp_path: Path) -> None:

@@ -1,7 +1,7 @@
 //! How a machine is set up.
 
 use crate::discover::{self, Found, LARGEST_BUFFER_PARTS};
-use crate::disks::Disks;
+use crate::disks::{Disks, check_path};
 use crate::machine::Machine;
 use crate::runtime::{Clock, Core, NewChannel, Shared};
 use crate::trace::Recorder;
@@ -119,7 +119,7 @@ impl MachineBuilder {
     /// Opens the machine.
     ///
     /// # Errors
-    /// [`ArgumentError::Lanes`]; [`Error::Resource`] where the process has no descriptors or threads
+    /// [`ArgumentError::Lanes`], [`ArgumentError::NulInPath`]; [`Error::Resource`] where the process has no descriptors or threads
     /// left; [`Error::Io`] where a path of [`MachineBuilder::disk`] is not there;
     /// [`Error::Channel`] where there is no memory for staging.
     pub fn open(self) -> Result<Machine, Error> {
@@ -149,6 +149,7 @@ impl MachineBuilder {
         let shared = Arc::new(shared.map_err(|e| Error::resource("eventfd", e))?);
         let machine = Machine::start(shared, Disks::new(settings, arenas))?;
         for path in &self.disk {
+            check_path(path)?;
             std::fs::metadata(path).map_err(|e| Error::io(path, e))?;
             machine.disk_of(path)?;
         }

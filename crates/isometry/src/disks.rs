@@ -1,6 +1,6 @@
 //! File systems as memories: each joins the machine when a path on it is first used.
 
-use crate::Error;
+use crate::{ArgumentError, Error};
 use crate::builder::{Settings, memory};
 use crate::discover::{Cache, machine_key};
 use crate::machine::Machine;
@@ -229,6 +229,14 @@ fn entry(
 /// The directory that holds `path`.
 pub(crate) fn parent(path: &Path) -> &Path {
     path.parent().filter(|p| !p.as_os_str().is_empty()).unwrap_or(Path::new("."))
+}
+
+/// Refuses a path that no file can have.
+pub(crate) fn check_path(path: &Path) -> Result<(), ArgumentError> {
+    match path.as_os_str().as_encoded_bytes().contains(&0) {
+        true => Err(ArgumentError::NulInPath { path: path.to_owned() }),
+        false => Ok(()),
+    }
 }
 
 /// The type of the file system and its own number, which another disk under this one's device

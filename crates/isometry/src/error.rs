@@ -99,6 +99,12 @@ pub enum ArgumentError {
     /// A raw file without dimensions and element type.
     #[error("a raw file needs dimensions and an element type")]
     RawShape,
+    /// A path with a zero byte, which no file has.
+    #[error("the path {path:?} has a NUL in it")]
+    NulInPath {
+        /// The path.
+        path: PathBuf,
+    },
     /// An instance or event of another machine.
     #[error("the instance belongs to another machine")]
     OtherMachine,

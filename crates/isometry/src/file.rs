@@ -1,6 +1,6 @@
 //! Files as instances: `.npy`, safetensors and raw.
 
-use crate::disks::parent;
+use crate::disks::{check_path, parent};
 use crate::instance::{Holding, Instance};
 use crate::machine::Machine;
 use crate::view::View;
@@ -33,8 +33,8 @@ impl Machine {
     ///
     /// # Errors
     /// [`Error::File`] for a header that is wrong, truncated or longer than the file, and for a
-    /// raw file whose length is not its array's; [`ArgumentError::RawShape`]; [`Error::Io`] where
-    /// the file can't be opened or is a directory.
+    /// raw file whose length is not its array's; [`ArgumentError::RawShape`],
+    /// [`ArgumentError::NulInPath`]; [`Error::Io`] where the file can't be opened or is a directory.
     pub fn open_file(
         &self,
         path: impl AsRef<Path>,
@@ -58,8 +58,9 @@ impl Machine {
     /// neither happens before its last instance is dropped.
     ///
     /// # Errors
-    /// [`Error::File`] where the format can't express the array; [`Error::Io`] where the disk has
-    /// no room, or the directory is not there or can't be written.
+    /// [`Error::File`] where the format can't express the array; [`ArgumentError::NulInPath`];
+    /// [`Error::Io`] where the disk has no room, where `path` is a directory or ends as one does, or
+    /// where its directory is not there or can't be written.
     pub fn create_file(
         &self,
         path: impl AsRef<Path>,
@@ -68,6 +69,7 @@ impl Machine {
     ) -> Result<Instance, Error> {
         let path = path.as_ref();
         self.shared.check_open()?;
+        check_path(path)?;
         // What is missing is told by the name that was given.
         std::fs::metadata(parent(path)).map_err(|e| Error::io(path, e))?;
         let memory = self.disk_of(parent(path))?;
@@ -84,7 +86,8 @@ impl Machine {
     /// The names of the tensors in a safetensors file, by their position in it.
     ///
     /// # Errors
-    /// [`Error::File`] for a broken header, [`Error::Io`] where the file can't be read.
+    /// [`Error::File`] for a broken header, [`Error::Io`] where the file can't be read,
+    /// [`ArgumentError::NulInPath`].
     pub fn tensors(&self, path: impl AsRef<Path>) -> Result<Vec<String>, Error> {
         let path = path.as_ref();
         let (head, length) = head_of(path, Format::Safetensors)?;
@@ -119,6 +122,7 @@ fn read_header(path: &Path, options: &FileOptions) -> Result<FileHeader, Error> 
 
 /// The header's bytes, and the length of the file.
 fn head_of(path: &Path, format: Format) -> Result<(Vec<u8>, u64), Error> {
+    check_path(path)?;
     let fail = |e| Error::io(path, e);
     // Before it is opened: opening a pipe waits for a writer.
     let meta = std::fs::metadata(path).map_err(fail)?;

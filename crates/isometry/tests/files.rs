@@ -225,6 +225,26 @@ fn wrong_files_are_clear_errors() {
 }
 
 #[test]
+fn a_nul_in_a_path_is_a_wrong_argument() {
+    let scene = Scene::new();
+    let (src, _) = scene.images([2, 4, 4, 3]);
+    let path = scene.path("a\0b.npy");
+    let options = FileOptions::default();
+    let disk = Machine::builder().assume(true).lanes(1).disk(&path).open();
+    for refused in [
+        scene.machine.open_file(&path, &options).map(drop),
+        scene.machine.create_file(&path, src.array(), &options).map(drop),
+        scene.machine.create_file(path.join("c.npy"), src.array(), &options).map(drop),
+        scene.machine.tensors(&path).map(drop),
+        disk.map(drop),
+    ] {
+        let error = refused.unwrap_err();
+        assert_eq!(error.kind(), ErrorKind::Argument, "{error}");
+        assert!(error.to_string().contains("a\\0b.npy"), "{error}");
+    }
+}
+
+#[test]
 fn a_file_that_shrinks_fails_its_copy_alone() {
     let scene = Scene::new();
     let (src, _) = scene.images([8, 64, 64, 3]);
