@@ -120,6 +120,9 @@ fn what_cannot_be_read_fails_and_leaves_nothing() {
     let short = iso(&["copy", &files.path("short.npy"), &files.path("out.npy")]);
     assert_eq!(short.code, 1, "{}", short.stderr);
     assert_eq!(files.copy("no/dir/out.npy", &[]).code, 1);
+    let directory = files.copy("out.npy/", &[]);
+    assert_eq!(directory.code, 1, "{}", directory.stderr);
+    assert!(directory.stderr.contains("out.npy/: Is a directory"), "{}", directory.stderr);
     assert_eq!(files.names(), ["in.npy", "short.npy"]);
 }
 

@@ -41,6 +41,9 @@ impl Aside {
     /// An empty, locked temporary for `path`, open for reading and writing.
     pub(crate) fn create(path: &Path) -> Result<(Self, OwnedFd), ChannelError> {
         let name = path.file_name().ok_or_else(|| unfit(path, "names no file"))?.to_owned();
+        if names_directory(path) {
+            return Err(failed(path, "creating it", Errno::ISDIR));
+        }
         let parent = path.parent().filter(|p| !p.as_os_str().is_empty());
         let parent = parent.unwrap_or(Path::new("."));
         let flags = OFlags::DIRECTORY | OFlags::CLOEXEC | OFlags::RDONLY;
@@ -90,6 +93,12 @@ impl Aside {
         unlinkat(&self.dir, &self.temporary, AtFlags::empty())
             .map_err(|e| failed(&self.path, "deleting the temporary", e))
     }
+}
+
+/// Whether `path` ends as only a directory's does, whatever [`Path::file_name`] makes of it.
+fn names_directory(path: &Path) -> bool {
+    let bytes = path.as_os_str().as_bytes();
+    bytes.ends_with(b"/") || bytes.ends_with(b"/.")
 }
 
 /// A rename would replace a device or a pipe, `/dev/null` too, for everybody.

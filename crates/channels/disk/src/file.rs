@@ -76,8 +76,8 @@ impl FileRegion {
     ///
     /// # Errors
     /// [`model::ChannelErrorKind::NoSpace`] where the disk has no room for it;
-    /// [`model::ChannelErrorKind::Io`] where `path` is a directory or its directory can't be
-    /// written. Nothing is left behind.
+    /// [`model::ChannelErrorKind::Io`] where `path` is a directory or ends as one does, or its
+    /// directory can't be written. Nothing is left behind.
     ///
     /// [`model::ChannelErrorKind::NoSpace`]: channel::model::ChannelErrorKind::NoSpace
     /// [`model::ChannelErrorKind::Io`]: channel::model::ChannelErrorKind::Io

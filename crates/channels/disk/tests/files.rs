@@ -135,6 +135,9 @@ fn what_is_no_file_is_refused() {
     let create = |path: &Path| FileRegion::create(path, b"", 1, Cache::Bypass).unwrap_err();
     fs::create_dir(dir.path().join("sub")).unwrap();
     assert!(create(&dir.path().join("sub")).detail.contains("Is a directory"));
+    for directory in ["x/", "x//", "x/."] {
+        assert!(create(&dir.path().join(directory)).detail.contains("Is a directory"));
+    }
     std::os::unix::fs::symlink("/dev/full", dir.path().join("device")).unwrap();
     assert!(create(&dir.path().join("device")).detail.contains("not a regular file"));
     assert!(create(&dir.path().join("none/x")).detail.contains("No such file"));
