@@ -10,7 +10,7 @@ use std::ffi::OsStr;
 use std::fs;
 use std::os::unix::ffi::OsStrExt;
 use std::path::{Path, PathBuf};
-use std::process::Stdio;
+use std::process::{Command, Stdio};
 use std::time::{Duration, Instant};
 
 /// A directory with `in.npy`: `shape` entries of two bytes that count up.
@@ -240,4 +240,28 @@ fn pipes_and_devices_are_refused() {
     assert!(from.stderr.contains("not a regular file"), "{}", from.stderr);
     assert!(to.stderr.contains("not a regular file"), "{}", to.stderr);
     assert_eq!(files.names(), ["in.npy", "pipe"]);
+}
+
+#[test]
+fn a_process_without_descriptors_left_is_told_so() {
+    let files = Files::new(&[4, 6]);
+    let limited = |most: u32| -> Ran {
+        let mut shell = Command::new("sh");
+        let limit = r#"ulimit -n "$0" && exec "$@""#;
+        shell.args(["-c", limit, &most.to_string(), env!("CARGO_BIN_EXE_iso"), "copy"]);
+        shell.args([files.path("in.npy"), files.path("out.npy")]).output().unwrap().into()
+    };
+    let mut told = Vec::new();
+    for most in 8.. {
+        let ran = limited(most);
+        if ran.code == 0 {
+            break;
+        }
+        assert_eq!((ran.code, ran.stdout.as_str()), (1, ""), "{}", ran.stderr);
+        assert!(!ran.stderr.contains("io_uring"), "{}", ran.stderr);
+        assert_eq!(files.names(), ["in.npy"]);
+        told.push(ran.stderr);
+    }
+    let of_disk = |text: &String| text.contains("starting the channels of a disk: Too many open");
+    assert!(told.iter().any(of_disk), "{told:?}");
 }

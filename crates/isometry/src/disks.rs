@@ -116,7 +116,8 @@ impl Disks {
     fn channel(&self, direction: Direction, depth: u32) -> Result<DiskChannel, Error> {
         let arenas = self.arenas.clone();
         let config = DiskConfig { direction, depth, interface: Interface::Best, arenas };
-        DiskChannel::new(config).map_err(|e| Error::io("io_uring", e))
+        let what = "starting the channels of a disk";
+        DiskChannel::new(config).map_err(|e| Error::resource(what, e))
     }
 
     /// From the cache, or measured in temporary files in `dir`; assumed where these can't be

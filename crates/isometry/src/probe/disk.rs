@@ -9,7 +9,7 @@ use channel::{Provider, Region};
 use channel_disk::{Cache, Direction, DiskChannel, DiskConfig, FileRegion, Interface};
 use channel_host::{HostProvider, Pages};
 use model::{FieldCopy, NdCopy, Stride, Throughput};
-use std::io::ErrorKind;
+use std::panic::resume_unwind;
 use std::path::Path;
 use std::sync::Arc;
 use std::time::Duration;
@@ -63,7 +63,7 @@ fn at_once(read: &mut DiskBench, write: &mut DiskBench, depth: u32) -> Result<f6
     std::thread::scope(|scope| {
         let reading = scope.spawn(|| read.rate(&reads, depth, BOTH_POINT));
         let written = write.rate(&writes, depth, BOTH_POINT)?;
-        let read = reading.join().map_err(|_| Error::io("io_uring", ErrorKind::Other.into()))?;
+        let read = reading.join().unwrap_or_else(|panic| resume_unwind(panic));
         Ok(read? + written)
     })
 }
@@ -80,7 +80,8 @@ impl DiskBench {
     fn new(direction: Direction, file: &Arc<Region>, buffer: &Arc<Region>) -> Result<Self, Error> {
         let arenas = vec![Arc::clone(buffer)];
         let config = DiskConfig { direction, depth: 16, interface: Interface::Best, arenas };
-        let channel = DiskChannel::new(config).map_err(|e| Error::io("io_uring", e))?;
+        let what = "starting the channels of a disk";
+        let channel = DiskChannel::new(config).map_err(|e| Error::resource(what, e))?;
         let (file, buffer) = (Arc::clone(file), Arc::clone(buffer));
         Ok(DiskBench { channel, direction, file, buffer, next: 0 })
     }
