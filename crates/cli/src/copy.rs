@@ -7,8 +7,8 @@ use crate::topo::{rate, size};
 use crate::{output, plan, progress, verify};
 use isometry::{Array, CopyOptions, Error, Event, FileOptions, Instance, Machine, Planned};
 use serde_json::{Value, json};
-use std::fs;
-use std::io::Write;
+use std::fs::File;
+use std::io::{self, Write};
 use std::path::Path;
 use std::time::{Duration, Instant};
 
@@ -28,11 +28,12 @@ pub(crate) fn run(args: &Copy) -> Result<(), Failure> {
     let builder = Machine::builder().trace(args.trace.is_some());
     let builder = builder.largest_buffer(args.th.unwrap_or(0));
     let machine = builder.open().map_err(failure)?;
+    // Before the copy: what it took is lost where its trace can't be written.
+    let trace = args.trace.as_deref().map(Trace::open).transpose()?;
     let ended = copied(args, &machine, &interrupt);
-    if let Some(path) = &args.trace {
-        trace(path, &machine)?;
-    }
+    let traced = trace.map_or(Ok(()), |trace| trace.write(&machine));
     let copied = ended?;
+    traced?;
     match args.json {
         true => output::json(&copied.to_json()),
         false => output::text(&copied.summary()),
@@ -118,10 +119,30 @@ fn raw(dims: &str, dtype: &str) -> Result<Array, Failure> {
     Array::of(&dims, dtype).map_err(Failure::usage)
 }
 
-fn trace(path: &Path, machine: &Machine) -> Result<(), Failure> {
-    let trace = machine.trace_json().unwrap_or_default();
-    let wrote = fs::write(path, trace.to_string());
-    wrote.map_err(|e| Failure::failed(format_args!("{}: {e}", path.display())))
+/// The file that a trace goes to.
+struct Trace<'a> {
+    path: &'a Path,
+    file: File,
+}
+
+impl<'a> Trace<'a> {
+    /// What the file holds stays until [`Trace::write`]: it may be what is copied.
+    fn open(path: &'a Path) -> Result<Self, Failure> {
+        let file = File::options().write(true).create(true).truncate(false).open(path);
+        Ok(Trace { path, file: file.map_err(|e| unwritten(path, e))? })
+    }
+
+    fn write(mut self, machine: &Machine) -> Result<(), Failure> {
+        let text = machine.trace_json().unwrap_or_default().to_string();
+        let is_file = self.file.metadata().is_ok_and(|meta| meta.is_file());
+        let emptied = if is_file { self.file.set_len(0) } else { Ok(()) };
+        let wrote = emptied.and_then(|()| self.file.write_all(text.as_bytes()));
+        wrote.map_err(|e| unwritten(self.path, e))
+    }
+}
+
+fn unwritten(path: &Path, error: io::Error) -> Failure {
+    Failure::failed(format_args!("trace: {}: {error}", path.display()))
 }
 
 /// What a person did wrong is wrong usage; what the machine could not do is a failure.

@@ -79,6 +79,7 @@ fn a_layout_changes_on_the_way() {
 fn json_goes_to_standard_output_alone() {
     let files = Files::new(&[64, 64]);
     let trace = files.path("trace.json");
+    fs::write(&trace, " ".repeat(1 << 20) + "of an earlier copy").unwrap();
     let more = ["--dims", "y,x", "--layout", "x,y", "--json", "--trace", &trace, "--sync"];
     let ran = files.copy("out.npy", &more);
     ran.succeeds();
@@ -89,6 +90,27 @@ fn json_goes_to_standard_output_alone() {
     assert_eq!(value["report"][0]["outcome"], "done");
     let trace: Value = serde_json::from_str(&fs::read_to_string(trace).unwrap()).unwrap();
     assert!(!trace["traceEvents"].as_array().unwrap().is_empty());
+}
+
+#[test]
+fn a_trace_that_cannot_be_written_is_told_before_the_copy() {
+    let files = Files::new(&[4, 6]);
+    let ran = files.copy("out.npy", &["--trace", &files.path("no/trace.json")]);
+    assert_eq!((ran.code, ran.stdout.as_str()), (1, ""));
+    assert!(ran.stderr.contains("no/trace.json: No such file"), "{}", ran.stderr);
+    assert_eq!(files.names(), ["in.npy"]);
+}
+
+#[test]
+fn a_trace_hides_no_failure_of_its_copy() {
+    let files = Files::new(&[4, 6]);
+    let (gone, out) = (files.path("gone.npy"), files.path("out.npy"));
+    let ran = iso(&["copy", &gone, &out, "--trace", "/dev/full"]);
+    assert_eq!(ran.code, 1);
+    assert!(ran.stderr.contains("gone.npy: No such file"), "{}", ran.stderr);
+    let ran = files.copy("out.npy", &["--trace", "/dev/full"]);
+    assert_eq!((ran.code, ran.stdout.as_str()), (1, ""));
+    assert!(ran.stderr.contains("trace: /dev/full: No space left"), "{}", ran.stderr);
 }
 
 #[test]
