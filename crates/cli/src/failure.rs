@@ -9,6 +9,8 @@ use std::process::ExitCode;
 pub(crate) enum Failure {
     /// An argument is wrong or names nothing: 2.
     Usage(String),
+    /// The same, which was told already: 2.
+    Explained,
     /// The work failed: 1.
     Failed(String),
     /// A signal asked for the end: 128 and its number, 130 for Ctrl-C.
@@ -35,7 +37,7 @@ impl Failure {
         let _ = match self {
             Failure::Usage(what) | Failure::Failed(what) => writeln!(stderr, "error: {what}"),
             Failure::Interrupted(_) => writeln!(stderr, "interrupted"),
-            Failure::Closed => Ok(()),
+            Failure::Explained | Failure::Closed => Ok(()),
         };
         ExitCode::from(self.code())
     }
@@ -43,7 +45,7 @@ impl Failure {
     fn code(&self) -> u8 {
         match self {
             Failure::Failed(_) | Failure::Closed => 1,
-            Failure::Usage(_) => 2,
+            Failure::Usage(_) | Failure::Explained => 2,
             Failure::Interrupted(signal) => interrupted_code(*signal),
         }
     }

@@ -21,12 +21,26 @@ mod verify;
 use args::{Args, Command};
 use clap::Parser;
 use failure::Failure;
+use std::io::Write;
 use std::process::ExitCode;
 
 fn main() -> ExitCode {
-    match run(&Args::parse().command) {
+    let ended = match Args::try_parse() {
+        Ok(args) => run(&args.command),
+        Err(refused) => explain(&refused),
+    };
+    match ended {
         Ok(()) => ExitCode::SUCCESS,
         Err(failure) => failure.report(),
+    }
+}
+
+/// Help where it was asked for, on standard output; else what is wrong with the arguments.
+fn explain(refused: &clap::Error) -> Result<(), Failure> {
+    let printed = refused.print().and_then(|()| std::io::stdout().flush());
+    match refused.use_stderr() {
+        true => Err(Failure::Explained),
+        false => Ok(printed?),
     }
 }
 
