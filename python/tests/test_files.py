@@ -146,6 +146,14 @@ def test_safetensors(m: iso.Machine, tmp_path: Path) -> None:
     assert (np.asarray(again) == a).all()
 
 
+def test_a_file_too_short_for_a_tensor(m: iso.Machine, tmp_path: Path) -> None:
+    path = tmp_path / "w.safetensors"
+    for length in [0, 1, 7, 8]:
+        path.write_bytes(bytes(length))
+        with pytest.raises(iso.FileFormatError, match="w.safetensors: not a valid safetensors header"):
+            m.open(path)
+
+
 def test_raw_files(m: iso.Machine, tmp_path: Path) -> None:
     a = np.arange(60, dtype="u2").reshape(6, 10)
     (tmp_path / "a.bin").write_bytes(a.tobytes())

@@ -24,7 +24,7 @@ pub enum FilesError {
         file_bytes: u64,
     },
     /// No tensor of that name in a safetensors file.
-    #[error("no tensor `{name}`; the file has {}", .there.join(", "))]
+    #[error("no tensor `{name}`; the file has {}", listed(.there))]
     NoTensor {
         /// The name that was asked for.
         name: String,
@@ -93,4 +93,8 @@ impl FilesError {
     pub fn is_retryable(&self) -> bool {
         false
     }
+}
+
+fn listed(names: &[String]) -> String {
+    if names.is_empty() { "none".to_owned() } else { names.join(", ") }
 }

@@ -122,6 +122,9 @@ fn metadata(head: &[u8], file_bytes: u64) -> Result<(u64, Metadata), FilesError>
     let data_at = head_bytes(head)?;
     let end = to_usize(data_at)?;
     let text = head.get(PREAMBLE_BYTES..end).ok_or_else(|| fault("it ends within its header"))?;
+    if text.is_empty() {
+        return Err(fault("its text is empty"));
+    }
     let metadata: Metadata = serde_json::from_slice(text).map_err(|e| fault(&e.to_string()))?;
     let needed_bytes = data_at.saturating_add(metadata.data_len() as u64);
     if needed_bytes != file_bytes {

@@ -136,6 +136,27 @@ fn a_tensor_among_several_is_found() {
 }
 
 #[test]
+fn what_is_too_short_for_a_tensor_says_where_it_ends() {
+    let preamble = |text_bytes: u64| text_bytes.to_le_bytes().to_vec();
+    let with = |text: &[u8]| [&preamble(text.len() as u64)[..], text].concat();
+    for (head, why) in [
+        (vec![], "it ends within its preamble"),
+        (vec![0], "it ends within its preamble"),
+        (vec![0; 7], "it ends within its preamble"),
+        (preamble(0), "its text is empty"),
+        (preamble(2), "it ends within its header"),
+        (preamble(u64::MAX), "its text is 18446744073709551615 bytes long"),
+        (with(b" "), "EOF while parsing"),
+        (with(b"{}"), "no tensor `(none was named)`; the file has none"),
+    ] {
+        let refused = tensors::read(&head, head.len() as u64, None, None).unwrap_err();
+        assert!(refused.to_string().contains(why), "{head:?}: {refused}");
+        let named = tensors::names(&head, head.len() as u64);
+        assert_eq!(named.is_ok(), why.starts_with("no tensor"), "{head:?}: {named:?}");
+    }
+}
+
+#[test]
 fn raw_files_must_match_their_shape() {
     let fields = dtype::parse("<f4").unwrap();
     let layout = Layout::row_major(3);
