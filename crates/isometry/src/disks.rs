@@ -1,11 +1,11 @@
 //! File systems as memories: each joins the machine when a path on it is first used.
 
-use crate::{ArgumentError, Error};
 use crate::builder::{Settings, memory};
 use crate::discover::{Cache, machine_key};
 use crate::machine::Machine;
 use crate::probe;
 use crate::runtime::NewChannel;
+use crate::{ArgumentError, Error};
 use channel::Region;
 use channel_disk::{Direction, DiskChannel, DiskConfig, Interface, clean_stale};
 use model::{

@@ -399,6 +399,20 @@ fn many_copies_have_one_event() {
 }
 
 #[test]
+fn progress_stays_where_a_copy_was_cancelled() {
+    let machine = machine();
+    let src = filled(&machine, array(&[("y", 4096), ("x", 4096)], "<f4", "yx"));
+    let dst = machine.empty(src.array().laid_out("xy").unwrap(), "sys").unwrap();
+    let event = machine.copy(&src, &dst, &CopyOptions::default()).unwrap();
+    while event.progress().0 == 0 {
+        std::thread::yield_now();
+    }
+    let before = event.progress().0;
+    event.cancel();
+    assert!(event.progress().0 >= before && before > 0);
+}
+
+#[test]
 fn a_closed_machine_says_so_and_drains() {
     let machine = machine();
     let dims = [("y", 1024), ("x", 1024)];
