@@ -1,9 +1,11 @@
 //! Copies from files to files: layouts, rings that wrap, commits, and what goes wrong.
 
+use isometry::model::ChannelErrorKind;
 use isometry::planner::Options;
 use isometry::{
     ArgumentError, Array, CopyOptions, Error, ErrorKind, FileOptions, Instance, Machine,
 };
+use rustix::mount::{MountFlags, UnmountFlags, mount, unmount};
 use std::fs;
 use std::path::{Path, PathBuf};
 use std::time::Duration;
@@ -280,6 +282,60 @@ fn two_machines_work_beside_each_other() {
         event.wait(None).unwrap();
         assert_eq!(read_npy(&scene.path("out.npy")).1, planes(&data, [8, 32, 32, 3]));
     }
+}
+
+#[test]
+fn two_writers_of_one_name_each_write_a_whole_file() {
+    let (scene, other) = (Scene::new(), machine());
+    let array = Array::of(&[("y", 512), ("x", 512)], "|u1").unwrap();
+    let path = scene.path("out.npy");
+    let writer = |machine: &Machine, byte: u8| {
+        let src = machine.empty(array.clone(), "sys").unwrap();
+        src.fill(&vec![byte; 512 * 512]).unwrap();
+        let dst = machine.create_file(&path, array.clone(), &FileOptions::default()).unwrap();
+        let top = |inst: &Instance| inst.select(&[("y", 0..511)]).unwrap();
+        let options = CopyOptions::default();
+        let event = machine.copy(&top(&src), &top(&dst), &options).unwrap();
+        (src, dst, event)
+    };
+    let (one, two) = (writer(&scene.machine, 1), writer(&other, 2));
+    for (byte, machine, (src, dst, event)) in [(1, &scene.machine, one), (2, &other, two)] {
+        event.wait(None).unwrap();
+        let bottom = |inst: &Instance| inst.select(&[("y", 511..512)]).unwrap();
+        let options = CopyOptions::default();
+        machine.copy(&bottom(&src), &bottom(&dst), &options).unwrap().wait(None).unwrap();
+        dst.commit(false).unwrap();
+        assert!(read_npy(&path).1 == vec![byte; 512 * 512], "the last commit is what is there");
+    }
+    assert_eq!(scene.left(), ["out.npy"]);
+}
+
+/// A disk without room for what was reserved: somebody has punched it out, and filled the disk.
+#[test]
+fn a_disk_that_fills_up_in_the_middle_fails_the_copy_and_keeps_nothing() {
+    let (scene, full) = (Scene::new(), tempfile::tempdir().unwrap());
+    let small = mount("none", full.path(), "tmpfs", MountFlags::empty(), Some(c"size=1m"));
+    if let Err(errno) = small {
+        println!("skipped: a_disk_that_fills_up_in_the_middle: no mount: {errno}");
+        return;
+    }
+    let (src, _) = scene.images([8, 128, 128, 3]);
+    let names = || -> Vec<_> {
+        fs::read_dir(full.path()).unwrap().map(|e| e.unwrap().file_name()).collect()
+    };
+    let path = full.path().join("out.npy");
+    let array = src.array().laid_out("nchw").unwrap();
+    let dst = scene.machine.create_file(path, array, &FileOptions::default()).unwrap();
+    let hidden = full.path().join(&names()[0]);
+    fs::OpenOptions::new().write(true).open(hidden).unwrap().set_len(0).unwrap();
+    let _ = fs::write(full.path().join("other"), vec![1; 2 << 20]);
+    let ended = scene.machine.copy(&src, &dst, &CopyOptions::default()).unwrap().wait(None);
+    drop(dst);
+    let left = names();
+    unmount(full.path(), UnmountFlags::DETACH).unwrap();
+    let Err(Error::Transfer { memory, error }) = ended else { panic!("{ended:?}") };
+    assert_eq!((&*memory, error.cause.kind), ("dsk1", ChannelErrorKind::NoSpace), "{error}");
+    assert_eq!(left, ["other"]);
 }
 
 #[test]
