@@ -1,7 +1,7 @@
 //! Ctrl-C, and what else asks a program to end, as a value that is looked at.
 
 use crate::failure::{Failure, interrupted_code};
-use signal_hook::consts::{SIGHUP, SIGINT, SIGTERM};
+use signal_hook::consts::{SIGHUP, SIGINT, SIGTERM, SIGXFSZ};
 use signal_hook::flag;
 use std::fs;
 use std::sync::Arc;
@@ -16,10 +16,13 @@ pub(crate) struct Interrupt {
 
 impl Interrupt {
     /// Listens to SIGINT, SIGTERM and SIGHUP from now on; not to those that whoever started the
-    /// program has it ignore, as `nohup` does.
+    /// program has it ignore, as `nohup` does. A file beyond the limit on its size is an error
+    /// from here on, which leaves nothing behind, rather than the end of the process.
     pub(crate) fn listen() -> Result<Self, Failure> {
         let (asked, any) = (Arc::new(AtomicUsize::new(0)), Arc::new(AtomicBool::new(false)));
         let ignored = ignored_signals();
+        let deaf = |e| Failure::failed(format_args!("can't listen to signals: {e}"));
+        flag::register(SIGXFSZ, Arc::default()).map_err(deaf)?;
         for signal in [SIGINT, SIGTERM, SIGHUP] {
             let number = u8::try_from(signal).unwrap_or(u8::MAX);
             if ignored >> (number - 1) & 1 == 1 {
@@ -29,7 +32,7 @@ impl Interrupt {
             let noted = flag::register_conditional_shutdown(signal, code, Arc::clone(&any))
                 .and_then(|_| flag::register_usize(signal, Arc::clone(&asked), number.into()))
                 .and_then(|_| flag::register(signal, Arc::clone(&any)));
-            noted.map_err(|e| Failure::failed(format_args!("can't listen to signals: {e}")))?;
+            noted.map_err(deaf)?;
         }
         Ok(Interrupt { asked, any })
     }

@@ -4,11 +4,13 @@ mod process;
 
 use process::{Ran, command, iso};
 use rustix::fs::{CWD, FileType, Mode, mknodat};
-use rustix::process::{Pid, Signal, kill_process};
+use rustix::process::{Pid, Signal, geteuid, kill_process};
 use serde_json::Value;
 use std::ffi::OsStr;
-use std::fs;
+use std::fs::{self, Permissions};
 use std::os::unix::ffi::OsStrExt;
+use std::os::unix::fs::PermissionsExt;
+use std::os::unix::process::CommandExt;
 use std::path::{Path, PathBuf};
 use std::process::{Command, Stdio};
 use std::time::{Duration, Instant};
@@ -43,6 +45,14 @@ impl Files {
     fn copy(&self, dst: &str, more: &[&str]) -> Ran {
         let (src, dst) = (self.path("in.npy"), self.path(dst));
         iso(&[&["copy", &src, &dst], more].concat())
+    }
+
+    /// A copy to `out.npy` under a limit of the shell's `ulimit`.
+    fn copy_within(&self, limit: &str, most: u32) -> Ran {
+        let script = format!("ulimit {limit} {most} && exec \"$0\" copy \"$1\" \"$2\"");
+        let mut shell = Command::new("sh");
+        shell.args(["-c", &script, env!("CARGO_BIN_EXE_iso")]);
+        shell.args([self.path("in.npy"), self.path("out.npy")]).output().unwrap().into()
     }
 
     fn names(&self) -> Vec<String> {
@@ -267,23 +277,56 @@ fn pipes_and_devices_are_refused() {
 #[test]
 fn a_process_without_descriptors_left_is_told_so() {
     let files = Files::new(&[4, 6]);
-    let limited = |most: u32| -> Ran {
-        let mut shell = Command::new("sh");
-        let limit = r#"ulimit -n "$0" && exec "$@""#;
-        shell.args(["-c", limit, &most.to_string(), env!("CARGO_BIN_EXE_iso"), "copy"]);
-        shell.args([files.path("in.npy"), files.path("out.npy")]).output().unwrap().into()
-    };
-    let mut told = Vec::new();
     for most in 8.. {
-        let ran = limited(most);
-        if ran.code == 0 {
-            break;
-        }
+        let ran = files.copy_within("-n", most);
         assert_eq!((ran.code, ran.stdout.as_str()), (1, ""), "{}", ran.stderr);
         assert!(!ran.stderr.contains("io_uring"), "{}", ran.stderr);
         assert_eq!(files.names(), ["in.npy"]);
-        told.push(ran.stderr);
+        if ran.stderr.contains("starting the channels of a disk: Too many open files") {
+            return;
+        }
     }
-    let of_disk = |text: &String| text.contains("starting the channels of a disk: Too many open");
-    assert!(told.iter().any(of_disk), "{told:?}");
+}
+
+#[test]
+fn a_file_past_the_limit_on_sizes_leaves_nothing() {
+    let files = Files::new(&[300, 500]);
+    let ran = files.copy_within("-f", 16);
+    assert_eq!((ran.code, ran.stdout.as_str()), (1, ""), "{}", ran.stderr);
+    assert!(ran.stderr.contains("out.npy: File too large"), "{}", ran.stderr);
+    assert_eq!(files.names(), ["in.npy"]);
+}
+
+/// What `env` exits with where it may not start a program.
+const CANNOT_EXECUTE: i32 = 126;
+
+/// Whom Linux systems call `nobody`.
+const NOBODY: u32 = 65534;
+
+#[test]
+fn a_directory_for_reading_only_is_read_and_not_written() {
+    let (files, out) = (Files::new(&[40, 30]), tempfile::tempdir().unwrap());
+    let chmod = |path: &Path, mode| fs::set_permissions(path, Permissions::from_mode(mode));
+    chmod(files.dir.path(), 0o555).unwrap();
+    chmod(out.path(), 0o777).unwrap();
+    let copy = |dst: &str| -> Ran {
+        let mut command = command(&["copy", &files.path("in.npy"), dst]);
+        if geteuid().is_root() {
+            command.uid(NOBODY).gid(NOBODY);
+        }
+        command.output().unwrap().into()
+    };
+    let written = out.path().join("out.npy");
+    let read = copy(written.to_str().unwrap());
+    if read.code == CANNOT_EXECUTE {
+        println!("skipped: a_directory_for_reading_only: {}", read.stderr.trim_end());
+        return;
+    }
+    read.succeeds();
+    assert!(written.exists());
+    let refused = copy(&files.path("out.npy"));
+    chmod(files.dir.path(), 0o755).unwrap();
+    assert_eq!((refused.code, refused.stdout.as_str()), (1, ""), "{}", refused.stderr);
+    assert!(refused.stderr.contains("out.npy: Permission denied"), "{}", refused.stderr);
+    assert_eq!(files.names(), ["in.npy"]);
 }
