@@ -111,3 +111,33 @@ impl Window {
         }
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use model::{Layout, NodeId};
+
+    /// Two slots of 8 bytes over a stream of 32.
+    fn ring() -> Ring {
+        let stream = Stream::new(&Layout::row_major(1), &[32], &[0], &[1]).unwrap();
+        let memory = MemoryId { node: NodeId(0), index: 1 };
+        Ring { memory, stream, rule: Rule::Every { bytes: 8 }, pitch_bytes: 8, slots: 2 }
+    }
+
+    #[test]
+    fn what_was_read_may_be_overwritten_before_the_rest_of_its_slot() {
+        let ring = ring();
+        let second = ring.after(ring.first());
+        let third = ring.after(second);
+        let mut window = Window::new(&ring);
+        assert!(window.has_room(&ring, second, 16));
+        window.write(16);
+        window.free(&ring, 5);
+        assert!(window.has_room(&ring, third, 21));
+        assert!(!window.has_room(&ring, third, 22));
+        window.free(&ring, 13);
+        assert!(window.has_room(&ring, third, 24));
+        assert!(window.has_room(&ring, ring.after(third), 29));
+        assert!(!window.has_room(&ring, ring.after(third), 30));
+    }
+}

@@ -417,6 +417,8 @@ fn a_full_table_takes_more_once_something_is_forgotten() {
     assert_ne!(third, second);
     assert!(!engine.cancel(NOW, second));
     assert_eq!(engine.state(first), Some(State::Ended(Outcome::Done)));
+    assert_eq!(run(&mut engine, NOW).len(), 1);
+    assert_eq!((engine.progress(second), engine.progress(third)), (None, Some((8, 8))));
 }
 
 #[test]

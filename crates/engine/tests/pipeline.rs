@@ -3,14 +3,20 @@
 
 mod support;
 
-use isometry_engine::{CompileError, Program, Transfer};
+use isometry_engine::{CompileError, Engine, Program, Transfer};
 use layout::{Part, Placement};
-use model::{Component, FieldSpace, IndexSpace, Layout, Outcome, Plan, Selection, Span, Time};
+use model::{
+    ChannelKind, Component, FieldSpace, IndexSpace, Layout, Outcome, Plan, Request, Selection,
+    Span, Time, TransferId,
+};
 use proptest::prelude::*;
+use std::collections::VecDeque;
 use std::sync::Arc;
-use support::{Bytes, done, engine, place, plan};
+use support::{Bytes, done, engine, place, plan, requests};
 
 const CAPACITY_BYTES: u64 = 1 << 20;
+/// A ring may start as far into its alignment unit as the file beside it.
+const ALIGN_BYTES: usize = 4096;
 const NAMES: [&str; 3] = ["x", "y", "z"];
 
 /// One random case, in numbers from which everything is made.
@@ -27,6 +33,28 @@ struct Case {
     max_in_flight: u32,
     channels: u16,
     choices: Vec<prop::sample::Index>,
+    ends: Ends,
+}
+
+/// What is special about the two ends of a case.
+#[derive(Debug, Clone)]
+struct Ends {
+    /// Whether the instances hold the box and nothing else.
+    are_whole: bool,
+    /// Whether source and destination are files.
+    are_files: (bool, bool),
+    /// Whether the indices of each dimension are a list, in source and destination.
+    are_listed: Vec<(bool, bool)>,
+}
+
+fn ends() -> impl Strategy<Value = Ends> {
+    let pair = || any::<(bool, bool)>();
+    let are_listed = prop_oneof![Just(vec![(false, false); 3]), prop::collection::vec(pair(), 3)];
+    (any::<bool>(), pair(), are_listed).prop_map(|(are_whole, are_files, are_listed)| Ends {
+        are_whole,
+        are_files,
+        are_listed,
+    })
 }
 
 fn cases() -> impl Strategy<Value = Case> {
@@ -41,15 +69,26 @@ fn cases() -> impl Strategy<Value = Case> {
         1..4u16,
     );
     let choices = prop::collection::vec(any::<prop::sample::Index>(), 64);
-    (shape, sizes, choices).prop_map(|((dims, field_bytes, orders), sizes, choices)| Case {
-        dims,
-        field_bytes,
-        orders,
-        request_bytes: sizes.0,
-        ring_extra_bytes: sizes.1,
-        max_in_flight: sizes.2,
-        channels: sizes.3,
-        choices,
+    let is_kept = prop::collection::vec(any::<bool>(), 5);
+    (shape, sizes, choices, ends(), is_kept).prop_map(|(shape, sizes, choices, ends, is_kept)| {
+        let (mut dims, field_bytes, mut orders) = shape;
+        if ends.are_whole {
+            dims.iter_mut().for_each(|dim| (dim.1, dim.2) = (0, 0));
+        }
+        for at in (1..orders.len()).filter(|at| is_kept[at - 1]) {
+            orders[at] = orders[at - 1].clone();
+        }
+        Case {
+            dims,
+            field_bytes,
+            orders,
+            request_bytes: sizes.0,
+            ring_extra_bytes: sizes.1,
+            max_in_flight: sizes.2,
+            channels: sizes.3,
+            choices,
+            ends,
+        }
     })
 }
 
@@ -77,29 +116,45 @@ impl Case {
         FieldSpace::packed(&self.field_bytes).unwrap()
     }
 
-    /// An instance around the box, which starts at `lo(dim)`.
+    /// An instance around the box, which starts at `lo(dim)`, and the indices of the box.
     fn instance(
         &self,
         layout: &Layout,
         lo: impl Fn(&(u64, u64, u64, u64)) -> u64,
-    ) -> (Placement, Part, Vec<i64>) {
+        is_listed: impl Fn(&(bool, bool)) -> bool,
+    ) -> (Placement, Part, Vec<Vec<i64>>) {
+        let around = if self.ends.are_whole { 0 } else { 2 };
         let extents: Vec<_> =
-            NAMES.iter().zip(&self.dims).map(|(&n, d)| (n, lo(d) + d.0 + 2)).collect();
+            NAMES.iter().zip(&self.dims).map(|(&n, d)| (n, lo(d) + d.0 + around)).collect();
         let space = IndexSpace::of(&extents).unwrap();
         let placement = Placement::of_layout(layout, &space, &self.fields()).unwrap();
-        let starts: Vec<i64> = self.dims.iter().map(|d| lo(d) as i64).collect();
-        let span =
-            |d: &(u64, u64, u64, u64)| Span::Range { lo: lo(d) as i64, hi: (lo(d) + d.0) as i64 };
-        let selection = Selection::new(&space, self.dims.iter().map(span).collect()).unwrap();
+        let axis = |(dim, listed): (&(u64, u64, u64, u64), &(bool, bool))| {
+            let (lo, hi) = (lo(dim) as i64, (lo(dim) + dim.0) as i64);
+            let mut indices: Vec<i64> = (lo..hi).collect();
+            if !is_listed(listed) {
+                return (Span::Range { lo, hi }, indices);
+            }
+            indices.rotate_left(dim.0 as usize / 2);
+            (Span::List(indices.clone().into()), indices)
+        };
+        let axes = self.dims.iter().zip(&self.ends.are_listed).map(axis);
+        let (spans, indices): (Vec<_>, Vec<_>) = axes.unzip();
         let all: Vec<usize> = (0..self.field_bytes.len()).collect();
-        let part = placement.select(&selection, &all).unwrap();
-        (placement, part, starts)
+        let selection = Selection::new(&space, spans).unwrap();
+        (placement.clone(), placement.select(&selection, &all).unwrap(), indices)
     }
 
     fn plan(&self, buffers: &[u64]) -> Plan {
         let layouts: Vec<_> = self.orders.iter().map(|keys| self.layout(keys)).collect();
         let mut plan = plan(layouts, &self.request_bytes, buffers, self.channels);
         plan.phase = self.dims.iter().map(|d| d.1).collect();
+        let (first, last) = (0, plan.hops.len() - 1);
+        if self.ends.are_files.1 {
+            plan.hops[last].kind = ChannelKind::DiskWrite;
+        }
+        if self.ends.are_files.0 {
+            plan.hops[first].kind = ChannelKind::DiskRead;
+        }
         plan
     }
 
@@ -122,57 +177,84 @@ impl Case {
         Program::compile(&self.plan(&buffers), src.clone(), dst.clone()).unwrap()
     }
 
-    fn indices(&self) -> Vec<Vec<i64>> {
+    /// All entries of the box, counted from its start.
+    fn entries(&self) -> Vec<Vec<usize>> {
         let mut all = vec![Vec::new()];
         for &(extent, ..) in &self.dims {
             let longer =
-                |index: Vec<i64>| (0..extent as i64).map(move |i| [&index[..], &[i]].concat());
+                |index: Vec<usize>| (0..extent as usize).map(move |i| [&index[..], &[i]].concat());
             all = all.into_iter().flat_map(longer).collect();
         }
         all
     }
 }
 
-fn add(a: &[i64], b: &[i64]) -> Vec<i64> {
-    a.iter().zip(b).map(|(a, b)| a + b).collect()
+fn pick(indices: &[Vec<i64>], entry: &[usize]) -> Vec<i64> {
+    indices.iter().zip(entry).map(|(list, &i)| list[i]).collect()
+}
+
+/// The requests that the engine gives out now, and what they may do to their destinations.
+fn begun(engine: &mut Engine, bytes: &mut Bytes) -> Vec<Request> {
+    let out = requests(engine);
+    out.iter().for_each(|request| bytes.scribble(request));
+    out
+}
+
+fn end(engine: &mut Engine, bytes: &mut Bytes, request: &Request) {
+    bytes.finish(request);
+    engine.handle_completion(Time(0), done(request));
+}
+
+/// Cancels a transfer after some completions and forgets it, so that the next takes its place.
+fn abandon(engine: &mut Engine, bytes: &mut Bytes, id: TransferId, completions: usize) {
+    let mut out = VecDeque::from(begun(engine, bytes));
+    for _ in 0..completions {
+        let Some(request) = out.pop_front() else { break };
+        end(engine, bytes, &request);
+        out.extend(begun(engine, bytes));
+    }
+    engine.cancel(Time(0), id);
+    out.iter().for_each(|request| end(engine, bytes, request));
+    assert_eq!(engine.poll_event().map(|e| e.transfer), Some(id));
+    engine.forget(id);
 }
 
 fn check(case: &Case) {
-    let (from, src, src_starts) = case.instance(&case.layout(&case.orders[0]), |d| d.1);
-    let (to, dst, dst_starts) = case.instance(&case.layout(case.orders.last().unwrap()), |d| d.2);
+    let (from_layout, to_layout) = (&case.orders[0], case.orders.last().unwrap());
+    let (from, src, src_indices) = case.instance(&case.layout(from_layout), |d| d.1, |l| l.0);
+    let (to, dst, dst_indices) = case.instance(&case.layout(to_layout), |d| d.2, |l| l.1);
     let program = Arc::new(case.program(&src, &dst));
     let total = program.payload_bytes();
     assert_eq!(total, src.payload_bytes());
     let source: Vec<u8> = (0..from.span().end).map(|i| (i % 251) as u8 + 1).collect();
     let target = vec![0xAA; to.span().end as usize];
     let mut expected = target.clone();
-    for index in case.indices() {
+    for entry in case.entries() {
         for (field, &bytes) in case.field_bytes.iter().enumerate() {
-            let at = from.address(&add(&index, &src_starts), field) as usize;
-            let put = to.address(&add(&index, &dst_starts), field) as usize;
+            let at = from.address(&pick(&src_indices, &entry), field) as usize;
+            let put = to.address(&pick(&dst_indices, &entry), field) as usize;
             expected[put..put + bytes as usize].copy_from_slice(&source[at..at + bytes as usize]);
         }
     }
     let mut bytes = Bytes { regions: vec![Vec::new(); 12] };
     for (memory, size) in program.buffers() {
-        bytes.regions[memory.index as usize] = vec![0; size as usize];
+        bytes.regions[memory.index as usize] = vec![0; size as usize + ALIGN_BYTES];
     }
     (bytes.regions[10], bytes.regions[11]) = (source.clone(), target);
     let mut engine = engine(case.channels, case.max_in_flight, CAPACITY_BYTES);
     let transfer = Transfer::new(Arc::clone(&program), place(10, 0), place(11, 0));
+    let mut choices = case.choices.iter().cycle();
+    let earlier = engine.submit(Time(0), transfer.clone()).unwrap();
+    abandon(&mut engine, &mut bytes, earlier, choices.next().unwrap().index(16));
     let id = engine.submit(Time(0), transfer).unwrap();
-    let (mut out, mut choices, mut last_done) = (Vec::new(), case.choices.iter().cycle(), 0);
+    let (mut out, mut last_done) = (Vec::new(), 0);
     loop {
-        while let Some(request) = engine.poll_request() {
-            bytes.scribble(&request);
-            out.push(request);
-        }
+        out.extend(begun(&mut engine, &mut bytes));
         if out.is_empty() {
             break;
         }
         let request = out.swap_remove(choices.next().unwrap().index(out.len()));
-        bytes.finish(&request);
-        engine.handle_completion(Time(0), done(&request));
+        end(&mut engine, &mut bytes, &request);
         let (done, all) = engine.progress(id).unwrap();
         assert!(last_done <= done && done <= all);
         last_done = done;
