@@ -8,8 +8,8 @@ use isometry_engine::{
 };
 use layout::Placement;
 use model::{
-    ChannelErrorKind, Component, FenceId, FieldSpace, IndexSpace, Layout, Outcome, Priority,
-    Request, Selection, Time, TransferError, TransferId, Work,
+    ChannelErrorKind, ChannelKind, Component, FenceId, FieldSpace, IndexSpace, Layout, Outcome,
+    Priority, Request, Selection, Span, Time, TransferError, TransferId, Work,
 };
 use std::sync::Arc;
 use std::time::Duration;
@@ -470,5 +470,38 @@ fn a_direct_request_moves_all_fields_of_its_entries() {
             let moved: Vec<_> = work.list.iter().flat_map(|c| &c.fields).map(|f| f.bytes).collect();
             assert_eq!(moved.len(), 3, "{moved:?}");
         }
+    }
+}
+
+/// Direct I/O moves what lies equally far into an alignment unit in file and memory.
+#[test]
+fn a_ring_beside_a_file_starts_as_far_into_an_alignment_unit() {
+    use ChannelKind::{DiskRead, DiskWrite, Memcpy};
+    const ALIGN_BYTES: u64 = 4096;
+    let space = IndexSpace::of(&[("x", 1 << 16)]).unwrap();
+    let fields = FieldSpace::packed(&[1]).unwrap();
+    let layout = Layout::row_major(1);
+    let placement = Placement::of_layout(&layout, &space, &fields).unwrap();
+    let rest = Selection::new(&space, vec![Span::Range { lo: 16, hi: 1 << 16 }]).unwrap();
+    let part = placement.select(&rest, &[0]).unwrap();
+    for (kinds, phases) in [
+        ([DiskRead, Memcpy, DiskWrite], (116, 316)),
+        ([DiskRead, Memcpy, Memcpy], (116, 0)),
+        ([Memcpy, Memcpy, DiskWrite], (0, 316)),
+        ([DiskWrite, DiskWrite, DiskRead], (0, 0)),
+        ([DiskRead, DiskRead, DiskRead], (116, 0)),
+    ] {
+        let mut plan = plan(vec![layout.clone(); 4], &[1 << 12; 3], &[1 << 13; 2], 3);
+        plan.phase = vec![0];
+        plan.hops.iter_mut().zip(kinds).for_each(|(hop, kind)| hop.kind = kind);
+        let program = Arc::new(Program::compile(&plan, part.clone(), part.clone()).unwrap());
+        let mut engine = engine(3, 1, 1 << 16);
+        let (src, dst) = (place(100, ALIGN_BYTES + 100), place(101, 3 * ALIGN_BYTES + 300));
+        engine.submit(NOW, Transfer { src, dst, ..transfer(&program) }).unwrap();
+        let out = run(&mut engine, NOW);
+        let middle = out.iter().find(|request| request.hop == 1).unwrap();
+        let Work::Copy(work) = &middle.work else { panic!("{middle:?}") };
+        let found = (work.src.offset % ALIGN_BYTES, work.dst.offset % ALIGN_BYTES);
+        assert_eq!(found, phases, "{kinds:?}");
     }
 }
