@@ -24,18 +24,11 @@ pub(crate) struct Chunk {
 }
 
 impl Chunk {
-    /// Whether it is one run of `bytes` bytes.
-    pub(crate) fn is_run(&self, bytes: u64) -> bool {
-        match &*self.list {
-            [NdCopy { dims, fields }] if dims.is_empty() => {
-                fields.len() == 1 && fields[0].bytes == bytes
-            }
-            _ => false,
-        }
+    /// Whether it is one run.
+    pub(crate) fn is_run(&self) -> bool {
+        matches!(&*self.list, [copy] if copy.dims.is_empty() && copy.fields.len() == 1)
     }
-}
 
-impl Chunk {
     /// What two chunks that move the same bytes agree in, however their lists are split: where
     /// they start on either side, and how much they move.
     pub(crate) fn outline(&self) -> (i64, i64, u64) {

@@ -203,10 +203,8 @@ impl Program {
     fn repeat(&self, plan: &Plan, hop: usize) -> Repeat {
         let step = &self.hops[hop];
         let all = 0..self.payload_bytes;
-        let is_run = || {
-            let whole = chunk_of(&self.sides(hop, (Slot::default(), Slot::default())), all);
-            whole.is_run(self.payload_bytes)
-        };
+        let is_run =
+            || chunk_of(&self.sides(hop, (Slot::default(), Slot::default())), all).is_run();
         if matches!(step.rule, Rule::Every { .. }) && is_run() {
             return Repeat::Run;
         }
