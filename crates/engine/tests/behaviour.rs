@@ -350,6 +350,21 @@ fn a_commit_follows_the_last_byte_and_cannot_be_taken_back() {
 }
 
 #[test]
+fn a_commit_that_has_not_gone_out_becomes_an_abort() {
+    let mut engine = engine(1, 1, 0);
+    let commit = Some(Commit { sync: true });
+    let asked = Transfer { commit, ..transfer(&run_program(8, 1, 8, 0)) };
+    let id = engine.submit(NOW, asked).unwrap();
+    let copy = engine.poll_request().unwrap();
+    engine.handle_completion(NOW, done(&copy));
+    assert_eq!(engine.state(id), Some(State::Committing));
+    assert!(engine.cancel(NOW, id));
+    let works: Vec<Work> = run(&mut engine, NOW).into_iter().map(|request| request.work).collect();
+    assert_eq!(works, [Work::Abort { region: region(101) }]);
+    assert_eq!(outcome(&mut engine, id), Some(Outcome::Cancelled));
+}
+
+#[test]
 fn staging_goes_to_the_urgent_and_a_reserve_is_kept_for_them() {
     let channels = vec![ChannelConfig::new(channel(0), 1), ChannelConfig::new(channel(1), 1)];
     let pool = PoolConfig {
@@ -419,6 +434,11 @@ fn a_full_table_takes_more_once_something_is_forgotten() {
     assert_eq!(engine.state(first), Some(State::Ended(Outcome::Done)));
     assert_eq!(run(&mut engine, NOW).len(), 1);
     assert_eq!((engine.progress(second), engine.progress(third)), (None, Some((8, 8))));
+    engine.forget(third);
+    engine.forget(third);
+    assert_eq!(engine.state(third), None);
+    assert!(engine.submit(NOW, transfer(&program)).is_ok());
+    assert!(engine.submit(NOW, transfer(&program)).unwrap_err().is_retryable());
 }
 
 #[test]
@@ -445,6 +465,27 @@ fn a_report_says_what_a_hop_waited_for_and_who_held_it_up() {
     assert_eq!((second.waiting_for_input, second.waiting_for_channel), (ns(15), ns(3)));
     assert_eq!(second.busy, ns(24));
     assert_eq!((report.waiting_for_staging, report.running), (ns(0), ns(42)));
+}
+
+#[test]
+fn a_report_counts_up_to_now_what_a_hop_does() {
+    let mut engine = engine(2, 2, 1 << 16);
+    let id = engine.submit(Time(2), transfer(&run_program(16, 2, 4, 8))).unwrap();
+    let out = requests(&mut engine);
+    engine.handle_completion(Time(5), done(&out[0]));
+    engine.handle_completion(Time(10), done(&out[1]));
+    let second = engine.poll_request_of(channel(1)).unwrap();
+    assert_eq!(engine.poll_request_of(channel(0)), None, "the ring is full");
+    engine.handle_completion(Time(25), done(&second));
+    engine.handle_timeout(Time(29));
+    let ns = Duration::from_nanos;
+    let report = engine.report(id).unwrap();
+    let [first, last] = &report.hops[..] else { panic!("{report:?}") };
+    assert_eq!((first.busy, first.waiting_for_space), (ns(8), ns(15)));
+    assert_eq!((first.waiting_for_channel, first.waiting_for_input), (ns(4), ns(0)));
+    assert_eq!((last.busy, last.waiting_for_input), (ns(15), ns(3)));
+    assert_eq!(report.running, ns(27));
+    assert_eq!((first.bytes, first.requests, last.bytes, last.requests), (8, 2, 4, 1));
 }
 
 #[test]
