@@ -147,4 +147,14 @@ mod tests {
         assert_eq!(report.busy, Duration::from_nanos(10));
         assert_eq!((report.waiting_for_space, report.held_up_by), (Duration::ZERO, Some(other)));
     }
+
+    #[test]
+    fn who_is_served_at_once_was_held_up_by_nobody() {
+        let memory = MemoryId { node: NodeId(0), index: 0 };
+        let mut meter = Meter::default();
+        meter.turn(Time(10), Doing::Channel);
+        meter.served_after(Time(10), Some(TransferId { index: 7, generation: 0 }));
+        let channel = ChannelId { node: NodeId(0), index: 0 };
+        assert_eq!(meter.report(Time(10), channel, [memory, memory]).held_up_by, None);
+    }
 }

@@ -62,7 +62,6 @@ impl Engine {
         let now = self.now;
         let Some(record) = self.table.get_mut(id) else { return };
         let readiness = record.run.chain.readiness(&record.transfer.program, hop);
-        let standing = record.standing(hop);
         let lane = &mut record.run.lanes[hop];
         let doing = if lane.in_flight > 0 { Doing::Busy } else { doing(readiness) };
         lane.meter.turn(now, doing);
@@ -71,9 +70,9 @@ impl Engine {
             if lane.meter.requests == 0 {
                 lane.served_bytes = worker.floor_bytes();
             }
-            let standing = crate::policy::Standing { served_bytes: lane.served_bytes, ..standing };
             let xd = XdRef { transfer: id, hop: hop_number(hop) };
-            lane.queued = Some(worker.push(xd, &standing, bytes, now));
+            let entry = worker.push(xd, &record.standing(hop), bytes, now);
+            record.run.lanes[hop].queued = Some(entry);
         }
     }
 

@@ -238,7 +238,7 @@ fn what_waits_for_a_failed_fence_or_a_cancelled_transfer_fails() {
 }
 
 /// Stops a transfer of three hops after each number of completions: with the rings empty, full
-/// and wrapped on the way. What is in flight ends in one order or the other.
+/// and wrapped on the way. What is in flight ends well in its order, or badly in the other.
 fn stops_cleanly(stop: impl Fn(&mut Engine, TransferId, &mut Vec<Request>) -> Outcome) {
     let program = run_program(96, 3, 8, 16);
     for (completions, backwards) in (0..35).flat_map(|n| [(n, false), (n, true)]) {
@@ -270,7 +270,8 @@ fn drain(engine: &mut Engine, mut out: Vec<Request>, backwards: bool) {
     for request in out {
         assert_eq!((engine.poll_request(), engine.poll_event()), (None, None));
         assert_ne!(engine.staging(memory(1)).unwrap().0, 0, "released before it drained");
-        engine.handle_completion(NOW, done(&request));
+        let completion = if backwards { failed(&request) } else { done(&request) };
+        engine.handle_completion(NOW, completion);
     }
     for pool in 1..3 {
         assert_eq!(engine.staging(memory(pool)).unwrap().0, 0);
@@ -405,11 +406,36 @@ fn what_can_never_run_is_refused() {
     let program = run_program(64, 1, 8, 0);
     let past_end = Transfer { dst: place(1, u64::MAX), ..transfer(&program) };
     assert_eq!(refuse(&mut engine, past_end), SubmitError::OutOfRegion);
+    let across_end = Transfer { src: place(1, i64::MAX as u64 - 8), ..transfer(&program) };
+    let error = refuse(&mut engine, across_end);
+    assert_eq!((error.is_retryable(), error), (false, SubmitError::OutOfRegion));
     let unknown = TransferId { index: 9, generation: 0 };
     let after = vec![Dependency::Transfer(unknown)];
     let error = refuse(&mut engine, Transfer { after, ..transfer(&program) });
     assert_eq!(error, SubmitError::UnknownDependency(unknown));
     assert!(engine.is_idle());
+}
+
+#[test]
+fn a_refusal_names_a_memory_as_its_reader_does() {
+    let name = |found| if found == memory(1) { "n0.reg".to_owned() } else { "another".to_owned() };
+    let refused = SubmitError::NeverFits(memory(1));
+    assert_eq!(refused.to_string(), "the plan's buffers in memory 1 of node0 exceed its staging");
+    assert_eq!(refused.told(name), "the plan's buffers in n0.reg exceed its staging");
+    assert_eq!(SubmitError::UnknownPool(memory(1)).told(name), "n0.reg has no staging");
+    assert_eq!(SubmitError::Full.told(name), SubmitError::Full.to_string());
+}
+
+#[test]
+fn a_channel_may_come_later() {
+    let mut engine = engine(1, 1, 1 << 12);
+    let program = run_program(16, 2, 8, 16);
+    let refused = engine.submit(NOW, transfer(&program)).unwrap_err();
+    assert_eq!(refused, SubmitError::UnknownChannel(channel(1)));
+    engine.add_channel(&ChannelConfig::new(channel(1), 1));
+    let id = engine.submit(NOW, transfer(&program)).unwrap();
+    run(&mut engine, NOW);
+    assert_eq!(outcome(&mut engine, id), Some(Outcome::Done));
 }
 
 #[test]
@@ -486,6 +512,20 @@ fn a_report_counts_up_to_now_what_a_hop_does() {
     assert_eq!((last.busy, last.waiting_for_input), (ns(15), ns(3)));
     assert_eq!(report.running, ns(27));
     assert_eq!((first.bytes, first.requests, last.bytes, last.requests), (8, 2, 4, 1));
+}
+
+#[test]
+fn a_stopped_hop_is_busy_until_its_last_request_is_back() {
+    let mut engine = engine(2, 2, 1 << 16);
+    let id = engine.submit(Time(0), transfer(&run_program(16, 2, 4, 8))).unwrap();
+    let out = requests(&mut engine);
+    engine.handle_completion(Time(5), done(&out[0]));
+    let second = engine.poll_request_of(channel(1)).unwrap();
+    engine.cancel(Time(6), id);
+    engine.handle_completion(Time(10), done(&second));
+    engine.handle_completion(Time(20), done(&out[1]));
+    let busy: Vec<_> = engine.report(id).unwrap().hops.iter().map(|hop| hop.busy).collect();
+    assert_eq!(busy, [20, 5].map(Duration::from_nanos));
 }
 
 #[test]
