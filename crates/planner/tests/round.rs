@@ -41,13 +41,19 @@ wire = "ssd"
 
 /// The plan of a transpose on the disk.
 fn transpose(topology: &Topology, extents: [u64; 2], bytes: u64, options: &Options) -> Plan {
-    use Component::{Fields, Whole};
-    let order = |fast, slow| Layout::new(vec![Fields, Whole(fast), Whole(slow)], 2).unwrap();
-    let (from, to) = (order(1, 0), order(0, 1));
+    let [from, to] = [[1, 0], [0, 1]].map(|dims| order(&dims));
     let disk = topology.memory_named("dsk").unwrap();
     let fields = [bytes];
     let query = Query::whole((disk, &from), (disk, &to), &extents, &fields);
     plan(topology, &query, options).unwrap()
+}
+
+/// The layout of these dimensions, fastest first.
+fn order(dims: &[u8]) -> Layout {
+    let dims = dims.iter().map(|&dim| Component::Whole(dim));
+    let components: Vec<_> = std::iter::once(Component::Fields).chain(dims).collect();
+    let rank = components.len() - 1;
+    Layout::new(components, rank).unwrap()
 }
 
 fn options(algorithm: Algorithm, model: CostModel) -> Options {
@@ -123,4 +129,81 @@ fn the_papers_model_keeps_the_least_factors() {
     paper.th_bytes = Some(64 << 20);
     let plan = transpose(topology, [16384, 32768], 4, &paper);
     assert!(runs(&plan).iter().any(|run| !run.is_multiple_of(64)), "{:?}", runs(&plan));
+}
+
+#[test]
+fn both_dimensions_are_rounded_where_a_batch_is_not_split() {
+    let topology = &machines()[0];
+    let disk = topology.memory_named("dsk").unwrap();
+    let (from, to) = (order(&[2, 1, 0]), order(&[1, 2, 0]));
+    let extents = [8, 16384, 32768];
+    let query = Query::whole((disk, &from), (disk, &to), &extents, &[4]);
+    assert_runs_fill(&plan(topology, &query, &with_th(64 << 20)).unwrap(), 4096);
+}
+
+/// A disk and an accelerator with host memory between them. The rates of both grow with their
+/// runs; up to `device_run` bytes at the accelerator.
+fn device(device_run: u64) -> Topology {
+    let text = r#"
+[[node]]
+name = "node"
+memory = [
+  { name = "dsk", kind = "DSK", th_bytes = 0 }, { name = "sys", kind = "SYS" },
+  { name = "zcm", kind = "ZCM" }, { name = "fbm", kind = "FBM" },
+]
+channel = [
+  { kind = "DiskRead", from = ["dsk"], to = ["sys"], throughput = [[65536, 8e9]] },
+  { kind = "DiskWrite", from = ["sys"], to = ["dsk"], throughput = [[65536, 8e9]] },
+  { kind = "Memcpy", from = ["sys", "zcm"], to = ["sys", "zcm"], throughput = 90e9 },
+  { kind = "GPURead", from = ["fbm"], to = ["zcm"], throughput = [[DEVICE, 8e9]] },
+  { kind = "GPUWrite", from = ["zcm"], to = ["fbm"], throughput = [[DEVICE, 8e9]] },
+]
+"#;
+    cluster::parse(&text.replace("DEVICE", &device_run.to_string())).unwrap()
+}
+
+/// The plan of a transpose of entries of 4 bytes from one memory of `topology` to another.
+fn across(topology: &Topology, names: [&str; 2], extents: [u64; 2], th_bytes: u64) -> Plan {
+    let [from, to] = [order(&[1, 0]), order(&[0, 1])];
+    let [src, dst] = names.map(|name| topology.memory_named(name).unwrap());
+    let query = Query::whole((src, &from), (dst, &to), &extents, &[4]);
+    plan(topology, &query, &with_th(th_bytes)).unwrap()
+}
+
+#[test]
+fn pages_at_the_disk_and_lines_at_the_device_fill_the_ring() {
+    // About 2,030 entries each way: 2,048 at the disk leave room for fewer at the device.
+    let topology = device(65536);
+    for names in [["dsk", "fbm"], ["fbm", "dsk"]] {
+        let plan = across(&topology, names, [16384, 32768], 2 * 4 * 2030 * 2030);
+        let [mut disk, mut line] = runs(&plan);
+        if names[1] == "dsk" {
+            (disk, line) = (line, disk);
+        }
+        assert!(disk.is_multiple_of(4096) && line.is_multiple_of(64), "{disk} {line}");
+        let room = 4 * 4 * 2030 * 2030;
+        assert!(disk * line <= room && room < disk * (line + 64), "{disk} {line}");
+    }
+}
+
+#[test]
+fn factors_stay_where_rounding_them_would_cost() {
+    // 22 entries each way; the lines below and above are 16 and 32.
+    let topology = device(65536);
+    let seconds = |extent| {
+        let plan = across(&topology, ["fbm", "fbm"], [extent; 2], 4096);
+        assert!(runs(&plan).iter().any(|run| !run.is_multiple_of(64)), "{:?}", runs(&plan));
+        plan.seconds.unwrap()
+    };
+    // Rows of 257 entries don't start at lines, so that nothing is rounded.
+    let (lines, none) = (seconds(256), seconds(257));
+    assert!(lines <= none * 1.02, "{lines} {none}");
+}
+
+#[test]
+fn a_rounded_factor_leaves_more_than_one_block() {
+    // 90 entries of a row of 96 at the device, and 1,100 at the disk: 1,024 would leave room for 96.
+    let plan = across(&device(5362), ["fbm", "dsk"], [16384, 96], 2 * 4 * 90 * 1100);
+    let blocks: Vec<_> = plan.layouts[0].blocks(1).collect();
+    assert!(blocks[0] < 96 && blocks[0].is_multiple_of(16), "{blocks:?}");
 }
