@@ -136,6 +136,27 @@ fn intermediates_in_the_order_of_an_end_have_its_very_layout() {
 }
 
 #[test]
+fn windows_have_the_granule_of_their_layouts_wherever_these_have_extents_of_1() {
+    let topology = cluster::parse(TWO_NODES).unwrap();
+    let space = IndexSpace::of(&[("n", 1), ("x", 4 << 20)]).unwrap();
+    let sizes = layout::Sizes { extents: space.extents(), field_bytes: INTEGERS.to_vec() };
+    for from in ["<n, F, x>", "<F, n, x>", "<F, x, n>"] {
+        for to in ["<n, x, F>", "<x, n, F>", "<x, F, n>"] {
+            let (space, layouts) = (space.clone(), [from, to]);
+            let case = Case { topology: &topology, space, fields: &INTEGERS, layouts };
+            let full = options(Algorithm::Full, CostModel::Default);
+            let plan = case.plan("n0.fbm", "n1.fbm", &full).unwrap();
+            let between = 1..plan.hops.len() - 1;
+            let converts = |&hop: &usize| plan.hops[hop].shuffle_bytes > 1;
+            let pivot = between.clone().find(converts).expect("a hop between windows converts");
+            let granule =
+                layout::shuffle_bytes(&plan.layouts[pivot], &plan.layouts[pivot + 1], &sizes);
+            assert_eq!(plan.hops[pivot].shuffle_bytes, granule, "{:?}", case.layouts(&plan));
+        }
+    }
+}
+
+#[test]
 fn system_memories_of_two_nodes_are_joined_through_registered_memory() {
     let topology = cluster::parse(SAPLING).unwrap();
     let case = integers(&topology, ["<F, x>", "<F, x>"]);
