@@ -1,7 +1,7 @@
 //! The cache: what it keeps, what it forgets, and that a hit allocates nothing.
 
-use isometry_planner::{Options, PlanCache, Query};
-use model::{Component, Layout, NodeId, Topology};
+use isometry_planner::{Choice, Options, PlanCache, Query};
+use model::{Algorithm, Component, CostModel, Layout, NodeId, Topology};
 
 const SAPLING: &str = include_str!("../../../clusters/sapling.toml");
 
@@ -86,22 +86,82 @@ fn another_generation_empties_it() {
 
 #[test]
 fn what_a_plan_depends_on_is_in_the_key() {
+    use Component::{Fields, Outer, Whole};
     let setup = Setup::new();
-    let mut cache = PlanCache::new(32);
-    let options = Options::default();
+    let blocks = |dim, sizes: &[u64]| {
+        let block = |(level, &size)| Component::Inner { dim, level, size };
+        let inner = (1..).zip(sizes).map(block);
+        let components: Vec<_> = inner.chain([Fields, Outer(dim), Whole(1 - dim)]).collect();
+        Layout::new(components, 2).unwrap()
+    };
+    let layouts = [blocks(0, &[4]), blocks(1, &[4]), blocks(0, &[8]), blocks(0, &[4, 2])];
     let query = setup.query("n0.sys", "n0.reg");
-    cache.plan(&setup.topology, &query, &options).unwrap();
-    let mut variants = [query; 6];
+    let mut variants = vec![query; 13];
     variants[0].extents = &[4096, 2048];
     variants[1].field_bytes = &[8];
     variants[2].src.phase = &[0, 1];
-    variants[3].dst.listed = 1;
-    variants[4].src.layout = &setup.to;
-    variants[5].dst.memory.index += 1;
-    for variant in variants {
-        assert!(!cache.plan(&setup.topology, &variant, &options).unwrap().hit);
+    variants[3].src.phase = &[1, 0];
+    variants[4].dst.listed = 1;
+    variants[5].dst.gaps = 1;
+    variants[6].src.layout = &setup.to;
+    variants[7].dst.memory.index += 1;
+    variants[8].dst.memory.node = NodeId(1);
+    for (variant, layout) in variants[9..].iter_mut().zip(&layouts) {
+        variant.src.layout = layout;
     }
-    let other = Options { th_bytes: Some(1 << 20), ..options };
-    assert!(!cache.plan(&setup.topology, &query, &other).unwrap().hit);
-    assert!(cache.plan(&setup.topology, &query, &options).unwrap().hit);
+    let mut cache = PlanCache::new(64);
+    let mut hit = |query, options| cache.plan(&setup.topology, query, options).unwrap().hit;
+    let options = Options::default();
+    for query in std::iter::once(&query).chain(&variants) {
+        assert!(!hit(query, &options), "{query:?}");
+    }
+    let only = |algorithm| Options { choice: Choice::Only(algorithm), ..options };
+    let others = [
+        only(Algorithm::Full),
+        only(Algorithm::Simple),
+        Options { model: CostModel::Paper, ..options },
+        Options { alternatives: 1, ..options },
+        Options { th_bytes: Some(1 << 20), ..options },
+        Options { budget: Some(1 << 20), ..options },
+        Options { threshold_bytes: 1 << 20, ..options },
+    ];
+    for options in &others {
+        assert!(!hit(&query, options), "{options:?}");
+    }
+    assert!(variants.iter().all(|variant| hit(variant, &options)));
+    assert!(others.iter().all(|options| hit(&query, options)));
+}
+
+#[test]
+fn a_key_may_be_long() {
+    let setup = Setup::new();
+    let mut cache = PlanCache::new(8);
+    for count in 60..70 {
+        let mut fields = vec![4; count];
+        let mut hit = |fields: &[u64]| {
+            let query = Query { field_bytes: fields, ..setup.query("n0.sys", "n0.reg") };
+            cache.plan(&setup.topology, &query, &Options::default()).unwrap().hit
+        };
+        assert_eq!([hit(&fields), hit(&fields)], [false, true], "{count}");
+        fields[count - 1] = 8;
+        assert_eq!([hit(&fields), hit(&fields)], [false, true], "{count}");
+    }
+}
+
+#[test]
+fn every_pair_of_nodes_has_the_plan_that_it_would_have_without_a_cache() {
+    let setup = Setup::new();
+    let mut cache = PlanCache::new(100);
+    assert!(cache.is_empty());
+    let options = Options::default();
+    let mut made = 0;
+    for (src, dst) in [(0, 0), (1, 1), (0, 1), (1, 0), (2, 3), (3, 3), (3, 1)] {
+        let query = setup.query(&format!("n{src}.sys"), &format!("n{dst}.fbm"));
+        let cached = cache.plan(&setup.topology, &query, &options).unwrap();
+        made += u64::from(!cached.hit);
+        let plan = isometry_planner::plan(&setup.topology, &query, &options).unwrap();
+        assert_eq!(*cached.plan, plan, "{src} {dst}");
+    }
+    assert_eq!(made, 2, "one plan inside a node and one between two");
+    assert!(!cache.is_empty() && cache.len() == 7);
 }

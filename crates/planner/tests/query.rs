@@ -1,0 +1,45 @@
+//! What a query may ask for, and how much of a search its payload is worth.
+
+use isometry_planner::{Options, PlanError, Query, plan};
+use model::{Layout, MemoryId, NodeId};
+
+const SAPLING: &str = include_str!("../../../clusters/sapling.toml");
+
+/// What is wrong with a query between two host memories; `None` where it has a plan.
+fn wrong(layouts: [&Layout; 2], extents: &[u64], fields: &[u64], phase: &[u64]) -> Option<String> {
+    let topology = cluster::parse(SAPLING).unwrap();
+    let memory = |index| MemoryId { node: NodeId(0), index };
+    let ends = ((memory(0), layouts[0]), (memory(1), layouts[1]));
+    let mut query = Query::whole(ends.0, ends.1, extents, fields);
+    query.dst.phase = phase;
+    match plan(&topology, &query, &Options::default()) {
+        Ok(_) => None,
+        Err(PlanError::Query { why }) => Some(why.to_owned()),
+        Err(other) => panic!("{other:?}"),
+    }
+}
+
+#[test]
+fn a_query_that_contradicts_itself_is_refused_by_its_contradiction() {
+    let [one, two, eight] = [1, 2, 8].map(Layout::row_major);
+    let says = |found: Option<String>, part: &str| {
+        assert!(found.as_ref().is_some_and(|why| why.contains(part)), "{found:?}, not {part}");
+    };
+    says(wrong([&one, &one], &[], &[4], &[]), "1 to 8 dimensions");
+    says(wrong([&eight, &eight], &[2; 9], &[4], &[]), "1 to 8 dimensions");
+    assert_eq!(wrong([&eight, &eight], &[2; 8], &[4], &[]), None);
+    says(wrong([&one, &one], &[9], &[], &[]), "at least one field");
+    says(wrong([&one, &one], &[9], &[4, 0], &[]), "at least one field");
+    says(wrong([&two, &two], &[9, 9], &[4], &[1]), "a phase is needed");
+    assert_eq!(wrong([&two, &two], &[9, 9], &[4], &[1, 0]), None);
+    says(wrong([&two, &one], &[9, 9], &[4], &[]), "a layout has other dimensions");
+    says(wrong([&two, &two], &[9], &[4], &[]), "a layout has other dimensions");
+}
+
+#[test]
+fn the_search_budget_grows_with_the_payload_within_limits() {
+    let options = Options::default();
+    let budgets = [1 << 20, 1 << 30, 1 << 40].map(|bytes| options.budget_for(bytes));
+    assert_eq!(budgets, [32, 2048, 20_000]);
+    assert_eq!(Options { budget: Some(7), ..options }.budget_for(1 << 30), 7);
+}
