@@ -1,0 +1,180 @@
+//! How the full algorithm searches: ties, what it remembers, its budget and when it stops.
+
+use isometry_planner::{Choice, Options, Query, plan};
+use model::{Algorithm, CostModel, IndexSpace, Plan, Topology, Wire};
+
+const SAPLING: &str = include_str!("../../../clusters/sapling.toml");
+
+fn full(model: CostModel) -> Options {
+    Options { choice: Choice::Only(Algorithm::Full), model, ..Options::default() }
+}
+
+/// One node with host memories `a` to `d` and these channels: from, to, throughput.
+fn node(channels: &[(&str, &str, &str)]) -> Topology {
+    let channel = |&(from, to, throughput): &(&str, &str, &str)| {
+        format!(
+            "{{ kind = \"Memcpy\", from = [\"{from}\"], to = [\"{to}\"], throughput = {throughput} }},"
+        )
+    };
+    let memories = ["a", "b", "c", "d"].map(|m| format!("{{ name = \"{m}\", kind = \"SYS\" }},"));
+    let channels: String = channels.iter().map(channel).collect();
+    let memories = memories.concat();
+    let text = format!(
+        "th_bytes = 65536\n[[node]]\nname = \"n\"\nmemory = [{memories}]\nchannel = [{channels}]"
+    );
+    cluster::parse(&text).unwrap()
+}
+
+/// The plan for a square of 4-byte entries.
+fn planned(topology: &Topology, ends: [&str; 2], layouts: [&str; 2], options: &Options) -> Plan {
+    let space = IndexSpace::of(&[("y", 4096), ("x", 4096)]).unwrap();
+    let [from, to] = layouts.map(|text| layout::parse(text, &space).unwrap());
+    let [src, dst] = ends.map(|name| topology.memory_named(name).unwrap());
+    let extents = space.extents();
+    let query = Query::whole((src, &from), (dst, &to), &extents, &[4]);
+    plan(topology, &query, options).unwrap()
+}
+
+const SAME: [&str; 2] = ["<F, x, y>"; 2];
+const TRANSPOSE: [&str; 2] = ["<F, x, y>", "<F, y, x>"];
+
+/// The memories of the paper's plan from `a` to `d`.
+fn path(channels: &[(&str, &str, &str)], layouts: [&str; 2]) -> String {
+    let topology = node(channels);
+    let plan = planned(&topology, ["a", "d"], layouts, &full(CostModel::Paper));
+    let short = |&m| topology.memory_name(m).unwrap().replace("n0.", "");
+    plan.memories.iter().map(short).collect()
+}
+
+#[test]
+fn of_equal_throughputs_the_fewest_hops_win() {
+    let through_b = [("a", "b", "9e9"), ("b", "d", "2e9")];
+    let direct = [("a", "d", "2e9")];
+    assert_eq!(path(&[&through_b[..], &direct].concat(), SAME), "ad");
+    let slower = [("a", "d", "1.9e9")];
+    assert_eq!(path(&[&through_b[..], &slower].concat(), SAME), "abd");
+}
+
+#[test]
+fn then_the_greatest_peaks() {
+    let ways = |b: [&'static str; 2], c: [&'static str; 2]| {
+        let channels = [("a", "b", b[0]), ("b", "d", b[1]), ("a", "c", c[0]), ("c", "d", c[1])];
+        path(&channels, SAME)
+    };
+    assert_eq!(ways(["2e9", "5e9"], ["9e9", "2e9"]), "acd");
+    assert_eq!(ways(["9e9", "2e9"], ["2e9", "5e9"]), "abd");
+    assert_eq!(ways(["2e9", "5e9"], ["2.1e9", "2.1e9"]), "acd", "throughput comes first");
+}
+
+#[test]
+fn then_the_smallest_shuffles_then_the_order_of_the_file() {
+    // Both ends want runs; longer reads through `b` make its shuffles larger.
+    let through = |memory, read| {
+        [("a", memory, read), (memory, memory, "9e9"), (memory, "d", "[[256, 2e9]]")]
+    };
+    let (long, short) = (through("b", "[[512, 2e9]]"), through("c", "[[256, 2e9]]"));
+    for channels in [[long, short].concat(), [short, long].concat()] {
+        assert_eq!(path(&channels, TRANSPOSE), "accd");
+    }
+    let same = through("b", "[[256, 2e9]]");
+    assert_eq!(path(&[same, short].concat(), TRANSPOSE), "abbd");
+    assert_eq!(path(&[short, same].concat(), TRANSPOSE), "accd");
+}
+
+#[test]
+fn alternatives_are_other_paths_from_the_best_on() {
+    let topology = cluster::parse(SAPLING).unwrap();
+    for model in [CostModel::Paper, CostModel::Default] {
+        for most in 0..4 {
+            let options = Options { alternatives: most, ..full(model) };
+            let plan = planned(&topology, ["n0.sys", "n1.fbm"], TRANSPOSE, &options);
+            let others = &plan.alternatives;
+            assert!(others.len() <= most && others.is_empty() == (most == 0), "{others:?}");
+            for (i, other) in others.iter().enumerate() {
+                assert_eq!(other.layouts.len(), other.memories.len());
+                assert!(other.throughput > 0.0 && other.bound.is_some());
+                assert!(other.seconds.is_none_or(|s| s >= plan.seconds.unwrap()));
+                let same = |b: &&model::Alternative| b.memories == other.memories;
+                assert!(!others[..i].iter().any(|b| same(&b)), "{other:?}");
+            }
+            assert!(others.is_sorted_by(|a, b| a.seconds <= b.seconds));
+        }
+    }
+}
+
+#[test]
+fn the_budget_ends_a_search_and_only_that_says_so() {
+    let topology = cluster::parse(SAPLING).unwrap();
+    let within = |model, budget| {
+        let options = Options { budget: Some(budget), ..full(model) };
+        planned(&topology, ["n0.fbm", "n1.fbm"], TRANSPOSE, &options)
+    };
+    let best = within(CostModel::Paper, 10_000);
+    assert!(!best.search.exhausted);
+    for budget in (5..1500).step_by(35) {
+        let plan = within(CostModel::Paper, budget);
+        let search = &plan.search;
+        assert_eq!(search.budget, budget);
+        assert!(search.paths <= 8 * budget + 1 && search.solved < budget + 12, "{search:?}");
+        let enough = budget >= best.search.solved && 8 * budget >= best.search.paths;
+        assert_eq!(search.exhausted, !enough, "{search:?}");
+        assert!(search.exhausted || plan == Plan { search: search.clone(), ..best.clone() });
+    }
+    let timed = within(CostModel::Default, 100).search;
+    assert!(timed.exhausted && timed.paths <= 801 && timed.solved < 120, "{timed:?}");
+}
+
+#[test]
+fn a_path_as_fast_as_any_can_be_ends_the_search() {
+    let topology = cluster::parse(SAPLING).unwrap();
+    let ends = |src: &'static str, dst: &'static str| [src, dst].map(|name| format!("n0.{name}"));
+    for model in [CostModel::Paper, CostModel::Default] {
+        // Any path of three hops is visited after 10 others.
+        for (src, dst) in [("sys", "sys"), ("zcm", "fbm"), ("sys", "dsk"), ("reg", "fbm")] {
+            for layouts in [SAME, TRANSPOSE] {
+                let [src, dst] = ends(src, dst);
+                let search = planned(&topology, [&src, &dst], layouts, &full(model)).search;
+                assert!(!search.exhausted && search.paths <= 10, "{src} {dst} {search:?}");
+            }
+        }
+    }
+}
+
+/// `topology` with its channels `crossing`, by their order in the file, on one wire that carries
+/// one direction at a time.
+fn with_wire(mut topology: Topology, rate: f64, crossing: [usize; 2]) -> Topology {
+    let class = &mut topology.classes[0];
+    class.wires = vec![Wire { name: "bus".to_owned(), rate, half_duplex: true }];
+    crossing.into_iter().for_each(|channel| class.channels[channel].wire = Some(0));
+    topology
+}
+
+#[test]
+fn only_the_default_model_counts_a_wire_for_each_hop_on_it() {
+    let channels = [("a", "b", "9e9"), ("b", "d", "9e9"), ("a", "c", "5e9"), ("c", "d", "5e9")];
+    let topology = with_wire(node(&channels), 9e9, [0, 1]);
+    let through = |model| {
+        let plan = planned(&topology, ["a", "d"], SAME, &full(model));
+        topology.memory_name(plan.memories[1]).unwrap()
+    };
+    assert_eq!(through(CostModel::Paper), "n0.b");
+    assert_eq!(through(CostModel::Default), "n0.c");
+}
+
+#[test]
+fn hops_that_share_a_wire_or_channel_have_runs_for_what_is_left_to_each() {
+    let rate = "[[512, 1e9], [4096, 2e9]]";
+    let apart = node(&[("a", "b", rate), ("c", "d", rate), ("b", "c", "90e9")]);
+    let mut together = apart.clone();
+    let channels = &mut together.classes[0].channels;
+    channels[0].from.push(2);
+    channels[0].to.push(3);
+    channels.remove(1);
+    let wired = with_wire(apart, 2e9, [0, 1]);
+    for topology in [wired, together] {
+        let options = Options { th_bytes: Some(64 << 20), ..full(CostModel::Default) };
+        let plan = planned(&topology, ["a", "d"], TRANSPOSE, &options);
+        assert_eq!(plan.hops.len(), 3);
+        assert!(plan.throughput > 0.99e9, "{}: {:?}", plan.throughput, plan.hops);
+    }
+}
