@@ -61,8 +61,6 @@ pub(crate) struct Shape {
     full: [Word; 2],
     /// Whether both words have the same units, so that other orders of them are layouts too.
     pub(crate) mixable: bool,
-    /// Whether neither end has blocks.
-    plain: bool,
     fields: FieldSizes,
     /// The payload; at least one entry's.
     pub(crate) payload: u64,
@@ -86,7 +84,6 @@ impl Shape {
             dst: Word::EMPTY,
             full: [Word::EMPTY; 2],
             mixable: true,
-            plain: is_plain(query),
             fields: FieldSizes {
                 sum,
                 least: query.field_bytes.iter().copied().min().unwrap_or(1),
@@ -98,7 +95,7 @@ impl Shape {
             rank: query.extents.len(),
             rest: [0; MAX_DIMS],
         };
-        if shape.plain {
+        if is_plain(query) {
             shape.add_whole_dims(query);
         } else {
             shape.add_blocked_dims(query)?;
@@ -338,7 +335,7 @@ impl Shape {
     /// The layout of an end, with the splits of `factors`: its addresses stay what they are.
     pub(crate) fn end_layout(&self, query: &Query<'_>, end: usize, factors: &Factors) -> Layout {
         let own = [query.src.layout, query.dst.layout][end];
-        if !self.mixable || (self.plain && *factors == WHOLE) {
+        if !self.mixable || (*factors == WHOLE && is_plain(query)) {
             return own.clone();
         }
         self.written(&self.full[end], factors, true, own)
