@@ -80,8 +80,8 @@ class Machine:
         """The array in a file: .npy, .safetensors (with `tensor` where it has several), or else
         raw, with extents in `dims`, a `dtype` and maybe a `layout`. It can't be written.
 
-        Raises FileFormatError for a damaged or short file, ValueError for an unknown tensor or a
-        path with a NUL in it, OSError as `open` does.
+        Raises FileFormatError for a damaged or short file, ValueError for an unknown tensor, for a
+        path with a NUL in it and for what the format has no use for, OSError as `open` does.
         """
 
     def create(

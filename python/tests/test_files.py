@@ -176,6 +176,18 @@ def test_raw_files(m: iso.Machine, tmp_path: Path) -> None:
         m.open(tmp_path / "a.bin")
 
 
+def test_what_a_file_says_itself_is_not_given(m: iso.Machine, tmp_path: Path, images: Any) -> None:
+    path = tmp_path / "in.npy"
+    with pytest.raises(ValueError, match="not for .npy files"):
+        m.open(path, dims={"q": 9}, dtype="f8")
+    with pytest.raises(ValueError, match="not for .npy files"):
+        m.open(path, tensor="t")
+    with pytest.raises(TypeError, match="layout"):
+        m.open(path, dims="nhwc", layout="nchw")
+    with pytest.raises(ValueError, match="not for .npy files"):
+        m.create(tmp_path / "out.npy", dims={"x": 1}, dtype="u1", tensor="t")
+
+
 def test_damaged_files(m: iso.Machine, tmp_path: Path, images: Any) -> None:
     whole = (tmp_path / "in.npy").read_bytes()
     bad = tmp_path / "bad.npy"

@@ -5,6 +5,7 @@ use crate::failure::Failure;
 use crate::interrupt::Interrupt;
 use crate::topo::{rate, size};
 use crate::{output, plan, progress, verify};
+use isometry::files::Format;
 use isometry::{Array, CopyOptions, Error, Event, FileOptions, Instance, Machine, Planned};
 use serde_json::{Value, json};
 use std::fs::File;
@@ -108,8 +109,8 @@ fn written(args: &Copy, machine: &Machine, src: &Instance) -> Result<Instance, F
     let dims = array.layout.components().iter().rev().filter_map(|c| c.dim());
     let names = dims.map(|dim| array.space.dims()[dim].name.to_string()).collect();
     let (path, tensor) = tensor_of(&args.dst);
-    let mut options = FileOptions { dims: Some(names), tensor, ..FileOptions::default() };
-    options.raw = Some(array);
+    let raw = (Format::of_path(path) == Format::Raw).then_some(array);
+    let options = FileOptions { dims: Some(names), tensor, raw, ..FileOptions::default() };
     machine.open_file(path, &options).map_err(failure)
 }
 

@@ -1,7 +1,7 @@
 //! The one error of the public API.
 
 use engine::{CompileError, SubmitError};
-use files::{FilesError, FilesErrorKind};
+use files::{FilesError, FilesErrorKind, Format};
 use layout::{LayoutError, ParseError};
 use model::{ChannelError, ChannelErrorKind, ModelError, TransferError};
 use planner::PlanError;
@@ -96,6 +96,14 @@ pub enum ArgumentError {
     /// Strides that reach outside of the memory that was given.
     #[error("the strides reach outside of the memory that they are for")]
     Outside,
+    /// Something that files of this format have no use for.
+    #[error("{what} is not for {format} files")]
+    FileOption {
+        /// What was given.
+        what: &'static str,
+        /// The format that the path names.
+        format: Format,
+    },
     /// A raw file without dimensions and element type.
     #[error("a raw file needs dimensions and an element type")]
     RawShape,

@@ -34,7 +34,8 @@ impl Machine {
     /// # Errors
     /// [`Error::File`] for a header that is wrong, truncated or longer than the file, and for a
     /// raw file whose length is not its array's; [`ArgumentError::RawShape`],
-    /// [`ArgumentError::NulInPath`]; [`Error::Io`] where the file can't be opened or is a directory.
+    /// [`ArgumentError::NulInPath`], [`ArgumentError::FileOption`]; [`Error::Io`] where the file
+    /// can't be opened or is a directory.
     pub fn open_file(
         &self,
         path: impl AsRef<Path>,
@@ -58,9 +59,9 @@ impl Machine {
     /// neither happens before its last instance is dropped.
     ///
     /// # Errors
-    /// [`Error::File`] where the format can't express the array; [`ArgumentError::NulInPath`];
-    /// [`Error::Io`] where the disk has no room, where `path` is a directory or ends as one does, or
-    /// where its directory is not there or can't be written.
+    /// [`Error::File`] where the format can't express the array; [`ArgumentError::NulInPath`],
+    /// [`ArgumentError::FileOption`]; [`Error::Io`] where the disk has no room, where `path` is a
+    /// directory or ends as one does, or where its directory is not there or can't be written.
     pub fn create_file(
         &self,
         path: impl AsRef<Path>,
@@ -108,6 +109,7 @@ fn read_header(path: &Path, options: &FileOptions) -> Result<FileHeader, Error> 
         options.dims.as_ref().map(|d| d.iter().map(String::as_str).collect());
     let names = names.as_deref();
     let format = Format::of_path(path);
+    check_options(format, options)?;
     let (head, length) = head_of(path, format)?;
     let header = match format {
         Format::Npy => npy::read(&head, length, names),
@@ -118,6 +120,17 @@ fn read_header(path: &Path, options: &FileOptions) -> Result<FileHeader, Error> 
         }
     };
     header.map_err(|error| wrong(path, error))
+}
+
+/// Refuses what would be left out of account: the file says it otherwise.
+fn check_options(format: Format, options: &FileOptions) -> Result<(), ArgumentError> {
+    let raw = options.raw.is_some() || options.raw_offset != 0;
+    let what = match format {
+        Format::Npy | Format::Safetensors if raw => "an element type with extents",
+        Format::Npy | Format::Raw if options.tensor.is_some() => "the name of a tensor",
+        _ => return Ok(()),
+    };
+    Err(ArgumentError::FileOption { what, format })
 }
 
 /// The header's bytes, and the length of the file.
@@ -155,7 +168,9 @@ fn head_of(path: &Path, format: Format) -> Result<(Vec<u8>, u64), Error> {
 
 fn write_header(path: &Path, array: &Array, options: &FileOptions) -> Result<Vec<u8>, Error> {
     let name = options.tensor.as_deref().unwrap_or("data");
-    let head = match Format::of_path(path) {
+    let format = Format::of_path(path);
+    check_options(format, options)?;
+    let head = match format {
         Format::Npy => npy::write(&array.space, &array.fields, &array.layout),
         Format::Safetensors => tensors::write(&array.space, &array.fields, &array.layout, name),
         Format::Raw => Ok(Vec::new()),
@@ -225,7 +240,9 @@ mod tests {
         let options = FileOptions { raw, raw_offset: 128, ..FileOptions::default() };
         let src = machine.open_file(&path, &options).unwrap();
         let turned = array.laid_out("xy").unwrap();
-        let dst = machine.create_file(dir.path().join("out.npy"), turned, &options).unwrap();
+        let dst = machine
+            .create_file(dir.path().join("out.npy"), turned, &FileOptions::default())
+            .unwrap();
         let (mut reads, mut writes) = (0, 0);
         for (kind, request) in requests_of(&machine, &src, &dst) {
             let Work::Copy(copy) = &request.work else { unreachable!("no commit was asked for") };

@@ -117,8 +117,9 @@ fn files_and_memory_exchange_any_layout() {
     for (name, layout) in [("a.npy", "nhwc"), ("b.safetensors", "nhwc"), ("c.raw", "nhwc")] {
         let dst = scene.create(name, &src, layout).unwrap();
         scene.machine.copy(&host, &dst, &CopyOptions::default()).unwrap().wait(None).unwrap();
-        let raw = FileOptions { raw: Some(src.array()), ..named("nhwc") };
-        let again = scene.machine.open_file(scene.path(name), &raw).unwrap();
+        let raw = name.ends_with(".raw").then(|| src.array());
+        let options = FileOptions { raw, ..named("nhwc") };
+        let again = scene.machine.open_file(scene.path(name), &options).unwrap();
         let back = scene.machine.empty(src.array(), "sys").unwrap();
         scene.machine.copy(&again, &back, &CopyOptions::default()).unwrap().wait(None).unwrap();
         assert_eq!(back.to_vec().unwrap(), data, "{name}");
@@ -212,6 +213,11 @@ fn wrong_files_are_clear_errors() {
         ..FileOptions::default()
     };
     assert_eq!(kind(open("x.raw", &raw)), ErrorKind::FileFormat);
+    assert_eq!(kind(open("in.npy", &raw)), ErrorKind::Argument);
+    let tensor = FileOptions { tensor: Some("t".to_owned()), ..named("nhwc") };
+    assert_eq!(kind(open("in.npy", &tensor)), ErrorKind::Argument);
+    let created = scene.machine.create_file(scene.path("out.npy"), src.array(), &tensor);
+    assert_eq!(kind(created.map(drop)), ErrorKind::Argument);
     fs::create_dir(scene.path("dir.npy")).unwrap();
     assert!(scene.create("dir.npy", &src, "nhwc").is_err());
     assert!(

@@ -85,6 +85,9 @@ impl PyMachine {
                 let array = Array::new(dims.into_space()?, dtype::fields(dtype)?);
                 options.raw = Some(laid_out(array, layout)?);
             }
+            (_, None) if layout.is_some() => {
+                return Err(PyTypeError::new_err("a layout needs dims with extents and a dtype"));
+            }
             (dims, None) => options.dims = dims.map(Dims::into_names).transpose()?,
             (None, Some(_)) => return Err(PyTypeError::new_err("a dtype needs dims with extents")),
         }
