@@ -50,6 +50,10 @@ impl Machine {
     /// all of a created file commits it. A copy of up to 96 KiB that needs no intermediate buffer
     /// is done when this returns, unless something more urgent is running.
     ///
+    /// Until the copy has ended, nobody else may write what it reads, or touch what it writes:
+    /// neither the program nor another copy, which [`CopyOptions::after`] puts behind it. Where
+    /// they do, bytes that both touch are unspecified, as with two threads that call `memcpy`.
+    ///
     /// ```
     /// # use isometry::{Array, CopyOptions, Machine};
     /// # let machine = Machine::builder().assume(true).open()?;

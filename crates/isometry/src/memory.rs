@@ -16,7 +16,13 @@ use std::ptr::NonNull;
 use std::sync::Arc;
 
 /// An array in memory that somebody else allocated.
-#[derive(Clone)]
+///
+/// It is wrapped once: the lock of its instance knows nothing of another.
+///
+/// ```compile_fail,E0599
+/// let foreign = isometry::Foreign::of_vec(vec![0; 4], vec![1]);
+/// let twice = foreign.clone();
+/// ```
 pub struct Foreign {
     pub(crate) base: NonNull<u8>,
     pub(crate) strides: Vec<i64>,
