@@ -123,6 +123,22 @@ fn parts_must_be_alike_and_the_destination_writable() {
 }
 
 #[test]
+fn a_plan_has_1_to_64_hops() {
+    let (layout, part) = row(8);
+    let hops_of = |plan: Plan| {
+        let plan = Plan { phase: vec![0], ..plan };
+        Program::compile(&plan, part.clone(), part.clone()).map(|program| program.channels().len())
+    };
+    let long =
+        |hops: usize| plan(vec![layout.clone(); hops + 1], &vec![8; hops], &vec![16; hops - 1], 1);
+    let refused = Err(CompileError::Plan { why: "a plan has 1 to 64 hops" });
+    let (one, place) = (long(1), vec![memory(0)]);
+    let none = Plan { hops: vec![], memories: place, layouts: vec![layout.clone()], ..one };
+    assert_eq!((hops_of(none), hops_of(long(65))), (refused.clone(), refused));
+    assert_eq!((hops_of(long(1)), hops_of(long(64))), (Ok(1), Ok(64)));
+}
+
+#[test]
 fn a_ring_holds_what_the_plan_says() {
     let (layout, part) = row(100_000);
     let mut plan = plan(vec![layout; 3], &[4000, 12_000], &[24_000], 2);
