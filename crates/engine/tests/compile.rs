@@ -139,6 +139,25 @@ fn a_plan_has_1_to_64_hops() {
 }
 
 #[test]
+fn a_plan_whose_lists_do_not_belong_together_is_refused() {
+    let (layout, part) = row(64);
+    let harms: [fn(&mut Plan); 4] = [
+        |plan| drop(plan.memories.pop()),
+        |plan| drop(plan.layouts.pop()),
+        |plan| drop(plan.buffers.pop()),
+        |plan| plan.buffers[0].memory = memory(7),
+    ];
+    for harm in harms {
+        let mut plan = plan(vec![layout.clone(); 3], &[8; 2], &[16], 2);
+        plan.phase = vec![0];
+        assert!(Program::compile(&plan, part.clone(), part.clone()).is_ok());
+        harm(&mut plan);
+        let refused = Program::compile(&plan, part.clone(), part.clone());
+        assert!(matches!(refused, Err(CompileError::Plan { .. })), "{refused:?}");
+    }
+}
+
+#[test]
 fn a_ring_holds_what_the_plan_says() {
     let (layout, part) = row(100_000);
     let mut plan = plan(vec![layout; 3], &[4000, 12_000], &[24_000], 2);
