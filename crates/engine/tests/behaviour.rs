@@ -8,14 +8,15 @@ use isometry_engine::{
 };
 use layout::Placement;
 use model::{
-    ChannelErrorKind, ChannelKind, Component, FenceId, FieldSpace, IndexSpace, Layout, Outcome,
-    Priority, Request, Selection, Span, Time, TransferError, TransferId, Work,
+    ChannelError, ChannelErrorKind, ChannelKind, Completion, Component, FenceId, FieldSpace,
+    IndexSpace, Layout, Outcome, Priority, Request, Selection, Span, Time, TransferError,
+    TransferId, Work,
 };
 use std::sync::Arc;
 use std::time::Duration;
 use support::{
-    broken, channel, done, engine, failed, memory, place, plan, region, requests, run, run_program,
-    transfer,
+    broken, channel, done, engine, failed, memory, place, plan, region, requests, row, run,
+    run_program, transfer,
 };
 
 const NOW: Time = Time(7);
@@ -308,6 +309,27 @@ fn a_channel_error_ends_a_transfer_likewise() {
             let memory = memory(request.hop + 1);
             Outcome::Failed(TransferError { hop, memory, cause: broken() })
         });
+    }
+}
+
+#[test]
+fn a_failure_names_the_memory_that_it_is_about() {
+    use ChannelErrorKind::{Io, NoSpace, ShortRead};
+    use ChannelKind::{DiskRead, DiskWrite};
+    let (layout, part) = row(8);
+    for (kind, cause, blamed) in
+        [(DiskRead, Io, 0), (DiskRead, NoSpace, 1), (DiskWrite, Io, 1), (DiskWrite, ShortRead, 0)]
+    {
+        let mut plan = plan(vec![layout.clone(); 2], &[8], &[], 1);
+        (plan.phase, plan.hops[0].kind) = (vec![0], kind);
+        let program = Program::compile(&plan, part.clone(), part.clone()).unwrap();
+        let mut engine = engine(1, 1, 0);
+        let id = engine.submit(NOW, transfer(&Arc::new(program))).unwrap();
+        let request = engine.poll_request().unwrap().id;
+        let cause = ChannelError::new(cause, "broken");
+        engine.handle_completion(NOW, Completion { request, result: Err(cause.clone()) });
+        let error = TransferError { hop: 0, memory: memory(blamed), cause };
+        assert_eq!(outcome(&mut engine, id), Some(Outcome::Failed(error)));
     }
 }
 
