@@ -153,12 +153,14 @@ fn with_wire(mut topology: Topology, rate: f64, crossing: [usize; 2]) -> Topolog
 fn only_the_default_model_counts_a_wire_for_each_hop_on_it() {
     let channels = [("a", "b", "9e9"), ("b", "d", "9e9"), ("a", "c", "5e9"), ("c", "d", "5e9")];
     let topology = with_wire(node(&channels), 9e9, [0, 1]);
-    let through = |model| {
-        let plan = planned(&topology, ["a", "d"], SAME, &full(model));
+    let through = |model, budget| {
+        let options = Options { budget: Some(budget), ..full(model) };
+        let plan = planned(&topology, ["a", "d"], SAME, &options);
         topology.memory_name(plan.memories[1]).unwrap()
     };
-    assert_eq!(through(CostModel::Paper), "n0.b");
-    assert_eq!(through(CostModel::Default), "n0.c");
+    assert_eq!(through(CostModel::Paper, 100), "n0.b");
+    assert_eq!(through(CostModel::Default, 100), "n0.c");
+    assert_eq!(through(CostModel::Default, 1), "n0.c", "it is the first to be tried");
 }
 
 #[test]
