@@ -88,15 +88,19 @@ fn another_generation_empties_it() {
 fn what_a_plan_depends_on_is_in_the_key() {
     use Component::{Fields, Outer, Whole};
     let setup = Setup::new();
-    let blocks = |dim, sizes: &[u64]| {
-        let block = |(level, &size)| Component::Inner { dim, level, size };
-        let inner = (1..).zip(sizes).map(block);
-        let components: Vec<_> = inner.chain([Fields, Outer(dim), Whole(1 - dim)]).collect();
-        Layout::new(components, 2).unwrap()
-    };
-    let layouts = [blocks(0, &[4]), blocks(1, &[4]), blocks(0, &[8]), blocks(0, &[4, 2])];
+    let inner = |dim, level, size| Component::Inner { dim, level, size };
+    let layouts = [
+        vec![inner(0, 1, 4), Fields, Outer(0), Whole(1)],
+        vec![inner(0, 1, 8), Fields, Outer(0), Whole(1)],
+        vec![inner(1, 1, 4), Fields, Outer(1), Whole(0)],
+        vec![inner(0, 1, 4), inner(0, 2, 4), Fields, Outer(0), Whole(1)],
+        vec![inner(0, 2, 4), inner(0, 1, 4), Fields, Outer(0), Whole(1)],
+        vec![inner(0, 1, 4), inner(1, 1, 4), Fields, Outer(0), Outer(1)],
+        vec![inner(0, 1, 4), inner(1, 1, 4), Fields, Outer(1), Outer(0)],
+    ];
+    let layouts = layouts.map(|components| Layout::new(components, 2).unwrap());
     let query = setup.query("n0.sys", "n0.reg");
-    let mut variants = vec![query; 13];
+    let mut variants = vec![query; 16];
     variants[0].extents = &[4096, 2048];
     variants[1].field_bytes = &[8];
     variants[2].src.phase = &[0, 1];
