@@ -180,3 +180,22 @@ fn hops_that_share_a_wire_or_channel_have_runs_for_what_is_left_to_each() {
         assert!(plan.throughput > 0.99e9, "{}: {:?}", plan.throughput, plan.hops);
     }
 }
+
+#[test]
+fn a_search_visits_at_most_eight_paths_for_each_that_it_may_solve() {
+    let channels = [[("a", "b", "2e9"); 20], [("b", "d", "2e9"); 20]].concat();
+    let options = Options { budget: Some(4), ..full(CostModel::Default) };
+    let search = planned(&node(&channels), ["a", "d"], SAME, &options).search;
+    assert!(search.exhausted && search.paths == 8 * 4 + 1, "{search:?}");
+}
+
+#[test]
+fn a_memory_without_room_is_no_intermediate_however_fast() {
+    let channels = [("a", "b", "9e9"), ("b", "d", "9e9"), ("a", "c", "2e9"), ("c", "d", "2e9")];
+    let mut topology = node(&channels);
+    topology.classes[0].memories[1].th_bytes = Some(0);
+    for model in [CostModel::Paper, CostModel::Default] {
+        let plan = planned(&topology, ["a", "d"], SAME, &full(model));
+        assert_eq!(topology.memory_name(plan.memories[1]).unwrap(), "n0.c");
+    }
+}
