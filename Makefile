@@ -20,7 +20,7 @@ MUTANT ?=
 # The crates that properties are stated of.
 PROPERTIES := layout planner engine kernels files cluster
 
-.PHONY: help test demo bench lint fuzz-sim properties mutants package clean
+.PHONY: help test demo bench lint fuzz-sim properties miri mutants package clean
 
 help: ## Say what there is to make
 	@sed -n 's/^\([a-z-]*\):.*## /  \1\t/p' Makefile | expand -t 14
@@ -50,6 +50,12 @@ properties: ## Try the properties on SEEDS other sets of cases from FIRST_SEED o
 	    PROPTEST_RNG_SEED=$$seed cargo test -q --no-fail-fast $(addprefix -p isometry-,$(PROPERTIES)) \
 	        >target/properties.log 2>&1 || { cat target/properties.log; echo "PROPTEST_RNG_SEED=$$seed fails"; exit 1; }; \
 	done
+
+miri: ## Run the kernels' unsafe code in Miri, which a nightly toolchain needs to have
+	@cargo +nightly miri --version >/dev/null 2>&1 || { \
+	    echo "Miri is not installed: rustup toolchain install nightly --component miri,rust-src"; exit 1; }
+	@PROPTEST_RNG_SEED=$(FIRST_SEED) MIRIFLAGS=-Zmiri-disable-isolation \
+	    cargo +nightly miri test -p isometry-kernels
 
 mutants: ## Check that the simulator kills the patches in mutants/ whose names have MUTANT
 	@scripts/mutants.sh $(MUTANT)

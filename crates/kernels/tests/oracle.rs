@@ -5,6 +5,10 @@ use layout::{CopyDim, FieldCopy, NdCopy, Stride, oracle, touched};
 use proptest::prelude::*;
 use proptest::sample::Index;
 
+/// Random copies for each property, and the entries of the largest: Miri is a thousand times slower.
+const CASES: u32 = if cfg!(miri) { 6 } else { 1000 };
+const MOST_ENTRIES: u64 = if cfg!(miri) { 600 } else { 6000 };
+
 /// Loops of random extents; per loop a random choice of tables and gaps.
 #[derive(Debug, Clone)]
 struct Shape {
@@ -23,7 +27,7 @@ fn shapes() -> impl Strategy<Value = Shape> {
         prop_oneof![4 => prop::sample::select(vec![1u64, 2, 3, 4, 6, 8, 12, 16]), 1 => 1u64..70];
     let fields = prop::collection::vec(bytes, 1..4);
     (prop::collection::vec(extent, 0..4), fields).prop_flat_map(|(mut extents, field_bytes)| {
-        while extents.iter().product::<u64>() > 6000 {
+        while extents.iter().product::<u64>() > MOST_ENTRIES {
             extents.pop();
         }
         let rank = extents.len();
@@ -118,7 +122,7 @@ fn check(list: &[NdCopy], copy: &NdCopy, bases: (usize, usize)) -> Result<(), Te
 }
 
 proptest! {
-    #![proptest_config(ProptestConfig::with_cases(if cfg!(miri) { 12 } else { 1000 }))]
+    #![proptest_config(ProptestConfig::with_cases(CASES))]
 
     #[test]
     fn kernels_move_what_the_oracle_moves(shape in shapes(), src in 0usize..17, dst in 0usize..17) {
