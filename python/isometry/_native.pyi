@@ -96,7 +96,7 @@ class Machine:
     ) -> Instance:
         """A file to be: it appears under `path`, replacing what is there, when one copy has covered
         all of it or `commit` is called, and never otherwise. Dims, dtype and layout are those of
-        `like` but for what is given.
+        `like` but for what is given; a dimension that `like` has a part of starts at 0.
 
         Raises LayoutError for what the format can't express, FileNotFoundError, PermissionError or
         another OSError for a directory that is missing or can't be written, or a full disk,

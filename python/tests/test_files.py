@@ -233,3 +233,10 @@ def test_like_a_box(m: iso.Machine, tmp_path: Path, images: Any) -> None:
     g = m.create(tmp_path / "part.npy", like=part, layout="ncwh")
     m.copy(part, g).wait()
     assert (np.load(tmp_path / "part.npy") == images[1:3].transpose(0, 3, 2, 1)).all()
+
+
+def test_like_keeps_the_bounds(m: iso.Machine, tmp_path: Path) -> None:
+    like = m.empty({"n": (8, 16), "x": (-2, 2)}, "u1")
+    g = m.create(tmp_path / "a.npy", like=like.box({"x": (0, 2)}))
+    assert g.dims == {"n": (8, 16), "x": (0, 2)}
+    m.copy(like.box({"n": (8, 10), "x": (0, 2)}), g.box({"n": (8, 10)})).wait()

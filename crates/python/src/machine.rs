@@ -9,12 +9,13 @@ use crate::numbers::{integer, seconds};
 use crate::plan::{PyPlan, PyTopology, options};
 use crate::{dtype, errors, json, logging, settings};
 use isometry::{Array, CopyOptions, Error, Event, FileOptions, Foreign, Instance};
-use model::{FieldSpace, IndexSpace};
+use model::{Dim, FieldSpace, IndexSpace};
 use pyo3::exceptions::{PyTypeError, PyValueError};
 use pyo3::prelude::*;
 use std::os::fd::AsRawFd;
 use std::path::PathBuf;
 use std::ptr::NonNull;
+use std::sync::Arc;
 
 /// The memories of this machine, the channels between them, and what runs on them.
 #[pyclass(frozen, name = "Machine", module = "isometry")]
@@ -283,12 +284,16 @@ fn described(
 }
 
 /// An array of the extents of `like`, in its order of dimensions and its layout where that is one
-/// of whole dimensions.
+/// of whole dimensions. A dimension that is whole keeps its bounds, a part of one starts at 0.
 fn like_box(like: &Instance, fields: FieldSpace) -> PyResult<Array> {
     let extents = like.extents();
     let dims = like.space().dims().iter().zip(&extents);
-    let dims: Vec<_> = dims.map(|(dim, &extent)| (&*dim.name, extent)).collect();
-    let space = IndexSpace::of(&dims).map_err(|e| errors::layout(&e))?;
+    let dims = dims.map(|(dim, &extent)| match dim.extent() == extent {
+        true => dim.clone(),
+        // No more than `hi - lo`, which is in 63 bits.
+        false => Dim { name: Arc::clone(&dim.name), lo: 0, hi: extent.cast_signed() },
+    });
+    let space = IndexSpace::new(dims.collect()).map_err(|e| errors::layout(&e))?;
     Ok(Array { space, fields, layout: like.layout() })
 }
 
