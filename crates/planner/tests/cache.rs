@@ -97,10 +97,11 @@ fn what_a_plan_depends_on_is_in_the_key() {
         vec![inner(0, 2, 4), inner(0, 1, 4), Fields, Outer(0), Whole(1)],
         vec![inner(0, 1, 4), inner(1, 1, 4), Fields, Outer(0), Outer(1)],
         vec![inner(0, 1, 4), inner(1, 1, 4), Fields, Outer(1), Outer(0)],
+        vec![inner(1, 1, 4), inner(0, 1, 4), Fields, Outer(0), Outer(1)],
     ];
     let layouts = layouts.map(|components| Layout::new(components, 2).unwrap());
     let query = setup.query("n0.sys", "n0.reg");
-    let mut variants = vec![query; 16];
+    let mut variants = vec![query; 17];
     variants[0].extents = &[4096, 2048];
     variants[1].field_bytes = &[8];
     variants[2].src.phase = &[0, 1];
