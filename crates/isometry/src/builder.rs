@@ -119,9 +119,10 @@ impl MachineBuilder {
     /// Opens the machine.
     ///
     /// # Errors
-    /// [`ArgumentError::Lanes`], [`ArgumentError::NulInPath`]; [`Error::Resource`] where the process has no descriptors or threads
-    /// left; [`Error::Io`] where a path of [`MachineBuilder::disk`] is not there;
-    /// [`Error::Channel`] where there is no memory for staging.
+    /// [`ArgumentError::Lanes`], [`ArgumentError::NulInPath`]; [`Error::Resource`] where the
+    /// process has no descriptors or threads left; [`Error::Io`] where a path of
+    /// [`MachineBuilder::disk`] is not there; [`Error::Channel`] where there is no memory for
+    /// staging.
     pub fn open(self) -> Result<Machine, Error> {
         let regions = Arc::new(Regions::new());
         let clock = Clock::start();
@@ -236,6 +237,7 @@ mod tests {
         }
         assert_eq!(MachineBuilder::default().staging(8 << 20).settings(2).pool_bytes(2), 4 << 20);
     }
+
     #[test]
     fn waiting_copies_age_where_it_is_asked_for() {
         let ageing = Duration::from_millis(5);

@@ -103,8 +103,9 @@ pub struct Options {
     /// Where [`Choice::Auto`] changes to the full algorithm (paper, section 4.4: 16 MB).
     pub threshold_bytes: u64,
     /// The most pairs of a path and layouts that the full algorithm solves; it visits at most 8
-    /// times as many paths, and walks at most 12 hops for each of these, dead ends included. `None` for one in each 512 KiB of payload, from 32 to 20,000, so that
-    /// planning stays a small part of the transfer.
+    /// times as many paths, and walks at most 12 hops for each of these, dead ends included.
+    /// `None` for one in each 512 KiB of payload, from 32 to 20,000, so that planning stays a
+    /// small part of the transfer.
     pub budget: Option<u64>,
     /// The most alternatives that a plan names.
     pub alternatives: usize,
