@@ -162,7 +162,7 @@ impl Recorder {
 
 impl Counter {
     /// Buffers are told apart by the place of their transfer in the table, which others take after
-    /// it, as the names of spans are.
+    /// it: a track for each transfer there ever was would be too many.
     fn name(&self, topology: &Topology) -> String {
         match self {
             Counter::Pool(memory) => {
