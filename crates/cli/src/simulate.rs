@@ -24,12 +24,12 @@ fn fuzz(args: &Fuzz) -> Result<(), Failure> {
     let started = Instant::now();
     let report = sim::fuzz(args.first_seed..end);
     eprintln!("{:.1} s", started.elapsed().as_secs_f64());
-    if let Some(path) = &args.trace {
-        trace(path, last_seed(args.first_seed, &report))?;
-    }
     match args.json {
         true => output::json(&to_json(&report))?,
         false => output::text(&report.to_string())?,
+    }
+    if let Some(path) = &args.trace {
+        trace(path, last_seed(args.first_seed, &report))?;
     }
     match report.failure {
         None => Ok(()),

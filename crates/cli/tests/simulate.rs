@@ -40,3 +40,11 @@ fn seeds_past_64_bits_are_wrong_usage() {
     assert_eq!(iso(&["sim", "fuzz", "--seeds", "2", "--first-seed", &last]).code, 2);
     assert_eq!(iso(&["sim"]).code, 2);
 }
+
+#[test]
+fn a_trace_that_cannot_be_written_hides_no_report() {
+    let ran = iso(&["sim", "fuzz", "--seeds", "2", "--trace", "/dev/full"]);
+    assert_eq!(ran.code, 1);
+    assert!(ran.stdout.starts_with("2 seeds passed"), "{}", ran.stdout);
+    assert!(ran.stderr.contains("/dev/full: No space left"), "{}", ran.stderr);
+}
