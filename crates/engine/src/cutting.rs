@@ -295,3 +295,6 @@ fn is_dense(part: &Part) -> bool {
     let span = part.span();
     span.start.abs_diff(span.end) == part.payload_bytes()
 }
+
+#[cfg(test)]
+mod tests;

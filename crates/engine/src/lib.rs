@@ -35,3 +35,10 @@ pub use policy::{ByPriority, FairShare, Fifo, Policy, Rank, Standing};
 pub use program::Program;
 pub use report::{HopReport, Report};
 pub use transfer::{Commit, Dependency, State, Transfer, TransferEvent};
+
+#[cfg(test)]
+extern crate self as isometry_engine;
+
+#[cfg(test)]
+#[path = "../tests/support/mod.rs"]
+mod support;

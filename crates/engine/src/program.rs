@@ -316,3 +316,6 @@ impl Hop {
         }
     }
 }
+
+#[cfg(test)]
+mod tests;
