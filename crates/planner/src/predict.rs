@@ -370,3 +370,6 @@ pub(crate) fn granules(model: CostModel) -> u64 {
         CostModel::Default => 2,
     }
 }
+
+#[cfg(test)]
+mod tests;
