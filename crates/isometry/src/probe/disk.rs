@@ -18,6 +18,8 @@ const FILE_BYTES: u64 = 64 << 20;
 /// The payload of a request, of runs that lie far apart where they are shorter.
 const REQUEST_BYTES: u64 = 1 << 20;
 const POINT: Duration = Duration::from_millis(12);
+/// Enough requests to tell one depth from the next, and to know the time of a short run.
+const SHORT_POINT: Duration = Duration::from_millis(4);
 /// Long enough that neither direction has the disk to itself for long.
 const BOTH_POINT: Duration = Duration::from_millis(40);
 /// Lengths of runs.
@@ -130,7 +132,7 @@ impl DiskBench {
     fn latency_ns(&mut self) -> Result<u64, Error> {
         let mut one = self.request(SIZES[0]);
         one.dims[0].extent = 1;
-        Ok(nanos_of(SIZES[0], self.rate(&one, 1, POINT)?))
+        Ok(nanos_of(SIZES[0], self.rate(&one, 1, SHORT_POINT)?))
     }
 
     /// The fewest requests at once that keep the disk about as busy as many.
@@ -138,7 +140,7 @@ impl DiskBench {
         let request = self.request(REQUEST_BYTES);
         let mut rates = Vec::new();
         for depth in [1, 2, 4, 8] {
-            rates.push((depth, self.rate(&request, depth, POINT)?));
+            rates.push((depth, self.rate(&request, depth, SHORT_POINT)?));
         }
         let best = rates.iter().map(|r| r.1).fold(0.0, f64::max);
         let enough = rates.iter().find(|r| r.1 >= DEPTH_ENOUGH * best);
