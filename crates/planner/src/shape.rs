@@ -461,3 +461,6 @@ fn is_plain(query: &Query<'_>) -> bool {
 fn small(n: usize) -> u8 {
     u8::try_from(n).unwrap_or(u8::MAX)
 }
+
+#[cfg(test)]
+mod tests;
