@@ -53,17 +53,22 @@ fn what_is_left_is_halved_rather_than_a_sliver() {
     let lengths = [100, 101, 150, 199, 200, 201].map(|left| without_sliver(left, 100));
     assert_eq!(lengths, [100, 51, 75, 100, 100, 100]);
     assert_eq!(without_sliver(60, 100), 100);
-    let (layout, part) = support::row(30_000);
+    let (layout, row) = support::row(30_000);
     let lengths = |bytes| {
         let plan = support::plan(vec![layout.clone(); 2], &[bytes], &[], 1);
         let plan = Plan { phase: vec![0], ..plan };
-        let program = Program::compile(&plan, part.clone(), part.clone()).unwrap();
+        let program = Program::compile(&plan, row.clone(), row.clone()).unwrap();
         program.requests(0).map(|r| r.end - r.start).collect::<Vec<_>>()
     };
     assert_eq!(lengths(8000), [8000, 8000, 7000, 7000]);
     // Halves of what is left at the last but one, in whole pages.
     assert_eq!(lengths(16_384), [16_384, 13_616]);
     assert_eq!(lengths(20_480), [16_384, 13_616]);
+    // At a boundary of components too.
+    let turned = plan(&[&whole([0, 1, 2]), &whole([1, 0, 2])], &[Memcpy], &[10_000], &[]);
+    let parts = [0, 1].map(|end| part(&turned.layouts[end], &[4], 0));
+    let program = Program::compile(&turned, parts[0].clone(), parts[1].clone()).unwrap();
+    assert_eq!(program.requests(0).collect::<Vec<_>>(), [0..8192, 8192..16_384]);
 }
 
 #[test]
@@ -109,13 +114,15 @@ fn a_file_is_read_and_written_in_its_own_order() {
     // Elsewhere in that of the end that has an entry's fields together, or in the destination's.
     let columns = Layout::new([0, 1, 2].map(Component::Whole).into_iter().chain([FIELDS]), 3);
     let (records, columns) = (&layouts[0], &columns.unwrap());
-    let order = |ends: [&Layout; 2]| {
-        let plan = plan(&ends, &[Memcpy], &[100], &[]);
+    let order = |kind, ends: [&Layout; 2]| {
+        let plan = plan(&ends, &[kind], &[100], &[]);
         direct_order(&plan, &part(ends[0], &[4, 4], 0))
     };
-    assert_eq!(order([records, columns]), 0);
-    assert_eq!(order([columns, records]), 1);
-    assert_eq!(order([columns, columns]), 1);
+    assert_eq!(order(Memcpy, [records, columns]), 0);
+    assert_eq!(order(Memcpy, [columns, records]), 1);
+    assert_eq!(order(Memcpy, [columns, columns]), 1);
+    assert_eq!(order(DiskRead, [columns, records]), 0);
+    assert_eq!(order(DiskWrite, [records, columns]), 1);
 }
 
 /// Entries of 4 bytes, 16 KiB in all. The hop between the rings turns planes of 8 by 16.
@@ -149,6 +156,14 @@ fn rings_and_requests_hold_whole_granules() {
     assert_eq!(error, CompileError::Buffer { buffer: 1, bytes: 511, needed_bytes: 512 });
 }
 
+#[test]
+fn nothing_needs_no_room() {
+    let (layout, part) = support::row(0);
+    let plan = support::plan(vec![layout; 3], &[1, 1], &[0], 1);
+    let plan = Plan { phase: vec![0], ..plan };
+    assert_eq!(Program::compile(&plan, part.clone(), part).unwrap().payload_bytes(), 0);
+}
+
 fn rings_of(plan: &Plan, parts: (&Part, &Part)) -> Result<Vec<Ring>, CompileError> {
     rings(plan, parts, streams(plan, parts.0)?)
 }
@@ -174,4 +189,7 @@ fn a_ring_between_copies_in_order_is_cut_where_its_ends_allow() {
     assert_eq!(rules(first, [Memcpy, DiskWrite], [0, 0]), (every, component, every));
     assert_eq!(rules(first, [DiskRead, Memcpy], [0, 0]), (component, component, every));
     assert_eq!(rules(last, [Memcpy, DiskWrite], [0, 0]), (component, every, component));
+    // Between two rings nothing is in the way.
+    let between = plan(&[&rows; 4], &[Memcpy; 3], &[500; 3], &[2000; 2]);
+    assert_eq!(cut(&between, [1, 1]).1, [component, every, component]);
 }

@@ -5,6 +5,7 @@ use crate::support;
 use layout::Placement;
 use model::{Component, FieldSpace, IndexSpace, Layout, Selection, Span};
 use proptest::prelude::*;
+use std::collections::HashSet;
 
 /// A box, and a path for it, in numbers from which both are made.
 #[derive(Debug, Clone)]
@@ -129,4 +130,37 @@ proptest! {
             }
         }
     }
+}
+
+/// How many lists of copies the requests of the first hop have, and how many requests these are.
+fn lists(case: &Case) -> (usize, usize) {
+    let program = case.program();
+    let chunk = |(ordinal, (range, slots))| program.chunk(0, ordinal, range, slots).list;
+    let all: Vec<_> = program.walk(0).enumerate().map(chunk).collect();
+    let distinct: HashSet<_> = all.iter().map(|list| list.as_ptr()).collect();
+    (distinct.len(), all.len())
+}
+
+#[test]
+fn requests_of_one_shape_share_their_copies() {
+    let dim = |extent, lo, block| Dim { extent, lo, block };
+    let case = |dims: &[Dim], orders: [&[u8]; 2], request_bytes| Case {
+        dims: dims.to_vec(),
+        field_bytes: vec![4],
+        orders: orders.map(<[u8]>::to_vec).to_vec(),
+        request_bytes,
+        buffer_bytes: 1,
+    };
+    // The order of fields, x, y, z where none is split.
+    let (rows, turned) = ([0, 1, 2, 3, 0, 0, 0, 0], [0, 2, 1, 3, 0, 0, 0, 0]);
+    let cube = [dim(8, 0, 2), dim(6, 0, 2), dim(10, 0, 2)];
+    assert_eq!(lists(&case(&cube, [&turned, &rows], 8 * 4)), (1, 60));
+    assert_eq!(lists(&case(&cube, [&turned, &rows], 8 * 6 * 4)), (1, 10));
+    assert_eq!(lists(&case(&cube, [&turned, &rows], 4 * 4)), (1, 120));
+    // Fields, the inside of blocks of x, y, the blocks of x: of the first and the last, which are
+    // cut in half, a request holds two rows, 3 a block; of the ten others one, 6 a block.
+    let blocked = [0, 1, 3, 2, 0, 0, 0, 1];
+    let plane = [dim(4 * 11, 2, 4), dim(6, 0, 2)];
+    let turned = [0, 2, 1, 0, 0, 0, 0, 0];
+    assert_eq!(lists(&case(&plane, [&turned, &blocked], 4 * 4)), (3, 66));
 }
