@@ -121,3 +121,6 @@ impl Bound<'_> {
         inverse(curve, throughput).unwrap_or(u64::MAX)
     }
 }
+
+#[cfg(test)]
+mod tests;
