@@ -37,6 +37,30 @@ fn a_query_that_contradicts_itself_is_refused_by_its_contradiction() {
 }
 
 #[test]
+fn two_nodes_have_so_many_memories_and_channels_and_no_more() {
+    let refused = |memories: usize, channels: usize| {
+        let memory = |i| format!("{{ name = \"m{i}\", kind = \"SYS\" }},");
+        let channel = "{ kind = \"Memcpy\", from = [\"m0\"], to = [\"m1\"], throughput = 1e9 },";
+        let text = format!(
+            "[[node]]\nname = \"n\"\nmemory = [{}]\nchannel = [{}]",
+            (0..memories).map(memory).collect::<String>(),
+            channel.repeat(channels)
+        );
+        let topology = cluster::parse(&text).unwrap();
+        let (layout, id) = (Layout::row_major(1), |index| MemoryId { node: NodeId(0), index });
+        let query = Query::whole((id(0), &layout), (id(1), &layout), &[100], &[4]);
+        match plan(&topology, &query, &Options::default()) {
+            Ok(_) => None,
+            Err(PlanError::Query { why }) => Some(why),
+            Err(other) => panic!("{other:?}"),
+        }
+    };
+    assert_eq!(refused(64, 250), None);
+    assert_eq!(refused(65, 1), Some("the nodes have more than 64 memories"));
+    assert_eq!(refused(2, 251), Some("the nodes have more than 250 channels"));
+}
+
+#[test]
 fn the_search_budget_grows_with_the_payload_within_limits() {
     let options = Options::default();
     let budgets = [1 << 20, 1 << 30, 1 << 40].map(|bytes| options.budget_for(bytes));

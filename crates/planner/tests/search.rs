@@ -67,6 +67,14 @@ fn then_the_greatest_peaks() {
 }
 
 #[test]
+fn channels_side_by_side_lead_the_same_way() {
+    let twice = [("a", "b", "1e9"), ("b", "d", "2e9"), ("b", "d", "3e9")];
+    let options = Options { choice: Choice::Only(Algorithm::Simple), ..Options::default() };
+    let plan = planned(&node(&twice), ["a", "d"], SAME, &options);
+    assert_eq!(plan.hops.iter().map(|hop| hop.channel.index).collect::<Vec<_>>(), [0, 2]);
+}
+
+#[test]
 fn then_the_smallest_shuffles_then_the_order_of_the_file() {
     // Both ends want runs; longer reads through `b` make its shuffles larger.
     let through = |memory, read| {

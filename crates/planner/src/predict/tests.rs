@@ -12,6 +12,7 @@ struct Chain {
     kinds: &'static [&'static str],
     /// What each channel has besides its ends.
     channels: Vec<String>,
+    wires: String,
     th_bytes: u64,
     model: CostModel,
     pivot: usize,
@@ -24,7 +25,8 @@ impl Chain {
         let kinds = &["SYS", "ZCM", "REG", "FBM"][..=channels.len()];
         let channels = channels.iter().map(|&text| text.to_owned()).collect();
         let model = CostModel::Default;
-        Chain { kinds, channels, th_bytes: 64 * MIB, model, pivot: 0, listed: 0, gaps: 0 }
+        let wires = String::new();
+        Chain { kinds, channels, wires, th_bytes: 64 * MIB, model, pivot: 0, listed: 0, gaps: 0 }
     }
 
     fn text(&self) -> String {
@@ -36,10 +38,11 @@ impl Chain {
         let memories: Vec<_> = self.kinds.iter().enumerate().map(memory).collect();
         let channels: Vec<_> = self.channels.iter().enumerate().map(channel).collect();
         format!(
-            "th_bytes = {}\n[[node]]\nname = \"n\"\nmemory = [{}]\nchannel = [{}]\n",
+            "th_bytes = {}\n[[node]]\nname = \"n\"\nmemory = [{}]\nchannel = [{}]\n{}",
             self.th_bytes,
             memories.join(", "),
-            channels.join(", ")
+            channels.join(", "),
+            self.wires
         )
     }
 
@@ -224,6 +227,24 @@ fn of_hops_equally_slow_the_first_bounds() {
     });
     let last = Chain::new(&["throughput = 2e9", "throughput = 2e9", "throughput = 1e9"]);
     last.run(MIB, |_, predicted| assert_bound(predicted, 2, Limit::Channel));
+}
+
+#[test]
+fn hops_exclude_each_other_on_one_half_duplex_wire_only() {
+    let excludes = |wires: [&str; 2], half_duplex: bool| {
+        let mut chain = Chain::new(&["throughput = 1e9"; 2]);
+        for (channel, wire) in chain.channels.iter_mut().zip(wires) {
+            channel.push_str(&format!(", wire = \"{wire}\""));
+        }
+        let wire = |name| {
+            format!("{{ name = \"{name}\", throughput = 1e9, half_duplex = {half_duplex} }}")
+        };
+        chain.wires = format!("wire = [{}, {}]\n", wire("one"), wire("two"));
+        chain.run(MIB, |case, _| case.excludes(0, 1))
+    };
+    assert!(excludes(["one", "one"], true));
+    assert!(!excludes(["one", "one"], false));
+    assert!(!excludes(["one", "two"], true));
 }
 
 /// A granule of 128 KiB, in requests of 256 KiB.
