@@ -17,7 +17,8 @@ struct Chain {
     model: CostModel,
     pivot: usize,
     listed: u8,
-    gaps: u8,
+    /// Of the source and of the destination.
+    gaps: [u8; 2],
 }
 
 impl Chain {
@@ -26,7 +27,16 @@ impl Chain {
         let channels = channels.iter().map(|&text| text.to_owned()).collect();
         let model = CostModel::Default;
         let wires = String::new();
-        Chain { kinds, channels, wires, th_bytes: 64 * MIB, model, pivot: 0, listed: 0, gaps: 0 }
+        Chain {
+            kinds,
+            channels,
+            wires,
+            th_bytes: 64 * MIB,
+            model,
+            pivot: 0,
+            listed: 0,
+            gaps: [0; 2],
+        }
     }
 
     fn text(&self) -> String {
@@ -68,7 +78,8 @@ impl Chain {
         let ends = (memory(0), memory(self.channels.len()));
         let fields = [element_bytes];
         let mut query = Query::whole((ends.0, layouts.0), (ends.1, layouts.1), extents, &fields);
-        (query.src.listed, query.src.gaps) = (self.listed, self.gaps);
+        (query.src.listed, query.src.gaps, query.dst.gaps) =
+            (self.listed, self.gaps[0], self.gaps[1]);
         let shape = Shape::of(&query).unwrap();
         let graph = Graph::of(&topology, &[NodeId(0)], ends, &Options::default()).unwrap();
         let (mut path, edges) = (Path::EMPTY, Edges::of(&graph));
@@ -309,15 +320,20 @@ fn an_index_list_gathers_and_a_gap_ends_runs() {
         |chain: &Chain| chain.of((&from, &from), &rows, 4, |_, predicted| predicted.throughput);
     let plain = Chain::new(&[curves]);
     assert_close(rate(&plain), 1e9);
-    assert_close(rate(&Chain { gaps: 0b010, ..Chain::new(&[curves]) }), 1e8);
+    assert_close(rate(&Chain { gaps: [0b010, 0], ..Chain::new(&[curves]) }), 1e8);
     let listed = |model| Chain { listed: 0b010, model, ..Chain::new(&[curves]) };
     assert_close(rate(&listed(CostModel::Default)), 5e8);
     assert_close(rate(&listed(CostModel::Paper)), 1e9);
     // Only the hop at that end.
-    let two = Chain { gaps: 0b010, ..Chain::new(&[curves; 2]) };
+    let two = Chain { gaps: [0b010, 0], ..Chain::new(&[curves; 2]) };
     two.of((&from, &from), &rows, 4, |_, predicted| {
         assert_close(predicted.hops[0].rate, 1e8);
         assert_close(predicted.hops[1].rate, 1e9);
+    });
+    let two = Chain { gaps: [0, 0b010], ..two };
+    two.of((&from, &from), &rows, 4, |_, predicted| {
+        assert_close(predicted.hops[0].rate, 1e9);
+        assert_close(predicted.hops[1].rate, 1e8);
     });
 }
 
@@ -337,6 +353,11 @@ fn a_disk_moves_whole_pages() {
         assert_close(rate(disk, 256), 1e9);
     }
     assert_close(rate(&["SYS", "ZCM"], 1536), 1e9);
+    // Runs that a gap cuts short are priced by the curve, which was measured on such.
+    let cut = Chain { kinds: read, gaps: [0b001, 0], ..Chain::new(&["throughput = 1e9"]) };
+    cut.of((&whole([0, 1, 2]), &whole([0, 2, 1])), &[1536, 64, 64], 4, |_, predicted| {
+        assert_close(predicted.throughput, 1e9);
+    });
     // A file in order is read from its first page to its last.
     let chain = Chain { kinds: read, ..Chain::new(&["throughput = 1e9"]) };
     chain.run(MIB + 1, |_, predicted| assert_close(predicted.throughput, 1e9));
@@ -359,6 +380,9 @@ fn a_ring_has_a_request_for_each_in_flight_beside_it() {
     let unknown = Chain::new(&["throughput = 1e9"; 2]);
     assert_eq!(ring(&unknown, 1 << 30), (4 * MIB, MIB));
     assert_eq!(ring(&unknown, 40 << 10), (3 * (16 << 10), 16 << 10));
+    // A slot holds the longer of the two requests.
+    let longer = Chain::new(&["throughput = 1e9", "throughput = 1e9, latency_ns = 200000"]);
+    assert_eq!(ring(&longer, 1 << 30), (8 * MIB, MIB));
 }
 
 #[test]
@@ -395,4 +419,7 @@ fn the_paper_takes_the_least_rate() {
     chain.run(MIB, |_, predicted| assert_bound(predicted, 2, Limit::Channel));
     chain.channels[2] = chain.channels[1].clone();
     chain.run(MIB, |_, predicted| assert_bound(predicted, 1, Limit::Request));
+    let bytes =
+        Chain { model: CostModel::Paper, ..Chain::new(&["throughput = 1.5", "throughput = 1.0"]) };
+    bytes.run(MIB, |_, predicted| assert_bound(predicted, 1, Limit::Channel));
 }
