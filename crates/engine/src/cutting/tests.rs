@@ -65,10 +65,11 @@ fn what_is_left_is_halved_rather_than_a_sliver() {
     assert_eq!(lengths(16_384), [16_384, 13_616]);
     assert_eq!(lengths(20_480), [16_384, 13_616]);
     // At a boundary of components too.
-    let turned = plan(&[&whole([0, 1, 2]), &whole([1, 0, 2])], &[Memcpy], &[10_000], &[]);
+    let turned = plan(&[&whole([0, 1, 2]), &whole([1, 0, 2])], &[Memcpy], &[6000], &[]);
     let parts = [0, 1].map(|end| part(&turned.layouts[end], &[4], 0));
     let program = Program::compile(&turned, parts[0].clone(), parts[1].clone()).unwrap();
-    assert_eq!(program.requests(0).collect::<Vec<_>>(), [0..8192, 8192..16_384]);
+    let ends: Vec<u64> = program.requests(0).map(|range| range.end).collect();
+    assert_eq!(ends, [5120, 10_240, 12_800, 16_384]);
 }
 
 #[test]
