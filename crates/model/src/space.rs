@@ -44,7 +44,6 @@ impl IndexSpace {
         if dims.is_empty() || dims.len() > MAX_DIMS {
             return Err(ModelError::Rank { dims: dims.len() });
         }
-        let mut entries = 1u64;
         for (i, dim) in dims.iter().enumerate() {
             if !is_name(&dim.name) || dims[..i].iter().any(|d| d.name == dim.name) {
                 return Err(ModelError::DimName { name: dim.name.to_string() });
@@ -52,11 +51,8 @@ impl IndexSpace {
             if dim.hi < dim.lo {
                 return Err(ModelError::Bounds { name: dim.name.to_string() });
             }
-            entries = entries
-                .checked_mul(dim.extent().max(1))
-                .filter(|&n| i64::try_from(n).is_ok())
-                .ok_or(ModelError::TooLarge)?;
         }
+        check_entries(dims.iter().map(Dim::extent))?;
         Ok(IndexSpace { dims })
     }
 
@@ -128,7 +124,8 @@ impl Span {
     }
 }
 
-/// A box of an index space: one [`Span`] for each dimension, in absolute indices.
+/// A box of an index space: one [`Span`] for each dimension, in absolute indices. The number of
+/// entries fits in 63 bits, however often a list repeats an index.
 #[derive(Debug, Clone, PartialEq, Eq, Hash)]
 pub struct Selection {
     spans: Vec<Span>,
@@ -146,7 +143,8 @@ impl Selection {
     ///
     /// # Errors
     /// [`ModelError::Rank`] where the number of spans differs from the space's rank;
-    /// [`ModelError::Bounds`] where an index lies outside the space or a range runs backwards.
+    /// [`ModelError::Bounds`] where an index lies outside the space or a range runs backwards;
+    /// [`ModelError::TooLarge`] where the number of entries passes 63 bits.
     pub fn new(space: &IndexSpace, spans: Vec<Span>) -> Result<Self, ModelError> {
         if spans.len() != space.rank() {
             return Err(ModelError::Rank { dims: spans.len() });
@@ -160,6 +158,7 @@ impl Selection {
                 return Err(ModelError::Bounds { name: dim.name.to_string() });
             }
         }
+        check_entries(spans.iter().map(Span::extent))?;
         Ok(Selection { spans })
     }
 
@@ -174,6 +173,13 @@ impl Selection {
     pub fn extents(&self) -> Vec<u64> {
         self.spans.iter().map(Span::extent).collect()
     }
+}
+
+/// Checks that the product of `extents` fits in 63 bits, whatever part of them is taken.
+fn check_entries(mut extents: impl Iterator<Item = u64>) -> Result<(), ModelError> {
+    let entries = extents.try_fold(1u64, |all, extent| all.checked_mul(extent.max(1)));
+    let fits = entries.is_some_and(|entries| i64::try_from(entries).is_ok());
+    if fits { Ok(()) } else { Err(ModelError::TooLarge) }
 }
 
 fn is_name(name: &str) -> bool {

@@ -25,6 +25,10 @@ fn a_selection_stays_inside() {
     assert!(Selection::new(&space, vec![Span::Range { lo: -5, hi: 0 }]).is_err());
     assert!(Selection::new(&space, vec![Span::List([3, -4, 4].into())]).is_err());
     assert_eq!(Selection::all(&space).extents(), [8]);
+    let wide = IndexSpace::of(&[("x", 1 << 62), ("y", 1)]).unwrap();
+    let all = Span::Range { lo: 0, hi: 1 << 62 };
+    let twice = Selection::new(&wide, vec![all, Span::List([0, 0].into())]);
+    assert_eq!(twice, Err(ModelError::TooLarge));
 }
 
 #[test]
