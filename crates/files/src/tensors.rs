@@ -11,6 +11,9 @@ pub const PREAMBLE_BYTES: usize = 8;
 /// The longest header that the format allows.
 pub const MAX_TEXT_BYTES: u64 = 100_000_000;
 
+/// The key of a header that is no tensor's.
+const METADATA: &str = "__metadata__";
+
 /// How many names an error lists.
 const NAMES_SHOWN: usize = 8;
 
@@ -89,13 +92,16 @@ pub fn read(
 ///
 /// # Errors
 /// [`FilesError::Inexpressible`] for dimensions in blocks, more than one field, or an element type
-/// that the format lacks.
+/// or a name that the format lacks.
 pub fn write(
     space: &IndexSpace,
     fields: &FieldSpace,
     layout: &Layout,
     name: &str,
 ) -> Result<Vec<u8>, FilesError> {
+    if name == METADATA {
+        return Err(lacks(format!("a tensor called `{METADATA}`")));
+    }
     let dtype = dtype_of(fields)?;
     let shape = shape_in_order(Format::Safetensors, (space, fields), layout)?;
     let bytes = to_usize(array_bytes(space, fields, layout)?)?;
@@ -150,21 +156,18 @@ fn tensor<'a>(metadata: &'a Metadata, name: Option<&str>) -> Result<&'a TensorIn
 
 fn fields_of(dtype: Dtype) -> Result<FieldSpace, FilesError> {
     let known = DTYPES.iter().find(|(known, ..)| *known == dtype);
-    let (_, text, bytes) = known.ok_or_else(|| FilesError::Inexpressible {
-        format: Format::Safetensors,
-        what: format!("elements of type {dtype} as whole bytes"),
-    })?;
+    let (_, text, bytes) =
+        known.ok_or_else(|| lacks(format!("elements of type {dtype} as whole bytes")))?;
     let field = Field { name: "".into(), bytes: *bytes, offset: 0, dtype: (*text).into() };
     Ok(FieldSpace::new(vec![field], *bytes)?)
 }
 
 fn dtype_of(fields: &FieldSpace) -> Result<Dtype, FilesError> {
-    let lacks = |what: String| FilesError::Inexpressible { format: Format::Safetensors, what };
     let [field] = fields.fields() else {
-        return Err(lacks("more than one field".into()));
+        return Err(lacks("more than one field"));
     };
     if !fields.is_packed() {
-        return Err(lacks("padded structures".into()));
+        return Err(lacks("padded structures"));
     }
     // Opaque bytes are what they are: the format's own name for them is U8.
     let text = if field.dtype.is_empty() && field.bytes == 1 { "|u1" } else { &field.dtype };
@@ -174,6 +177,10 @@ fn dtype_of(fields: &FieldSpace) -> Result<Dtype, FilesError> {
 
 fn to_usize(bytes: u64) -> Result<usize, FilesError> {
     usize::try_from(bytes).map_err(|_| FilesError::Model(model::ModelError::TooLarge))
+}
+
+fn lacks(what: impl Into<String>) -> FilesError {
+    FilesError::Inexpressible { format: Format::Safetensors, what: what.into() }
 }
 
 fn fault(why: &str) -> FilesError {

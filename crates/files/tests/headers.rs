@@ -100,6 +100,7 @@ fn what_a_format_lacks_is_said() {
     assert!(refused(tensors::write(&space(), &two, &turned(), "t")));
     assert!(refused(tensors::write(&space(), &dtype::parse("|S3").unwrap(), &turned(), "t")));
     assert!(refused(tensors::write(&space(), &one, &blocks, "t")));
+    assert!(refused(tensors::write(&space(), &one, &turned(), "__metadata__")));
 }
 
 #[test]
