@@ -22,7 +22,7 @@ use std::fmt;
 use std::path::Path;
 
 /// Where the data of a file that we write starts: a multiple of what any disk wants of direct
-/// requests.
+/// requests, but in [`npy::write`]'s exception.
 pub const DATA_ALIGN_BYTES: u64 = 4096;
 
 /// The formats of array files.

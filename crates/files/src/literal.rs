@@ -62,10 +62,12 @@ impl Literal {
         }
     }
 
-    /// The value at a string key of a dict.
+    /// The value at a string key of a dict: the last one, as in Python, where it is there twice.
     pub(crate) fn get(&self, key: &str) -> Option<&Literal> {
         match self {
-            Literal::Dict(pairs) => pairs.iter().find(|p| p.0.text() == Some(key)).map(|p| &p.1),
+            Literal::Dict(pairs) => {
+                pairs.iter().rev().find(|p| p.0.text() == Some(key)).map(|p| &p.1)
+            }
             _ => None,
         }
     }
@@ -256,6 +258,8 @@ mod tests {
             parsed.get("shape").unwrap().items().unwrap().iter().map(Literal::size).collect();
         assert_eq!(sizes, [Some(3), Some(4)]);
         assert_eq!(parsed.get("f"), Some(&Literal::Boolean(false)));
+        let twice = Literal::parse("{'a': 1, 'b': 2, 'a': 3}").unwrap();
+        assert_eq!(twice.get("a"), Some(&Literal::Integer(3)), "as Python has it");
         assert_eq!(Literal::parse("(5)"), Ok(Literal::Integer(5)));
         assert_eq!(Literal::parse("(5,)"), Ok(Literal::Tuple(vec![Literal::Integer(5)])));
         assert_eq!(Literal::parse("()"), Ok(Literal::Tuple(vec![])));

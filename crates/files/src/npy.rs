@@ -13,6 +13,11 @@ pub const PREAMBLE_BYTES: usize = 12;
 /// The longest header text that is read; NumPy itself trusts far less.
 pub const MAX_TEXT_BYTES: u64 = 1 << 20;
 
+/// The longest header text that NumPy reads unless it is told to.
+const NUMPY_TEXT_BYTES: usize = 10_000;
+/// What NumPy aligns the data of its own files to.
+const NUMPY_ALIGN_BYTES: usize = 64;
+
 /// How long the header of a file is, from its first bytes.
 ///
 /// # Errors
@@ -39,7 +44,8 @@ pub fn read(
     let data_offset = text_at as u64 + text_bytes;
     let end = usize::try_from(data_offset).map_err(|_| fault("the header is too long"))?;
     let text = head.get(text_at..end).ok_or_else(|| fault("it ends within its header"))?;
-    let literal = Literal::parse(&decode(text)).map_err(|why| fault(&why))?;
+    let text = decode(text, head[MAGIC.len()])?;
+    let literal = Literal::parse(&text).map_err(|why| fault(&why))?;
     let part = |key: &str| literal.get(key).ok_or_else(|| fault(&format!("`{key}` is missing")));
     let fields = dtype::of_literal(part("descr")?).map_err(|error| match error {
         // It is the file that says so, and no argument.
@@ -59,7 +65,7 @@ pub fn read(
 }
 
 /// The header of a file for an array in `layout`: its shape is in that order, slowest first. As
-/// long as a multiple of [`DATA_ALIGN_BYTES`].
+/// long as a multiple of [`DATA_ALIGN_BYTES`], or of 64 where NumPy would read no more than that.
 ///
 /// # Errors
 /// [`FilesError::Inexpressible`] for dimensions in blocks, fields that are not innermost, or
@@ -82,15 +88,17 @@ pub fn write(
 
 /// The preamble, `text`, spaces up to the alignment, and a line end.
 fn framed(text: &str) -> Vec<u8> {
-    let align = usize::try_from(DATA_ALIGN_BYTES).unwrap_or(4096);
-    let short = (10 + text.len() + 1).next_multiple_of(align);
-    let version = match (text.is_ascii(), short - 10 <= usize::from(u16::MAX)) {
+    let direct = usize::try_from(DATA_ALIGN_BYTES).unwrap_or(4096);
+    let padded = |text_at: usize, align| (text_at + text.len() + 1).next_multiple_of(align);
+    let version = match (text.is_ascii(), padded(10, direct) - 10 <= usize::from(u16::MAX)) {
         (true, true) => 1,
         (true, false) => 2,
         (false, _) => 3,
     };
     let text_at = if version == 1 { 10 } else { 12 };
-    let total = (text_at + text.len() + 1).next_multiple_of(align);
+    let lengths = [direct, NUMPY_ALIGN_BYTES].map(|align| padded(text_at, align));
+    let read = lengths.into_iter().find(|total| total - text_at <= NUMPY_TEXT_BYTES);
+    let total = read.unwrap_or(lengths[0]);
     let text_bytes = u32::try_from(total - text_at).unwrap_or(u32::MAX);
     let mut out = Vec::with_capacity(total);
     out.extend_from_slice(MAGIC);
@@ -124,12 +132,13 @@ fn bytes_at<const N: usize>(head: &[u8], at: usize) -> Option<[u8; N]> {
     head.get(at..at + N)?.try_into().ok()
 }
 
-/// UTF-8 in version 3, Latin-1 before; both read as ASCII does where they can.
-fn decode(text: &[u8]) -> String {
-    match std::str::from_utf8(text) {
-        Ok(text) => text.to_owned(),
-        Err(_) => text.iter().copied().map(char::from).collect(),
+/// UTF-8 in version 3, Latin-1 before.
+fn decode(text: &[u8], version: u8) -> Result<String, FilesError> {
+    if version < 3 {
+        return Ok(text.iter().copied().map(char::from).collect());
     }
+    let text = std::str::from_utf8(text).map_err(|e| fault(&e.to_string()))?;
+    Ok(text.to_owned())
 }
 
 fn column_major(rank: usize) -> Result<Layout, FilesError> {

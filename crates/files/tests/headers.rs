@@ -77,6 +77,43 @@ fn long_and_foreign_headers_get_the_version_they_need() {
 }
 
 #[test]
+fn numpy_reads_headers_that_are_short_but_for_their_padding() {
+    let line = IndexSpace::of(&[("x", 2)]).unwrap();
+    let head_of = |name_bytes: usize| {
+        let fields = dtype::parse(&format!("[('{}', '<f4')]", "n".repeat(name_bytes))).unwrap();
+        npy::write(&line, &fields, &Layout::row_major(1)).unwrap()
+    };
+    // NumPy refuses a text of more than 10,000 bytes, padding included, unless it is trusted.
+    for (name_bytes, whole) in [(100, 4096), (8100, 8192), (9000, 9088), (9900, 9984)] {
+        let head = head_of(name_bytes);
+        assert_eq!((head.len(), head.len() % 64), (whole, 0), "{name_bytes}");
+        assert!(read_npy(&head, 8).is_ok() && head.len() - 10 <= 10_000);
+    }
+    assert_eq!(head_of(10_000).len(), 12_288, "which it refuses in any case");
+}
+
+#[test]
+fn names_are_latin_1_but_in_version_3() {
+    let head = |version: u8, name: &[u8]| {
+        let parts = [&b"{'descr': [('"[..], name, b"', '<f4')], 'fortran_order': False, "];
+        let text = [&parts.concat()[..], b"'shape': (2,), }\n"].concat();
+        let bytes = u32::try_from(text.len()).unwrap().to_le_bytes();
+        let bytes = if version == 1 { &bytes[..2] } else { &bytes[..] };
+        [b"\x93NUMPY", &[version, 0][..], bytes, &text].concat()
+    };
+    let name = |version, name: &[u8]| {
+        let fields = read_npy(&head(version, name), 8)?.fields;
+        Ok::<_, FilesError>(fields.fields()[0].name.to_string())
+    };
+    for version in [1, 2] {
+        assert_eq!(name(version, b"\xe9").unwrap(), "é");
+        assert_eq!(name(version, "é".as_bytes()).unwrap(), "Ã©", "as NumPy reads it");
+    }
+    assert_eq!(name(3, "é".as_bytes()).unwrap(), "é");
+    assert!(name(3, b"\xe9").unwrap_err().to_string().contains("utf-8"));
+}
+
+#[test]
 fn what_a_format_lacks_is_said() {
     let blocks = vec![
         Component::Fields,
