@@ -172,6 +172,8 @@ fn names_that_do_not_fit_are_wrong_usage() {
         let ran = files.copy("out.npy", wrong);
         assert_eq!((ran.code, ran.stdout.as_str()), (2, ""), "{wrong:?}: {}", ran.stderr);
     }
+    let layout = files.copy("out.npy", &["--dims", "yx", "--layout", "yz"]);
+    assert!(layout.stderr.contains("`yz`: expected"), "{}", layout.stderr);
     let reserved = files.copy("out.safetensors#__metadata__", &[]);
     assert_eq!(reserved.code, 2, "{}", reserved.stderr);
     assert_eq!(files.names(), ["in.npy"]);

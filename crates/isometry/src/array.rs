@@ -45,7 +45,8 @@ impl Array {
     /// # Errors
     /// [`Error::Parse`] where the text is no layout of the array's dimensions.
     pub fn laid_out(mut self, layout: &str) -> Result<Self, Error> {
-        self.layout = layout::parse(layout, &self.space)?;
+        let wrong = |error| Error::Parse { text: layout.to_owned(), error };
+        self.layout = layout::parse(layout, &self.space).map_err(wrong)?;
         Ok(self)
     }
 

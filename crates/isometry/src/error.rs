@@ -154,8 +154,13 @@ pub enum Error {
     #[error(transparent)]
     Layout(#[from] LayoutError),
     /// A layout's text that can't be read.
-    #[error(transparent)]
-    Parse(#[from] ParseError),
+    #[error("`{text}`: {error}")]
+    Parse {
+        /// The text.
+        text: String,
+        /// What is wrong, and where.
+        error: ParseError,
+    },
     /// A value that breaks its invariant.
     #[error(transparent)]
     Model(#[from] ModelError),
@@ -268,7 +273,7 @@ impl Error {
     #[must_use]
     pub fn kind(&self) -> ErrorKind {
         match self {
-            Error::Mismatch(_) | Error::Layout(_) | Error::Parse(_) | Error::Model(_) => {
+            Error::Mismatch(_) | Error::Layout(_) | Error::Parse { .. } | Error::Model(_) => {
                 ErrorKind::Layout
             }
             Error::Plan { .. } | Error::Compile(_) | Error::Refused { .. } => ErrorKind::Plan,
