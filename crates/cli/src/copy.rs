@@ -10,7 +10,7 @@ use isometry::{Array, CopyOptions, Error, Event, FileOptions, Instance, Machine,
 use serde_json::{Value, json};
 use std::fs::File;
 use std::io::{self, Write};
-use std::path::Path;
+use std::path::{Path, PathBuf};
 use std::time::{Duration, Instant};
 
 /// A copy that is done.
@@ -25,6 +25,7 @@ struct Copied<'a> {
 
 /// Copies, and says on which path and how fast.
 pub(crate) fn run(args: &Copy) -> Result<(), Failure> {
+    check_trace(args)?;
     let interrupt = Interrupt::listen()?;
     let builder = Machine::builder().trace(args.trace.is_some());
     let builder = builder.largest_buffer(args.th.unwrap_or(0));
@@ -118,6 +119,22 @@ fn raw(dims: &str, dtype: &str) -> Result<Array, Failure> {
     let extents = extents(dims).map_err(Failure::usage)?.0;
     let dims: Vec<_> = extents.iter().map(|(name, extent)| (&**name, *extent)).collect();
     Array::of(&dims, dtype).map_err(Failure::usage)
+}
+
+/// Refuses a trace that would overwrite what is copied, or be lost to the copy.
+fn check_trace(args: &Copy) -> Result<(), Failure> {
+    let trace = args.trace.as_deref().and_then(place_of);
+    let ends = [&args.src, &args.dst].map(|path| place_of(tensor_of(path).0));
+    match trace.is_some() && ends.contains(&trace) {
+        true => Err(Failure::usage("--trace names the source or the destination")),
+        false => Ok(()),
+    }
+}
+
+/// Where a file is, or is to be, by whatever way `path` leads there.
+fn place_of(path: &Path) -> Option<PathBuf> {
+    let dir = Path::new(".").join(path.parent()?);
+    path.canonicalize().ok().or_else(|| Some(dir.canonicalize().ok()?.join(path.file_name()?)))
 }
 
 /// The file that a trace goes to.

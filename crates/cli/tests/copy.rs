@@ -112,6 +112,22 @@ fn a_trace_that_cannot_be_written_is_told_before_the_copy() {
 }
 
 #[test]
+fn a_trace_is_not_written_over_what_is_copied() {
+    let files = Files::new(&[4, 6]);
+    let whole = fs::read(files.path("in.npy")).unwrap();
+    std::os::unix::fs::symlink("in.npy", files.path("link.json")).unwrap();
+    for trace in ["in.npy", "link.json", "out.npy", "./out.npy"] {
+        let ran = files.copy("out.npy", &["--trace", &files.path(trace)]);
+        assert_eq!((ran.code, ran.stdout.as_str()), (2, ""), "{trace}: {}", ran.stderr);
+        assert!(ran.stderr.contains("--trace names"), "{trace}: {}", ran.stderr);
+    }
+    let tensor = files.copy("t.safetensors#t", &["--trace", &files.path("t.safetensors")]);
+    assert_eq!(tensor.code, 2, "{}", tensor.stderr);
+    assert_eq!(fs::read(files.path("in.npy")).unwrap(), whole);
+    assert_eq!(files.names(), ["in.npy", "link.json"]);
+}
+
+#[test]
 fn a_trace_hides_no_failure_of_its_copy() {
     let files = Files::new(&[4, 6]);
     let (gone, out) = (files.path("gone.npy"), files.path("out.npy"));
