@@ -54,8 +54,7 @@ fn copied<'a>(
     let (priority, sync) = (args.priority, args.sync);
     let options = CopyOptions { priority, planning, sync, ..CopyOptions::default() };
     interrupt.check()?;
-    // A terminal that has gone is no reason to stop; it says so by a signal.
-    let _ = writeln!(std::io::stderr(), "{}", path_of(&planned));
+    output::aside(path_of(&planned));
     let started = Instant::now();
     let event = machine.copy(&src, &dst, &options).map_err(failure)?;
     progress::wait(&event, interrupt)?.map_err(failure)?;

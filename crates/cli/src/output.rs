@@ -1,7 +1,8 @@
-//! Standard output.
+//! Standard output, and what goes beside it.
 
 use crate::failure::Failure;
 use serde_json::Value;
+use std::fmt::Display;
 use std::io::Write;
 
 /// Prints one JSON object.
@@ -14,4 +15,10 @@ pub(crate) fn text(text: &str) -> Result<(), Failure> {
     let mut out = std::io::stdout().lock();
     out.write_all(text.trim_end().as_bytes())?;
     Ok(out.write_all(b"\n")?)
+}
+
+/// Says something on standard error. A terminal that has gone is no reason to stop; it says so by a
+/// signal.
+pub(crate) fn aside(what: impl Display) {
+    let _ = writeln!(std::io::stderr(), "{what}");
 }

@@ -23,7 +23,7 @@ fn fuzz(args: &Fuzz) -> Result<(), Failure> {
     let end = end.ok_or_else(|| Failure::usage("the last seed passes 64 bits"))?;
     let started = Instant::now();
     let report = sim::fuzz(args.first_seed..end);
-    eprintln!("{:.1} s", started.elapsed().as_secs_f64());
+    output::aside(format_args!("{:.1} s", started.elapsed().as_secs_f64()));
     match args.json {
         true => output::json(&to_json(&report))?,
         false => output::text(&report.to_string())?,

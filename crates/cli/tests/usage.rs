@@ -51,6 +51,14 @@ fn what_cannot_be_printed_is_a_failure() {
 }
 
 #[test]
+fn what_is_said_beside_the_output_may_get_lost() {
+    let full = File::options().write(true).open("/dev/full").unwrap();
+    let ran: Ran = command(&["sim", "fuzz", "--seeds", "1"]).stderr(full).output().unwrap().into();
+    assert_eq!(ran.code, 0);
+    assert!(ran.stdout.starts_with("1 seeds passed"), "{}", ran.stdout);
+}
+
+#[test]
 fn a_reader_that_has_gone_is_no_word_worth() {
     printing(|args| {
         let (reader, writer) = std::io::pipe().unwrap();
