@@ -2,6 +2,7 @@
 
 use crate::args::Topo;
 use crate::failure::Failure;
+use crate::interrupt::Interrupt;
 use crate::{output, plot};
 use isometry::Machine;
 use model::{Channel, Curves, Memory, MemoryKind, NodeClass, Topology, Wire};
@@ -29,7 +30,10 @@ pub(crate) fn run(args: &Topo) -> Result<(), Failure> {
 /// directory; `measure` has it measured anew.
 pub(crate) fn read(cluster: Option<&Path>, measure: bool) -> Result<Topology, Failure> {
     let Some(path) = cluster else {
+        // A disk is measured in temporary files, which go before the command does.
+        let interrupt = Interrupt::listen()?;
         let machine = Machine::builder().disk(".").remeasure(measure).open();
+        interrupt.check()?;
         return Ok(Topology::clone(&machine.map_err(Failure::failed)?.topology()));
     };
     let named = |error: &dyn std::fmt::Display| format!("{}: {error}", path.display());

@@ -2,7 +2,10 @@
 
 mod process;
 
-use process::{cluster, iso};
+use process::{Ran, cluster, command, iso};
+use rustix::process::{Pid, Signal, kill_process};
+use std::process::Stdio;
+use std::time::{Duration, Instant};
 
 #[test]
 fn the_json_of_a_cluster_is_a_cluster_file() {
@@ -40,6 +43,24 @@ fn a_plot_names_every_channel() {
         assert!(text.contains(label), "{label}");
     }
     assert!(text.matches("<polyline").count() >= 5);
+}
+
+#[test]
+fn ctrl_c_leaves_nothing_of_what_is_measured() {
+    let dir = tempfile::tempdir().unwrap();
+    let left = || std::fs::read_dir(dir.path()).unwrap().count();
+    let mut command = command(&["topo", "--measure"]);
+    let command = command.current_dir(dir.path()).stdout(Stdio::piped()).stderr(Stdio::piped());
+    let child = command.spawn().unwrap();
+    let late = Instant::now() + Duration::from_secs(60);
+    while left() == 0 {
+        assert!(Instant::now() < late, "no disk was measured");
+        std::thread::sleep(Duration::from_millis(2));
+    }
+    kill_process(Pid::from_child(&child), Signal::INT).unwrap();
+    let ran: Ran = child.wait_with_output().unwrap().into();
+    assert_eq!((ran.code, ran.stdout.as_str()), (130, ""), "{}", ran.stderr);
+    assert_eq!(left(), 0);
 }
 
 #[test]
