@@ -201,6 +201,10 @@ impl Drop for Event {
         if !is_last || self.state.watched.load(Ordering::Relaxed) {
             return;
         }
+        // In the child of a fork nobody may be there to give the lock back.
+        if !self.state.shared.is_of_this_process() {
+            return;
+        }
         let mut inner = self.state.lock();
         match inner.outcome.clone() {
             Some(outcome) => log_failure(&outcome),

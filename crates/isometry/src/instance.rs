@@ -32,9 +32,12 @@ impl Holding {
 }
 
 impl Drop for Holding {
+    /// In the child of a fork nobody may be there to give the table's lock back.
     fn drop(&mut self) {
-        // Requests in flight hold the region itself.
-        self.shared.regions.revoke(self.id);
+        if self.shared.is_of_this_process() {
+            // Requests in flight hold the region itself.
+            self.shared.regions.revoke(self.id);
+        }
     }
 }
 

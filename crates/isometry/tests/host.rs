@@ -8,7 +8,7 @@ use isometry::{
 };
 use rustix::event::{PollFd, PollFlags, Timespec};
 use std::panic::{AssertUnwindSafe, catch_unwind};
-use std::sync::atomic::{AtomicUsize, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 use std::sync::{Arc, mpsc};
 use std::time::Duration;
 
@@ -510,6 +510,8 @@ fn in_child(work: impl FnOnce() -> bool) -> bool {
     // SAFETY: the child only does `work`, and leaves by `_exit`.
     let child = unsafe { libc::fork() };
     if child == 0 {
+        // SAFETY: the signal ends a child that waits for ever.
+        unsafe { libc::alarm(20) };
         let result = catch_unwind(AssertUnwindSafe(work));
         // SAFETY: ends the child without running what belongs to its parent.
         unsafe { libc::_exit(i32::from(!matches!(result, Ok(true)))) };
@@ -527,6 +529,28 @@ fn a_child_of_a_fork_drops_what_a_closed_machine_left() {
     machine.close();
     let mut left = Some((machine, a));
     assert!(in_child(|| left.take().is_some()));
+}
+
+#[test]
+fn a_child_of_a_fork_drops_what_other_threads_were_using() {
+    let machine = &machine();
+    let one = || {
+        let array = array(&[("x", 1)], "|u1", "x");
+        machine.wrap(array.space, array.fields, Foreign::of_static(b"a", vec![1])).unwrap()
+    };
+    let is_over = AtomicBool::new(false);
+    let work = || {
+        while !is_over.load(Ordering::Relaxed) {
+            drop(one());
+        }
+    };
+    std::thread::scope(|threads| {
+        (0..4).for_each(|_| drop(threads.spawn(work)));
+        let mut left = Some(one());
+        let all = (0..150).all(|_| in_child(|| left.take().is_some()));
+        is_over.store(true, Ordering::Relaxed);
+        assert!(all, "a child waited for a lock of its parent's");
+    });
 }
 
 #[test]

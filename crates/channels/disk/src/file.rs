@@ -249,8 +249,10 @@ impl AsFd for FileRegion {
 
 impl Drop for FileRegion {
     fn drop(&mut self) {
-        // A forked child drops its parent's files, which the parent still writes.
-        let is_ours = matches!(&*self.state(), State::Aside(aside) if aside.is_ours());
+        // A forked child drops its parent's files, which the parent still writes. There nobody may
+        // be left to give the lock back, which nobody else wants any more.
+        let state = self.state.get_mut().unwrap_or_else(PoisonError::into_inner);
+        let is_ours = matches!(state, State::Aside(aside) if aside.is_ours());
         if is_ours {
             // Nobody is left to tell; the next run cleans up what could not be deleted.
             let _ = self.abort();
