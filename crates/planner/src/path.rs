@@ -155,3 +155,6 @@ fn class_of(prefix_bytes: u64, same_loop: bool, narrowest: Option<u64>) -> Shape
         ShapeClass::Transpose
     }
 }
+
+#[cfg(test)]
+mod tests;

@@ -249,3 +249,19 @@ fn blocks_that_start_at_different_places_are_not_mixed() {
     let shape = Shape::of(&query).unwrap();
     assert!(shape.mixable && shape.src == shape.dst && shape.phase[0] == 1);
 }
+
+#[test]
+fn a_box_starts_where_it_does_in_the_largest_block() {
+    use Component::{Fields, Outer};
+    let inner = |size| Component::Inner { dim: 0, level: 1, size };
+    let layouts = [4, 8].map(|size| layout(&[inner(size), Fields, Outer(0)], 1));
+    let memory = random::memory(0);
+    for (from, to) in [(0, 1), (1, 0)] {
+        let phases = [[1], [5]];
+        let ends = ((memory, &layouts[from]), (memory, &layouts[to]));
+        let mut query = Query::whole(ends.0, ends.1, &[64], &[4]);
+        (query.src.phase, query.dst.phase) = (&phases[from], &phases[to]);
+        let shape = Shape::of(&query).unwrap();
+        assert!(shape.mixable && shape.phase[0] == 5);
+    }
+}

@@ -66,3 +66,36 @@ impl Word {
 fn set_of<'a>(atoms: impl Iterator<Item = &'a u8>) -> u64 {
     atoms.fold(0, |set, &atom| set | 1 << atom)
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn word(atoms: &[u8]) -> Word {
+        let mut word = Word::EMPTY;
+        atoms.iter().for_each(|&atom| word.push(atom));
+        word
+    }
+
+    #[test]
+    fn what_is_missing_comes_in_the_order_of_the_other() {
+        let mut made = word(&[2, SPLIT]);
+        made.push_missing(&word(&[3, 2, 0, SPLIT]));
+        assert_eq!(made.atoms(), [2, SPLIT, 3, 0]);
+    }
+
+    #[test]
+    fn a_word_holds_every_atom() {
+        let every: Vec<u8> = (0..SPLIT + MAX_DIMS as u8).collect();
+        assert_eq!(word(&every).atoms(), every);
+        assert_eq!(word(&every).set().count_ones(), 56);
+    }
+
+    #[test]
+    fn prefixes_and_suffixes_are_sets() {
+        let (a, b) = (word(&[0, 1, 2, 3, 4]), word(&[0, 2, 1, 3, 4]));
+        assert_eq!(a.common_prefix(&b), 0b1);
+        assert_eq!(a.below_suffix(&b), 0b111);
+        assert_eq!((a.common_prefix(&a), a.below_suffix(&a)), (0b1_1111, 0));
+    }
+}
