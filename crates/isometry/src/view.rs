@@ -77,7 +77,8 @@ impl View {
         let dim = dim.ok_or_else(|| ArgumentError::NoDim { name: name.to_owned() })?;
         let mut spans = self.selection.spans().to_vec();
         if !inside(&spans[dim], &span) {
-            return Err(ModelError::Bounds { name: name.to_owned() }.into());
+            let (asked, bounds) = (span.hull(), spans[dim].hull());
+            return Err(ModelError::Bounds { name: name.to_owned(), asked, bounds }.into());
         }
         spans[dim] = span;
         let selection = Selection::new(&self.space, spans)?;

@@ -1,6 +1,7 @@
 //! Errors as values.
 
 use crate::MemoryId;
+use std::ops::Range;
 use thiserror::Error;
 
 /// A value of this crate that breaks its invariant.
@@ -12,17 +13,23 @@ pub enum ModelError {
         /// The number given.
         dims: usize,
     },
-    /// A dimension's name that is not an identifier, or not unique.
-    #[error("`{name}` can't name a dimension: letters, digits and `_`, each name once")]
+    /// A dimension's name that is not an identifier, or not unique, or that of the fields, `F`.
+    #[error(
+        "`{name}` can't name a dimension: letters, digits and `_`, each name once, and not `F`"
+    )]
     DimName {
         /// The name.
         name: String,
     },
     /// Indices outside a dimension, or a range that runs backwards.
-    #[error("indices of dimension `{name}` lie outside its bounds or run backwards")]
+    #[error("indices {asked:?} lie outside dimension `{name}` of {bounds:?}, or run backwards")]
     Bounds {
         /// The dimension.
         name: String,
+        /// The indices asked for.
+        asked: Range<i64>,
+        /// Those of the dimension.
+        bounds: Range<i64>,
     },
     /// A size that passes 63 bits.
     #[error("the size passes 63 bits")]

@@ -1,6 +1,7 @@
 //! Index spaces and the parts of them that a copy moves (paper, section 2).
 
 use crate::ModelError;
+use std::ops::Range;
 use std::sync::Arc;
 
 /// The largest number of dimensions of an index space.
@@ -23,6 +24,10 @@ impl Dim {
     pub fn extent(&self) -> u64 {
         self.hi.abs_diff(self.lo)
     }
+
+    fn refuses(&self, asked: Range<i64>) -> ModelError {
+        ModelError::Bounds { name: self.name.to_string(), asked, bounds: self.lo..self.hi }
+    }
 }
 
 /// The set of entries of an instance: one to [`MAX_DIMS`] named dimensions, slowest first as in a
@@ -37,7 +42,7 @@ impl IndexSpace {
     ///
     /// # Errors
     /// [`ModelError::Rank`] for no dimension or more than [`MAX_DIMS`]; [`ModelError::DimName`]
-    /// for a name that is empty, repeated or not made of letters, digits and `_`;
+    /// for a name that is empty, repeated, not made of letters, digits and `_`, or `F`;
     /// [`ModelError::Bounds`] where `hi < lo`; [`ModelError::TooLarge`] where the number of
     /// entries passes 63 bits.
     pub fn new(dims: Vec<Dim>) -> Result<Self, ModelError> {
@@ -49,7 +54,7 @@ impl IndexSpace {
                 return Err(ModelError::DimName { name: dim.name.to_string() });
             }
             if dim.hi < dim.lo {
-                return Err(ModelError::Bounds { name: dim.name.to_string() });
+                return Err(dim.refuses(dim.lo..dim.hi));
             }
         }
         check_entries(dims.iter().map(Dim::extent))?;
@@ -122,6 +127,18 @@ impl Span {
             Span::List(indices) => indices.len() as u64,
         }
     }
+
+    /// The smallest range that holds all of its indices.
+    #[must_use]
+    pub fn hull(&self) -> Range<i64> {
+        match self {
+            Span::Range { lo, hi } => *lo..*hi,
+            Span::List(list) => {
+                let (least, most) = (list.iter().min(), list.iter().max());
+                least.map_or(0, |&i| i)..most.map_or(0, |i| i.saturating_add(1))
+            }
+        }
+    }
 }
 
 /// A box of an index space: one [`Span`] for each dimension, in absolute indices. The number of
@@ -155,7 +172,7 @@ impl Selection {
                 Span::List(list) => list.iter().all(|i| (dim.lo..dim.hi).contains(i)),
             };
             if !inside {
-                return Err(ModelError::Bounds { name: dim.name.to_string() });
+                return Err(dim.refuses(span.hull()));
             }
         }
         check_entries(spans.iter().map(Span::extent))?;
@@ -182,7 +199,9 @@ fn check_entries(mut extents: impl Iterator<Item = u64>) -> Result<(), ModelErro
     if fits { Ok(()) } else { Err(ModelError::TooLarge) }
 }
 
+/// Whether `name` is a dimension's: an identifier, and not what layouts call the fields.
 fn is_name(name: &str) -> bool {
-    name.starts_with(|c: char| c.is_ascii_alphabetic() || c == '_')
+    name != "F"
+        && name.starts_with(|c: char| c.is_ascii_alphabetic() || c == '_')
         && name.chars().all(|c| c.is_ascii_alphanumeric() || c == '_')
 }

@@ -11,6 +11,8 @@ fn an_index_space_refuses_what_breaks_it() {
     assert_eq!(IndexSpace::of(&[]), Err(ModelError::Rank { dims: 0 }));
     assert!(matches!(IndexSpace::of(&[("x", 1), ("x", 1)]), Err(ModelError::DimName { .. })));
     assert!(matches!(IndexSpace::of(&[("x y", 1)]), Err(ModelError::DimName { .. })));
+    let fields = IndexSpace::of(&[("F", 1)]).unwrap_err();
+    assert!(fields.to_string().contains("not `F`"), "{fields}");
     assert_eq!(IndexSpace::of(&[("x", 1 << 40), ("y", 1 << 40)]), Err(ModelError::TooLarge));
     let backwards = Dim { name: "x".into(), lo: 3, hi: 2 };
     assert!(matches!(IndexSpace::new(vec![backwards]), Err(ModelError::Bounds { .. })));
@@ -22,8 +24,12 @@ fn a_selection_stays_inside() {
     let space = IndexSpace::new(vec![Dim { name: "x".into(), lo: -4, hi: 4 }]).unwrap();
     let span = Span::Range { lo: -4, hi: 0 };
     assert_eq!(Selection::new(&space, vec![span]).unwrap().extents(), [4]);
-    assert!(Selection::new(&space, vec![Span::Range { lo: -5, hi: 0 }]).is_err());
-    assert!(Selection::new(&space, vec![Span::List([3, -4, 4].into())]).is_err());
+    let refused = |span| Selection::new(&space, vec![span]).unwrap_err().to_string();
+    let outside = "lie outside dimension `x` of -4..4, or run backwards";
+    assert_eq!(refused(Span::Range { lo: -5, hi: 0 }), format!("indices -5..0 {outside}"));
+    assert_eq!(refused(Span::Range { lo: 2, hi: 1 }), format!("indices 2..1 {outside}"));
+    assert_eq!(refused(Span::List([3, -4, 4].into())), format!("indices -4..5 {outside}"));
+    assert_eq!(Span::List([].into()).hull(), 0..0);
     assert_eq!(Selection::all(&space).extents(), [8]);
     let wide = IndexSpace::of(&[("x", 1 << 62), ("y", 1)]).unwrap();
     let all = Span::Range { lo: 0, hi: 1 << 62 };

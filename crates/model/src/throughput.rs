@@ -1,6 +1,10 @@
 //! Throughput functions `tp(m_s, m_d, r)` (paper, section 4.1).
 
 use crate::{ModelError, ShapeClass};
+use std::ops::RangeInclusive;
+
+/// Bytes per second that a function may have: products of a path's rates stay within a `f64`.
+const RATES: RangeInclusive<f64> = 1.0..=1e24;
 
 /// Bytes per second against request size; monotone.
 ///
@@ -19,7 +23,7 @@ impl Throughput {
     /// The same rate whatever the request.
     ///
     /// # Errors
-    /// [`ModelError::Throughput`] where the rate is not finite and positive.
+    /// [`ModelError::Throughput`] where the rate is not from 1 to 1e24 bytes a second.
     pub fn constant(rate: f64) -> Result<Self, ModelError> {
         check_rate(rate)?;
         Ok(Throughput { points: vec![(1, rate)], constant: true })
@@ -29,7 +33,7 @@ impl Throughput {
     ///
     /// # Errors
     /// [`ModelError::Throughput`] where there is no point, requests don't ascend strictly from at
-    /// least 1, a rate falls, or a rate is not finite and positive.
+    /// least 1, a rate falls, or a rate is not from 1 to 1e24 bytes a second.
     pub fn through(points: Vec<(u64, f64)>) -> Result<Self, ModelError> {
         let wrong = |why: &str| Err(ModelError::Throughput { why: why.to_owned() });
         if points.first().is_none_or(|p| p.0 == 0) {
@@ -147,10 +151,11 @@ impl Curves {
 }
 
 fn check_rate(rate: f64) -> Result<(), ModelError> {
-    if rate.is_finite() && rate > 0.0 {
+    if RATES.contains(&rate) {
         return Ok(());
     }
-    Err(ModelError::Throughput { why: format!("{rate} is not a rate in bytes per second") })
+    let why = format!("a rate is from 1 to 1e24 bytes per second, and not {rate:e}");
+    Err(ModelError::Throughput { why })
 }
 
 fn between(from: (u64, f64), to: (u64, f64), request_bytes: u64) -> f64 {
@@ -202,6 +207,9 @@ mod tests {
         assert!(Throughput::through(vec![(1, 2.0), (2, 1.0)]).is_err());
         assert!(Throughput::through(vec![(2, 1.0), (2, 1.0)]).is_err());
         assert!(Throughput::through(vec![]).is_err());
-        assert!(Throughput::constant(f64::NAN).is_err());
+        for rate in [f64::NAN, f64::INFINITY, 0.99, 1.01e24, -5.0] {
+            assert!(Throughput::constant(rate).is_err());
+        }
+        assert!([1.0, 1e24].iter().all(|&rate| Throughput::constant(rate).is_ok()));
     }
 }

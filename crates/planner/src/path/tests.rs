@@ -2,6 +2,7 @@
 
 use super::*;
 use crate::Query;
+use crate::word::SPLIT;
 use model::{Component, Layout, MemoryId, NodeId};
 
 /// A hop between two orders of the fields, `F`, and x, y, z, in `fields` of so many bytes each.
@@ -52,8 +53,8 @@ fn a_run_is_as_long_as_a_prefix_on_average() {
         Shape::of(&Query::whole((memory, &layout), (memory, &layout), &[10], &[6])).unwrap()
     };
     let (mut from, mut to) = (Word::EMPTY, Word::EMPTY);
-    [0, crate::word::SPLIT, 1].map(|atom| from.push(atom));
-    [0, crate::word::SPLIT].map(|atom| to.push(atom));
+    [0, SPLIT, 1].into_iter().for_each(|atom| from.push(atom));
+    [0, SPLIT].into_iter().for_each(|atom| to.push(atom));
     let cut = shape.step(&from, &to, &factors);
     assert_eq!((cut.prefix_bytes, cut.run_bytes, cut.start_bytes), (18, 15, 6));
 }
