@@ -61,7 +61,7 @@ impl PlanError {
             |src: &MemoryId, dst: &MemoryId| format!("from {} to {}", name(*src), name(*dst));
         match self {
             PlanError::UnknownMemory { memory } => {
-                format!("there is no memory {} in the topology", name(*memory))
+                format!("{} is not in the topology", name(*memory))
             }
             PlanError::Query { why } => format!("wrong query: {why}"),
             PlanError::NoPath { src, dst } => {

@@ -60,8 +60,8 @@ fn with_memcpy(graph: &Graph<'_>, rates: &Rates<'_>, path: Path) -> (Path, usize
     (path, fastest.unwrap_or(0))
 }
 
-/// The best way found to a vertex: its product of peaks, 0 where there is none yet, and its last
-/// edge.
+/// The best way found from a vertex to the destination: its product of peaks, 0 where there is none
+/// yet, and its first edge.
 #[derive(Clone, Copy)]
 struct Way {
     score: f64,
@@ -69,21 +69,27 @@ struct Way {
 }
 
 /// The path of fewest hops, then of the greatest sum of log peak throughputs (here the product of
-/// the peaks), then the first in the order of the file.
+/// the peaks), then the first in the order of the file: it is found from its end, so that each
+/// choice between equals is that of an earlier edge.
 pub(crate) fn shortest_path(graph: &Graph<'_>, rates: &Rates<'_>) -> Option<Path> {
     let (layers, hops) = layers(graph)?;
     let mut ways = [Way { score: 0.0, edge: Edge::NONE }; MAX_MEMORIES];
-    ways[usize::from(graph.src)].score = 1.0;
-    let mut last = Way { score: 0.0, edge: Edge::NONE };
-    for (&layer, &next) in layers[..hops].iter().zip(&layers[1..]) {
-        graph.each_edge(layer, next, |edge| {
-            let score = ways[usize::from(edge.from)].score * rates.copy(edge.lane);
-            let best =
-                if edge.to == graph.dst { &mut last } else { &mut ways[usize::from(edge.to)] };
+    ways[usize::from(graph.dst)].score = 1.0;
+    let mut first = Way { score: 0.0, edge: Edge::NONE };
+    for at in (0..hops).rev() {
+        graph.each_edge(layers[at], layers[at + 1], |edge| {
+            let score = ways[usize::from(edge.to)].score * rates.copy(edge.lane);
+            let best = if at == 0 { &mut first } else { &mut ways[usize::from(edge.from)] };
             keep(best, Way { score, edge });
         });
     }
-    Some(traced(&ways, last, hops))
+    let mut path = Path::EMPTY;
+    path.push(first.edge);
+    while path.hops() < hops {
+        let at = path.edges()[path.hops() - 1].to;
+        path.push(ways[usize::from(at)].edge);
+    }
+    Some(path)
 }
 
 /// For each number of hops from the source, the vertices that the shortest paths visit, as bits;
@@ -114,15 +120,4 @@ fn keep(best: &mut Way, way: Way) {
     if better || (way.edge < best.edge && best.score <= way.score * SAME) {
         *best = way;
     }
-}
-
-/// The path of `hops` hops that ends with `last`.
-fn traced(ways: &[Way], last: Way, hops: usize) -> Path {
-    let mut edges = [last.edge; MAX_HOPS];
-    for at in (0..hops - 1).rev() {
-        edges[at] = ways[usize::from(edges[at + 1].from)].edge;
-    }
-    let mut path = Path::EMPTY;
-    edges[..hops].iter().for_each(|&edge| path.push(edge));
-    path
 }

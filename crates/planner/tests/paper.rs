@@ -300,6 +300,7 @@ fn the_shortest_path_has_the_widest_channels_then_the_first_in_the_file() {
     assert_eq!(through("", [2e9, 2e9, 2e9, 2e9]), "n0.b");
     assert_eq!(through("", [2e9, 2e9, 1e9, 5e9]), "n0.c");
     assert_eq!(through("", [5e9, 1e9, 2e9, 2e9]), "n0.b");
+    assert_eq!(through("", [1e9, 3.5e9, 2e9, 2e9]), "n0.c");
     assert_eq!(through(", th_bytes = 0", [5e9, 5e9, 1e9, 1e9]), "n0.c");
 }
 

@@ -1,6 +1,6 @@
 //! What a query may ask for, and how much of a search its payload is worth.
 
-use isometry_planner::{Options, PlanError, Query, plan};
+use isometry_planner::{ErrorKind, Options, PlanError, Query, plan};
 use model::{Layout, MemoryId, NodeId};
 
 const SAPLING: &str = include_str!("../../../clusters/sapling.toml");
@@ -66,4 +66,26 @@ fn the_search_budget_grows_with_the_payload_within_limits() {
     let budgets = [1 << 20, 1 << 30, 1 << 40].map(|bytes| options.budget_for(bytes));
     assert_eq!(budgets, [32, 2048, 20_000]);
     assert_eq!(Options { budget: Some(7), ..options }.budget_for(1 << 30), 7);
+}
+
+#[test]
+fn an_error_names_what_was_asked_for() {
+    let [src, dst] = [(0, 1), (3, 2)].map(|(node, index)| MemoryId { node: NodeId(node), index });
+    let says = |error: &PlanError, kind, text: &str| {
+        assert_eq!((error.kind(), error.to_string().as_str()), (kind, text));
+        assert!(!error.is_retryable());
+    };
+    let unknown = PlanError::UnknownMemory { memory: dst };
+    says(&unknown, ErrorKind::Query, "memory 2 of node3 is not in the topology");
+    let wrong = PlanError::Query { why: "at least one field is needed, and none of size 0" };
+    let text = "wrong query: at least one field is needed, and none of size 0";
+    says(&wrong, ErrorKind::Query, text);
+    let text = "no path of channels leads from memory 1 of node0 to memory 2 of node3; where TH is 0 it \
+                can't pass through";
+    says(&PlanError::NoPath { src, dst }, ErrorKind::NoPath, text);
+    let text = "every path from memory 1 of node0 to memory 2 of node3 needs an intermediate buffer \
+                larger than TH allows";
+    says(&PlanError::Space { src, dst }, ErrorKind::Space, text);
+    let named = unknown.told(|id| format!("m{}", id.index));
+    assert_eq!(named, "m2 is not in the topology");
 }

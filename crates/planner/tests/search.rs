@@ -67,6 +67,57 @@ fn then_the_greatest_peaks() {
 }
 
 #[test]
+fn simple_breaks_ties_as_full_does() {
+    let (by_b, by_c) =
+        ([("a", "b", "2e9"), ("b", "d", "2e9")], [("a", "c", "2e9"), ("c", "d", "2e9")]);
+    let both = [[by_b, by_c].concat(), [by_c, by_b].concat()];
+    let mixed = [by_c[1], by_b[1], by_c[0], by_b[0]].to_vec();
+    for (channels, memory) in both.into_iter().chain([mixed]).zip(["b", "c", "c"]) {
+        let topology = node(&channels);
+        for algorithm in [Algorithm::Simple, Algorithm::Full] {
+            let options = Options { choice: Choice::Only(algorithm), ..full(CostModel::Paper) };
+            let plan = planned(&topology, ["a", "d"], SAME, &options);
+            assert_eq!(topology.short_name(plan.memories[1]), memory, "{algorithm:?}");
+        }
+    }
+}
+
+/// A node with memories of the given `TH` in a row, each with a channel to the next that is no
+/// Memcpy, and Memcpy channels within these.
+fn row(th_bytes: &[u64], converting: &[usize]) -> Topology {
+    let memory = |(i, th)| format!("{{ name = \"m{i}\", kind = \"FBM\", th_bytes = {th} }},");
+    let channel = |kind: &str, from: usize, to: usize| {
+        format!(
+            "{{ kind = \"{kind}\", from = [\"m{from}\"], to = [\"m{to}\"], throughput = 1e9 }},"
+        )
+    };
+    let memories: String = th_bytes.iter().enumerate().map(memory).collect();
+    let next = (1..th_bytes.len()).map(|to| channel("GPUCopy", to - 1, to));
+    let within = converting.iter().map(|&at| channel("Memcpy", at, at));
+    let channels: String = next.chain(within).collect();
+    let text = format!("[[node]]\nname = \"n\"\nmemory = [{memories}]\nchannel = [{channels}]");
+    cluster::parse(&text).unwrap()
+}
+
+#[test]
+fn simple_converts_in_the_first_memory_that_may_hold_an_intermediate() {
+    let memories = |topology: &Topology, last: &str| {
+        let options = Options { choice: Choice::Only(Algorithm::Simple), ..full(CostModel::Paper) };
+        let plan = planned(topology, ["m0", last], TRANSPOSE, &options);
+        let index = |m: &model::MemoryId| m.index;
+        plan.memories.iter().map(index).collect::<Vec<_>>()
+    };
+    let room = 1 << 20;
+    assert_eq!(memories(&row(&[room; 3], &[0, 1, 2]), "m2"), [0, 0, 1, 2]);
+    assert_eq!(memories(&row(&[0, room, room], &[0, 1, 2]), "m2"), [0, 1, 1, 2]);
+    assert_eq!(memories(&row(&[0, room, room], &[0, 2]), "m2"), [0, 1, 2, 2]);
+    // A path of the most hops has no room for one more.
+    let longest: Vec<u16> = (0..13).collect();
+    assert_eq!(memories(&row(&[room; 13], &[5]), "m12"), longest);
+    assert_eq!(memories(&row(&[room; 12], &[5]), "m11").len(), 13);
+}
+
+#[test]
 fn channels_side_by_side_lead_the_same_way() {
     let twice = [("a", "b", "1e9"), ("b", "d", "2e9"), ("b", "d", "3e9")];
     let options = Options { choice: Choice::Only(Algorithm::Simple), ..Options::default() };
