@@ -181,7 +181,7 @@ fn fill_any(out: &mut [u8], entry_bytes: usize, base: u64, row: &[u64]) {
 }
 
 /// Eight bytes of the entry of this number: a hash (splitmix64), so that neighbours differ.
-fn value(number: u64, word: u64) -> [u8; 8] {
+pub(crate) fn value(number: u64, word: u64) -> [u8; 8] {
     let mut z = (number ^ word << 48).wrapping_add(1).wrapping_mul(0x9e37_79b9_7f4a_7c15);
     z = (z ^ (z >> 30)).wrapping_mul(0xbf58_476d_1ce4_e5b9);
     z = (z ^ (z >> 27)).wrapping_mul(0x94d0_49bb_1331_11eb);

@@ -12,6 +12,10 @@
 mod content;
 mod error;
 mod groups;
+mod lanes;
+#[allow(unsafe_code)]
+mod native;
+mod peer;
 mod problems;
 mod process;
 mod report;
@@ -21,6 +25,7 @@ mod settings;
 mod stats;
 
 pub use error::Error;
-pub use groups::{GROUPS, Group, named};
+pub use groups::{GROUPS, Group, kernels_beside, named};
+pub use peer::{Peer, Run, Spans, Strides, Task, View};
 pub use report::Report;
 pub use settings::{Output, Settings, Stop};

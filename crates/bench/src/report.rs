@@ -19,6 +19,8 @@ pub struct Report {
     pub json: serde_json::Value,
     /// The cases whose result was wrong.
     pub wrong: Vec<String>,
+    /// The contenders that this machine does not have.
+    pub absent: Vec<String>,
 }
 
 /// One that runs the work of a case, by name. The first of a case is ours.
@@ -40,6 +42,10 @@ pub(crate) struct Case {
     pub(crate) threads: u32,
     /// How often each contender runs, after one run to warm up.
     pub(crate) runs: usize,
+    /// How many calls are timed together as one run: their mean. Where these are several, another
+    /// goes before them off the clock, so that nobody pays for what the contender before has left
+    /// in the caches.
+    pub(crate) calls: usize,
 }
 
 /// A group at work.
@@ -54,21 +60,31 @@ struct Found {
     group: String,
     machine: String,
     absent: Vec<String>,
+    /// Cases that this machine has no room for.
+    #[serde(skip_serializing_if = "Vec::is_empty")]
+    left_out: Vec<String>,
     cases: Vec<Measured>,
+    #[serde(skip_serializing_if = "Vec::is_empty")]
+    summary: Vec<String>,
 }
 
-#[derive(Debug, Default, Serialize)]
-struct Measured {
-    case: String,
-    verified: bool,
-    bytes: u64,
-    threads: u32,
-    runs: usize,
-    seconds: BTreeMap<String, f64>,
-    ratio: BTreeMap<String, [f64; 3]>,
-    interval: BTreeMap<String, [f64; 2]>,
+/// What a case came to.
+#[derive(Debug, Clone, Default, Serialize)]
+pub(crate) struct Measured {
+    pub(crate) case: String,
+    pub(crate) verified: bool,
+    pub(crate) bytes: u64,
+    pub(crate) threads: u32,
+    pub(crate) runs: usize,
+    pub(crate) seconds: BTreeMap<String, f64>,
+    /// Of each contender's time to ours: p25, p50, p75.
+    pub(crate) ratio: BTreeMap<String, [f64; 3]>,
+    /// The 95% intervals of the medians of these.
+    pub(crate) interval: BTreeMap<String, [f64; 2]>,
     #[serde(skip_serializing_if = "BTreeMap::is_empty")]
-    figures: BTreeMap<String, f64>,
+    pub(crate) figures: BTreeMap<String, f64>,
+    #[serde(skip_serializing_if = "BTreeMap::is_empty")]
+    pub(crate) notes: BTreeMap<String, String>,
 }
 
 impl Bench {
@@ -76,7 +92,8 @@ impl Bench {
     pub(crate) fn new(name: &str, settings: &Settings) -> Result<Self, Error> {
         let machine = process::machine();
         let (group, absent, cases) = (name.to_owned(), Vec::new(), Vec::new());
-        let found = Found { group, machine, absent, cases };
+        let (left_out, summary) = (Vec::new(), Vec::new());
+        let found = Found { group, machine, absent, left_out, cases, summary };
         let bench = Bench { settings: settings.clone(), found };
         bench.line(format_args!("# {name} on {}", bench.found.machine))?;
         Ok(bench)
@@ -108,6 +125,22 @@ impl Bench {
         if !self.found.absent.iter().any(|known| known == name) {
             self.found.absent.push(name.to_owned());
         }
+    }
+
+    /// Whether nobody has that contender.
+    pub(crate) fn is_absent(&self, name: &str) -> bool {
+        self.found.absent.iter().any(|absent| absent == name)
+    }
+
+    /// Notes a case that is not run, and says `why`.
+    pub(crate) fn leave_out(&mut self, case: &str, why: impl Display) {
+        self.say(format_args!("{case} is left out: {why}"));
+        self.found.left_out.push(case.to_owned());
+    }
+
+    /// The cases so far.
+    pub(crate) fn cases(&self) -> &[Measured] {
+        &self.found.cases
     }
 
     /// Says on standard error how far it is.
@@ -169,7 +202,7 @@ impl Bench {
             for (contender, times) in contenders.iter_mut().zip(&mut seconds) {
                 self.settings.stop.check()?;
                 settle()?;
-                times.push(timed(&mut contender.run)?);
+                times.push(timed_calls(&mut contender.run, case.calls)?);
             }
         }
         Ok(seconds)
@@ -197,6 +230,20 @@ impl Bench {
         self.line(format_args!("    {name} = {value:.6}"))
     }
 
+    /// Adds a word of its own to the last case.
+    pub(crate) fn note(&mut self, name: &str, text: &str) -> Result<(), Error> {
+        let Some(case) = self.found.cases.last_mut() else { return Ok(()) };
+        case.notes.insert(name.to_owned(), text.to_owned());
+        self.line(format_args!("    {name}: {text}"))
+    }
+
+    /// Adds a line about all cases.
+    pub(crate) fn sum_up(&mut self, line: String) -> Result<(), Error> {
+        self.line(&line)?;
+        self.found.summary.push(line);
+        Ok(())
+    }
+
     /// Writes `GROUP.json`.
     pub(crate) fn finish(self) -> Result<Report, Error> {
         let json = serde_json::to_value(&self.found).map_err(Error::part("making JSON"))?;
@@ -211,7 +258,7 @@ impl Bench {
             self.say("no case has a name that matches");
         }
         let wrong = self.found.cases.iter().filter(|c| !c.verified).map(|c| c.case.clone());
-        Ok(Report { json, wrong: wrong.collect() })
+        Ok(Report { json, wrong: wrong.collect(), absent: self.found.absent.clone() })
     }
 }
 
@@ -220,6 +267,15 @@ pub(crate) fn timed(run: impl FnOnce() -> Result<(), Error>) -> Result<f64, Erro
     let start = Instant::now();
     run()?;
     Ok(start.elapsed().as_secs_f64())
+}
+
+/// The mean of so many calls of `run`; where they are several, after one off the clock.
+fn timed_calls(run: &mut dyn FnMut() -> Result<(), Error>, calls: usize) -> Result<f64, Error> {
+    if calls > 1 {
+        run()?;
+    }
+    let seconds = timed(|| (0..calls.max(1)).try_for_each(|_| run()))?;
+    Ok(seconds / calls.max(1) as f64)
 }
 
 fn measured(case: &Case, verified: bool, names: &[&str], seconds: &[Vec<f64>]) -> Measured {

@@ -19,9 +19,9 @@ fn groups_are_listed() {
     let listed = iso(&["bench"]);
     listed.succeeds();
     let names: Vec<_> = listed.stdout.lines().filter_map(|l| l.split(' ').next()).collect();
-    assert_eq!(names, ["small", "convert", "disk", "priority", "planner", "curves"]);
+    assert_eq!(names, ["small", "convert", "kernels", "disk", "priority", "planner", "curves"]);
     let listed: Value = serde_json::from_str(&iso(&["bench", "--json"]).stdout).unwrap();
-    assert_eq!(listed["groups"][2]["group"], "disk");
+    assert_eq!(listed["groups"][2]["group"], "kernels");
 }
 
 #[test]

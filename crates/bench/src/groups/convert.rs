@@ -63,7 +63,7 @@ fn run_case(bench: &mut Bench, problem: &Conversion) -> Result<(), Error> {
     let from = scene.src.to_vec()?;
     let mut to = vec![1u8; from.len()];
     let (name, bytes) = (problem.name.clone(), from.len() as u64);
-    let case = Case { name, bytes, threads: 1, runs: problem.runs };
+    let case = Case { name, bytes, threads: 1, runs: problem.runs, calls: 1 };
     let mut ours = || scene.run(&stop);
     let mut theirs = || {
         memcpy(black_box(&from), black_box(&mut to));

@@ -146,7 +146,7 @@ fn run_case(bench: &mut Bench, maker: &Maker, problem: Problem, runs: usize) -> 
     let bytes = problem.src.payload_bytes();
     let best = seconds.iter().copied().fold(f64::INFINITY, f64::min);
     let ratio = predicted * best / bytes as f64;
-    let case = Case { name: problem.name, bytes, threads: 1, runs };
+    let case = Case { name: problem.name, bytes, threads: 1, runs, calls: 1 };
     bench.record(&case, right, &["isometry"], &[seconds])?;
     bench.figure("predicted_over_measured", ratio)?;
     Ok((1.0 - ratio).abs())

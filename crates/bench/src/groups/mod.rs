@@ -3,9 +3,12 @@
 mod convert;
 mod curves;
 mod disk;
+mod kernels;
 mod planner;
 mod priority;
 mod small;
+
+pub use kernels::run_beside as kernels_beside;
 
 use crate::{Error, Report, Settings};
 
@@ -20,7 +23,7 @@ pub struct Group {
 }
 
 /// All groups.
-pub const GROUPS: [Group; 6] = [
+pub const GROUPS: [Group; 7] = [
     Group {
         name: "small",
         about: "copies of 64 B to 4 KiB inside host memory, beside memcpy",
@@ -30,6 +33,11 @@ pub const GROUPS: [Group; 6] = [
         name: "convert",
         about: "conversions of a layout inside host memory, beside memcpy",
         run: convert::run,
+    },
+    Group {
+        name: "kernels",
+        about: "the kernels alone, beside memcpy, a streaming copy, and other libraries",
+        run: kernels::run,
     },
     Group {
         name: "disk",

@@ -78,7 +78,7 @@ impl<'a> Setup<'a> {
 
     fn case(&self, name: &str) -> Case {
         let (bytes, runs) = (self.payload_bytes(), self.problems.runs);
-        Case { name: name.to_owned(), bytes, threads: 1, runs }
+        Case { name: name.to_owned(), bytes, threads: 1, runs, calls: 1 }
     }
 
     /// The seconds of one call, by batches.

@@ -144,7 +144,7 @@ fn run_case(bench: &mut Bench, problem: &Problem, load: &Load) -> Result<(), Err
         low.iter().try_for_each(|event| scene.stop.finish(event))?;
     }
     let bytes = urgent.src.payload_bytes();
-    let case = Case { name: problem.name.clone(), bytes, threads: 1, runs: problem.runs };
+    let case = Case { name: problem.name.clone(), bytes, threads: 1, runs: problem.runs, calls: 1 };
     bench.record(&case, verified, &["isometry", "alone"], &[loaded, alone])
 }
 

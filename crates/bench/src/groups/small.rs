@@ -95,7 +95,8 @@ fn run_case(
     let (stop, pair, batch) = (bench.stop(), Pair::new(bytes, bench)?, problems.batch);
     let from = pair.src.to_vec()?;
     let mut to = vec![0u8; from.len()];
-    let case = Case { name, bytes: bytes * batch as u64, threads: 1, runs: problems.runs };
+    let case =
+        Case { name, bytes: bytes * batch as u64, threads: 1, runs: problems.runs, calls: 1 };
     let (mut ours, mut theirs) = (|| pair.copies(batch), || memcpys(&from, &mut to, batch));
     let mut contenders = [
         Contender { name: "isometry", run: &mut ours },
@@ -133,7 +134,7 @@ fn open(bench: &mut Bench, opens: usize) -> Result<(), Error> {
             Ok(())
         })?);
     }
-    let case = Case { name: OPEN.to_owned(), bytes: 0, threads: 1, runs: opens };
+    let case = Case { name: OPEN.to_owned(), bytes: 0, threads: 1, runs: opens, calls: 1 };
     bench.record(&case, true, &["isometry"], &[seconds])
 }
 

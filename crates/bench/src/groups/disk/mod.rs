@@ -124,7 +124,7 @@ fn run_case(bench: &mut Bench, problem: &Conversion, dir: &Path) -> Result<(), E
     let operations = Operations::of(&planned.plan, &scene)?;
     bench.say("timing");
     let (name, bytes) = (problem.name.clone(), scene.src.payload_bytes());
-    let case = Case { name, bytes, threads: 2, runs: problem.runs };
+    let case = Case { name, bytes, threads: 2, runs: problem.runs, calls: 1 };
     time(bench, (&case, verified), &scene, &operations)?;
     bench.figure("predicted_seconds", planned.plan.seconds.unwrap_or(0.0))?;
     operations.figures(bench)?;

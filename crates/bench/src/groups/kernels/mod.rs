@@ -1,0 +1,271 @@
+//! The kernels by themselves, on one thread and on two, beside their roof and their peers.
+//!
+//! The roof is the faster of glibc's memcpy and a streaming copy of as many bytes in the same
+//! buffers. Peers work on the same buffers in the same process, in turn with ours. Everybody's
+//! result is checked to its last byte before anything is timed; a peer that is wrong, or has no
+//! way to do a case, is named beside the case and left out of it.
+
+mod cells;
+mod family;
+mod problem;
+mod summary;
+
+use crate::lanes::Lanes;
+use crate::native::{Buffers, HAS_STREAM, Hptt, Mkl, Move, Moves, OneDnn};
+use crate::peer::{self, Peer, Run, Task, View};
+use crate::process;
+use crate::report::{Bench, Case, Contender};
+use crate::{Error, Report, Settings};
+use cells::Cells;
+use channel_host::Limits;
+use isometry::Machine;
+use layout::NdCopy;
+use problem::Problem;
+use std::marker::PhantomData;
+use std::sync::Arc;
+use std::time::Duration;
+
+/// Peers without which a table says nothing.
+const REQUIRED: [&str; 3] = ["numpy", "pytorch", "onednn"];
+
+/// What the two plain copies are called.
+const ROOFS: [&str; 2] = ["memcpy", "stream"];
+
+/// What is timed together has at least this much payload, where it fits into the cache.
+const BATCH_BYTES: u64 = 4 << 20;
+
+/// The most calls that are timed together; and the fewest of what fits into the cache.
+const MOST_CALLS: u64 = 64;
+const LEAST_CACHED_CALLS: u64 = 2;
+
+/// How long the threads of a contender that has ended look for work before they sleep.
+const SETTLE: Duration = Duration::from_millis(2);
+
+/// Runs the group with the libraries that are found, and no Python.
+pub(super) fn run(settings: &Settings) -> Result<Report, Error> {
+    run_beside(settings, Vec::new())
+}
+
+/// Runs the group beside `peers` and the libraries that are found.
+///
+/// # Errors
+/// As [`crate::Group::run`].
+pub fn run_beside(settings: &Settings, peers: Vec<Box<dyn Peer>>) -> Result<Report, Error> {
+    let problems = family::problems()?;
+    let mut bench = Bench::new("kernels", settings)?;
+    let peers = all_peers(&mut bench, peers);
+    let machine = Machine::builder().assume(true).open()?;
+    let (lanes, cache_bytes) = (Arc::new(Lanes::new(2)?), process::last_cache_bytes());
+    let mut group = Group { bench, peers, machine, lanes, cache_bytes };
+    for problem in &problems {
+        group.problem(problem)?;
+    }
+    summary::sum_up(&mut group.bench)?;
+    group.bench.finish()
+}
+
+/// `peers`, and the libraries that this machine has.
+fn all_peers(bench: &mut Bench, mut peers: Vec<Box<dyn Peer>>) -> Vec<Box<dyn Peer>> {
+    type Loaded = Result<Box<dyn Peer>, Error>;
+    let loaded: [(&str, Loaded); 3] = [
+        ("onednn", OneDnn::load().map(|p| Box::new(p) as _)),
+        ("mkl", Mkl::load().map(|p| Box::new(p) as _)),
+        ("hptt", Hptt::load().map(|p| Box::new(p) as _)),
+    ];
+    for (name, library) in loaded {
+        match library {
+            Ok(peer) => peers.push(peer),
+            Err(why) => bench.absent(name, &why),
+        }
+    }
+    for name in REQUIRED {
+        if !bench.is_absent(name) && peers.iter().all(|p| p.name() != name) {
+            let why = "it comes with `make bench GROUP=kernels`";
+            bench.absent(name, &Error::part("looking for it")(why));
+        }
+    }
+    if !HAS_STREAM {
+        bench.absent("stream", &Error::part("looking for it")("no streaming stores here"));
+    }
+    peers
+}
+
+struct Group {
+    bench: Bench,
+    peers: Vec<Box<dyn Peer>>,
+    machine: Machine,
+    lanes: Arc<Lanes>,
+    cache_bytes: Option<u64>,
+}
+
+/// The buffers of a problem, and what is to be in them.
+struct Scene {
+    buffers: Buffers,
+    copies: Vec<NdCopy>,
+    views: Vec<View>,
+    expected: Cells,
+    /// The payload, which is what a plain copy moves too.
+    bytes: u64,
+}
+
+impl Group {
+    /// The cases of a problem: one thread, and two.
+    fn problem(&mut self, problem: &Problem) -> Result<(), Error> {
+        let names = [problem.name.clone(), format!("{}, 2 threads", problem.name)];
+        let wanted = names.map(|name| Some(name).filter(|name| self.bench.wants(name)));
+        if wanted.iter().all(Option::is_none) {
+            return Ok(());
+        }
+        let [src, dst] = problem.side_bytes()?;
+        let room = Limits::detect().usable_bytes().map_or(u64::MAX, |bytes| bytes / 2);
+        if src + dst > room {
+            for name in wanted.iter().flatten() {
+                self.bench
+                    .leave_out(name, format_args!("{} B are more than half the memory", src + dst));
+            }
+            return Ok(());
+        }
+        let scene = Scene::new(problem, &self.machine)?;
+        for (name, threads) in wanted.into_iter().zip([1, 2]) {
+            if let Some(name) = name {
+                self.bench.stop().check()?;
+                self.bench.say(&name);
+                let case = self.case(problem, name, threads);
+                self.run_case(&scene, &case)?;
+            }
+        }
+        Ok(())
+    }
+
+    fn case(&self, problem: &Problem, name: String, threads: u32) -> Case {
+        let bytes = problem.payload_bytes();
+        let cached = self.cache_bytes.is_some_and(|cache| 2 * bytes <= cache);
+        let calls = (BATCH_BYTES / bytes.max(1)).clamp(LEAST_CACHED_CALLS, MOST_CALLS);
+        let calls = if cached { calls as usize } else { 1 };
+        Case { name, bytes, threads, runs: problem.runs, calls }
+    }
+
+    fn run_case(&mut self, scene: &Scene, case: &Case) -> Result<(), Error> {
+        let mut checked = Checked::default();
+        for (name, run) in self.ours(scene, case.threads)? {
+            checked.check(scene, name, run)?;
+        }
+        let spans = scene.buffers.spans()?;
+        let task = Task { views: &scene.views, spans, threads: case.threads, buffers: PhantomData };
+        for peer in &mut self.peers {
+            let name = peer.name().to_owned();
+            match peer
+                .prepare(&task)
+                .and_then(|run| run.map(|r| checked.check(scene, name.clone(), r)).transpose())
+            {
+                Ok(Some(())) => {}
+                Ok(None) => checked.unable.push(name),
+                Err(Error::Interrupted) => return Err(Error::Interrupted),
+                Err(why) => checked.notes.push((name, format!("failed: {why}"))),
+            }
+        }
+        self.time(checked, case)
+    }
+
+    /// Ours, and the roofs.
+    fn ours<'a>(&self, scene: &'a Scene, threads: u32) -> Result<Vec<(String, Run<'a>)>, Error> {
+        let mut moves = vec![
+            ("isometry", Move::Kernels(scene.copies.clone())),
+            ("memcpy", Move::Memcpy(scene.bytes)),
+        ];
+        if HAS_STREAM {
+            moves.push(("stream", Move::Stream(scene.bytes)));
+        }
+        let ready = |(name, what): (&str, Move)| {
+            let moves = Moves::new(&what, &scene.buffers, (&self.lanes, threads))?;
+            let run: Run<'a> = Box::new(move || {
+                moves.run();
+                Ok(())
+            });
+            Ok((name.to_owned(), run))
+        };
+        moves.into_iter().map(ready).collect()
+    }
+
+    /// Times those that are right.
+    fn time(&mut self, checked: Checked<'_>, case: &Case) -> Result<(), Error> {
+        let Checked { mut right, unable, mut notes } = checked;
+        let verified = right.first().is_some_and(|(name, _)| name == "isometry");
+        let mut contenders: Vec<Contender<'_>> =
+            right.iter_mut().map(|(name, run)| Contender { name, run }).collect();
+        let mut settle = || {
+            if case.threads > 1 {
+                std::thread::sleep(SETTLE);
+            }
+            Ok(())
+        };
+        self.bench.time((case, verified), &mut contenders, &mut settle)?;
+        if !unable.is_empty() {
+            notes.push(("unable".to_owned(), unable.join(", ")));
+        }
+        notes.push(("size".to_owned(), size_label(case.bytes, self.cache_bytes)));
+        notes.extend(self.bench.cases().last().map(summary::best).unwrap_or_default());
+        notes.iter().try_for_each(|(name, text)| self.bench.note(name, text))
+    }
+}
+
+impl Scene {
+    fn new(problem: &Problem, machine: &Machine) -> Result<Self, Error> {
+        let buffers = Buffers::new(machine, problem.side_bytes()?)?;
+        let source = problem.source()?;
+        buffers.fill(|src| source.fill(src))?;
+        let copies = problem.copies()?;
+        let views = peer::views(&copies, &problem.field_bytes())
+            .ok_or_else(|| Error::part("preparing a case")("it has too many pages"))?;
+        let (expected, bytes) = (problem.destination()?, problem.payload_bytes());
+        Ok(Scene { buffers, copies, views, expected, bytes })
+    }
+
+    /// Whether the destination holds what `name` was to put there.
+    fn is_right(&self, name: &str) -> Result<bool, Error> {
+        if ROOFS.contains(&name) {
+            let bytes = usize::try_from(self.bytes).map_err(Error::part("checking a copy"))?;
+            return self.buffers.check(|src, dst| src[..bytes] == dst[..bytes]);
+        }
+        self.buffers.check(|_, dst| self.expected.are_in(dst))
+    }
+}
+
+/// Contenders that ran once.
+#[derive(Default)]
+struct Checked<'a> {
+    right: Vec<(String, Run<'a>)>,
+    /// Peers that have no way to do it.
+    unable: Vec<String>,
+    /// What there is to say of the others.
+    notes: Vec<(String, String)>,
+}
+
+impl<'a> Checked<'a> {
+    /// Runs one, and looks at every byte of the destination.
+    fn check(&mut self, scene: &Scene, name: String, mut run: Run<'a>) -> Result<(), Error> {
+        scene.buffers.poison()?;
+        run()?;
+        if scene.is_right(&name)? {
+            self.right.push((name, run));
+        } else {
+            self.notes.push((name, "WRONG RESULT".to_owned()));
+        }
+        Ok(())
+    }
+}
+
+/// Source and destination against the last-level cache.
+fn size_label(bytes: u64, cache_bytes: Option<u64>) -> String {
+    let Some(cache) = cache_bytes else { return "no cache known".to_owned() };
+    let share = 2.0 * bytes as f64 / cache as f64;
+    let label = match share {
+        ..=0.5 => "in the last-level cache",
+        ..=2.0 => "about the last-level cache",
+        _ => "beyond the last-level cache",
+    };
+    format!("{label} ({share:.2} of it)")
+}
+
+#[cfg(test)]
+mod tests;

@@ -1,0 +1,270 @@
+//! What all cases come to: how near the roof, how far ahead of the peers, and each aim.
+
+use super::{REQUIRED, ROOFS};
+use crate::report::{Bench, Measured};
+use crate::{Error, problems};
+use regex::Regex;
+use serde::Deserialize;
+
+const AIMS: &str = include_str!("../../../../../bench/problems/kernels/aims.toml");
+
+/// Below this part of the best peer's speed a case counts as lost.
+const LOST: f64 = 0.9;
+
+#[derive(Debug, Deserialize)]
+#[serde(deny_unknown_fields)]
+struct Aims {
+    aim: Vec<Aim>,
+}
+
+/// What cases of one thread are to reach.
+#[derive(Debug, Deserialize)]
+#[serde(deny_unknown_fields)]
+struct Aim {
+    about: String,
+    /// The cases, by name.
+    cases: String,
+    /// Of the roof, or of memcpy.
+    #[serde(default)]
+    of: Of,
+    /// Each case, or their geometric mean.
+    #[serde(default)]
+    by: By,
+    reach: f64,
+}
+
+#[derive(Debug, Clone, Copy, Default, PartialEq, Deserialize)]
+#[serde(rename_all = "lowercase")]
+enum Of {
+    #[default]
+    Roof,
+    Memcpy,
+}
+
+#[derive(Debug, Clone, Copy, Default, PartialEq, Deserialize)]
+#[serde(rename_all = "lowercase")]
+enum By {
+    #[default]
+    Each,
+    Mean,
+}
+
+/// A ratio's median, and the upper end of the interval that it lies in.
+#[derive(Debug, Clone, Copy, PartialEq)]
+struct Reached {
+    median: f64,
+    upper: f64,
+}
+
+/// The notes that name a case's roof and its best peer.
+pub(super) fn best(case: &Measured) -> Vec<(String, String)> {
+    let named = |what: &str, (name, reached): (&str, Reached)| {
+        (what.to_owned(), format!("{name} x{:.3}", reached.median))
+    };
+    let roof = roof(case).map(|r| named("roof", r));
+    let peer = peer(case).map(|p| named("best peer", p));
+    roof.into_iter().chain(peer).collect()
+}
+
+/// The faster of the plain copies, and what of its speed ours has.
+fn roof(case: &Measured) -> Option<(&str, Reached)> {
+    fastest(case, |name| ROOFS.contains(&name))
+}
+
+/// The fastest peer, likewise.
+fn peer(case: &Measured) -> Option<(&str, Reached)> {
+    fastest(case, |name| !ROOFS.contains(&name))
+}
+
+fn fastest(case: &Measured, wanted: impl Fn(&str) -> bool) -> Option<(&str, Reached)> {
+    let names = case.ratio.keys().map(String::as_str).filter(|name| wanted(name));
+    let name = names.min_by(|a, b| case.seconds[*a].total_cmp(&case.seconds[*b]))?;
+    Some((name, reached(case, name)?))
+}
+
+fn reached(case: &Measured, name: &str) -> Option<Reached> {
+    Some(Reached { median: case.ratio.get(name)?[1], upper: case.interval.get(name)?[1] })
+}
+
+/// Says what the cases so far come to.
+pub(super) fn sum_up(bench: &mut Bench) -> Result<(), Error> {
+    let mut lines = Vec::new();
+    for threads in [1, 2] {
+        let cases: Vec<&Measured> =
+            bench.cases().iter().filter(|c| c.threads == threads && c.verified).collect();
+        lines.extend(of_threads(threads, &cases));
+        if threads == 1 {
+            let aims: Aims = problems::read("kernels/aims", AIMS)?;
+            for aim in &aims.aim {
+                lines.extend(aim.line(&cases)?);
+            }
+        }
+    }
+    lines.extend(not_slower(bench.cases()));
+    let absent: Vec<&str> = REQUIRED.into_iter().filter(|name| bench.is_absent(name)).collect();
+    if !absent.is_empty() {
+        lines.push(format!("VOID: this table lacks {}", absent.join(", ")));
+    }
+    lines.into_iter().try_for_each(|line| bench.sum_up(format!("# {line}")))
+}
+
+fn of_threads(threads: u32, cases: &[&Measured]) -> Vec<String> {
+    let mut lines = Vec::new();
+    let label = if threads == 1 { "1 thread" } else { "2 threads" };
+    let roofs = cases.iter().filter_map(|c| Some((roof(c)?.1.median, &*c.case)));
+    let roofs: Vec<(f64, &str)> = roofs.collect();
+    if let Some((least, name)) = least(&roofs) {
+        let (count, mean) = (roofs.len(), mean(roofs.iter().map(|r| r.0)));
+        lines.push(format!(
+            "{label}, {count} cases, of the roof: geometric mean {mean:.3}, worst {least:.3} ({name})"
+        ));
+    }
+    let peers = cases.iter().filter_map(|c| Some((peer(c)?.1.median, &*c.case)));
+    let peers: Vec<(f64, &str)> = peers.collect();
+    if let Some((least, name)) = least(&peers) {
+        let count = peers.len();
+        let ahead = peers.iter().filter(|p| p.0 >= 1.0).count();
+        let lost = peers.iter().filter(|p| p.0 < LOST).count();
+        lines.push(format!(
+            "{label}, of the best peer: ahead in {ahead} of {count} cases, below {LOST} in {lost}, \
+             worst {least:.3} ({name})"
+        ));
+    }
+    lines
+}
+
+fn least<'a>(ratios: &[(f64, &'a str)]) -> Option<(f64, &'a str)> {
+    ratios.iter().copied().min_by(|a, b| a.0.total_cmp(&b.0))
+}
+
+fn mean(values: impl Iterator<Item = f64>) -> f64 {
+    let (sum, count) = values.fold((0.0, 0.0), |(sum, count), v| (sum + v.ln(), count + 1.0));
+    f64::exp(sum / count)
+}
+
+/// Whether two threads are never slower than one, where both were measured.
+fn not_slower(cases: &[Measured]) -> Option<String> {
+    let ours = |case: &Measured| case.seconds.get("isometry").copied();
+    let pairs = cases.windows(2).filter(|pair| pair[0].threads < pair[1].threads);
+    let ratios = pairs.filter_map(|p| Some((ours(&p[0])? / ours(&p[1])?, &*p[0].case)));
+    let ratios: Vec<(f64, &str)> = ratios.collect();
+    let (least, name) = least(&ratios)?;
+    let (count, slower) = (ratios.len(), ratios.iter().filter(|r| r.0 < 1.0).count());
+    Some(format!(
+        "2 threads over 1: slower in {slower} of {count} cases, worst x{least:.3} ({name})"
+    ))
+}
+
+impl Aim {
+    /// How it stands, in a line; none where no case was measured.
+    fn line(&self, cases: &[&Measured]) -> Result<Option<String>, Error> {
+        let pattern = Regex::new(&self.cases).map_err(Error::part("reading an aim"))?;
+        let of = |case: &Measured| match self.of {
+            Of::Roof => roof(case).map(|r| r.1),
+            Of::Memcpy => reached(case, "memcpy"),
+        };
+        let matching = cases.iter().filter(|c| pattern.is_match(&c.case));
+        let all: Vec<(Reached, &str)> = matching.filter_map(|c| Some((of(c)?, &*c.case))).collect();
+        let Some((worst, name)) = all.iter().min_by(|a, b| a.0.upper.total_cmp(&b.0.upper)) else {
+            return Ok(None);
+        };
+        let (about, reach, count) = (&self.about, self.reach, all.len());
+        let text = match self.by {
+            By::Mean => {
+                let median = mean(all.iter().map(|r| r.0.median));
+                let upper = mean(all.iter().map(|r| r.0.upper));
+                let mark = mark(upper >= reach);
+                format!("{mark} {about}: {median:.3} (up to {upper:.3}) of {count}, aim {reach}")
+            }
+            By::Each => {
+                let good = all.iter().filter(|r| r.0.upper >= reach).count();
+                let (mark, Reached { median, upper }) = (mark(good == count), worst);
+                format!(
+                    "{mark} {about}: {good} of {count} at {reach}, worst {median:.3} (up to \
+                     {upper:.3}, {name})"
+                )
+            }
+        };
+        Ok(Some(text))
+    }
+}
+
+fn mark(is_reached: bool) -> &'static str {
+    if is_reached { "reached" } else { "MISSED " }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::groups::kernels::family;
+
+    fn case(name: &str, threads: u32, times: &[(&str, f64)]) -> Measured {
+        let others = || times.iter().filter(|t| t.0 != "isometry");
+        Measured {
+            case: name.to_owned(),
+            verified: true,
+            threads,
+            seconds: times.iter().map(|t| (t.0.to_owned(), t.1)).collect(),
+            ratio: others().map(|t| (t.0.to_owned(), [0.0, t.1, 9.0])).collect(),
+            interval: others().map(|t| (t.0.to_owned(), [0.0, t.1 + 0.1])).collect(),
+            ..Measured::default()
+        }
+    }
+
+    fn cases() -> [Measured; 3] {
+        let one = ("isometry", 1.0);
+        [
+            case("a 1", 1, &[one, ("memcpy", 0.9), ("stream", 0.4), ("numpy", 3.0), ("mkl", 0.8)]),
+            case("a 1, 2 threads", 2, &[("isometry", 0.5), ("memcpy", 0.9)]),
+            case("a 2", 1, &[one, ("memcpy", 0.9), ("stream", 2.0), ("numpy", 1.5)]),
+        ]
+    }
+
+    #[test]
+    fn the_roof_is_the_faster_copy_and_the_best_peer_the_fastest_other() {
+        let [first, second, third] = cases();
+        assert_eq!(roof(&first).unwrap(), ("stream", Reached { median: 0.4, upper: 0.5 }));
+        assert_eq!(roof(&third).unwrap().0, "memcpy");
+        assert_eq!(peer(&first).unwrap().0, "mkl");
+        assert_eq!(peer(&second), None);
+    }
+
+    #[test]
+    fn the_counts_are_of_medians() {
+        let [first, second, third] = cases();
+        let lines = of_threads(1, &[&first, &third]);
+        assert!(lines[0].contains("2 cases, of the roof: geometric mean 0.600, worst 0.400 (a 1)"));
+        assert!(lines[1].contains("ahead in 1 of 2 cases, below 0.9 in 1, worst 0.800 (a 1)"));
+        let line = not_slower(&[first, second, third]).unwrap();
+        assert!(line.contains("slower in 0 of 1 cases, worst x2.000"), "{line}");
+    }
+
+    #[test]
+    fn an_aim_is_reached_by_the_upper_end_of_the_interval() {
+        let [first, _, third] = cases();
+        let cases = [&first, &third];
+        let aim =
+            |of, by, reach| Aim { about: "it".to_owned(), cases: "^a ".to_owned(), of, by, reach };
+        let line = |aim: Aim| aim.line(&cases).unwrap().unwrap();
+        assert_eq!(
+            line(aim(Of::Roof, By::Each, 0.5)),
+            "reached it: 2 of 2 at 0.5, worst 0.400 (up to 0.500, a 1)"
+        );
+        assert!(line(aim(Of::Roof, By::Each, 0.51)).starts_with("MISSED  it: 1 of 2 at 0.51"));
+        assert!(line(aim(Of::Memcpy, By::Each, 0.95)).starts_with("reached it: 2 of 2"));
+        let mean = line(aim(Of::Roof, By::Mean, 0.7));
+        assert_eq!(mean, "reached it: 0.600 (up to 0.707) of 2, aim 0.7");
+        let none = Aim { cases: "^b".to_owned(), ..aim(Of::Roof, By::Mean, 0.7) };
+        assert_eq!(none.line(&cases).unwrap(), None);
+    }
+
+    #[test]
+    fn every_aim_is_about_some_case() {
+        let problems = family::problems().unwrap();
+        let aims: Aims = problems::read("kernels/aims", AIMS).unwrap();
+        for aim in aims.aim {
+            let pattern = Regex::new(&aim.cases).unwrap();
+            assert!(problems.iter().any(|p| pattern.is_match(&p.name)), "{}", aim.about);
+        }
+    }
+}

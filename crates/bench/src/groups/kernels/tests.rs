@@ -1,0 +1,63 @@
+//! The whole group, on its smallest cases.
+
+use super::*;
+use crate::settings::{Output, Stop};
+use regex::Regex;
+
+/// A peer that never does anything.
+struct Fake(&'static str);
+
+impl Peer for Fake {
+    fn name(&self) -> &str {
+        self.0
+    }
+
+    fn prepare<'a>(&mut self, task: &Task<'a>) -> Result<Option<Run<'a>>, Error> {
+        assert_eq!(task.spans.src.1, 256 * 256);
+        match self.0 {
+            "idle" => Ok(Some(Box::new(|| Ok(())))),
+            "broken" => Err(Error::part("preparing")("it is broken")),
+            _ => Ok(None),
+        }
+    }
+}
+
+#[test]
+fn every_contender_is_checked_and_those_that_fail_are_named() {
+    let dir = tempfile::tempdir().unwrap();
+    let settings = Settings {
+        filter: Some(Regex::new("^transpose 256x256 u1").unwrap()),
+        runs: Some(1),
+        budget: Duration::from_secs(1),
+        out: dir.path().to_owned(),
+        files: dir.path().to_owned(),
+        output: Output::Error,
+        stop: Stop::default(),
+    };
+    let peers = ["idle", "broken", "unable"].map(|name| Box::new(Fake(name)) as Box<dyn Peer>);
+    let report = run_beside(&settings, peers.into()).unwrap();
+    assert_eq!(report.wrong, Vec::<String>::new());
+    let cases = report.json["cases"].as_array().unwrap();
+    assert_eq!(cases.len(), 2);
+    for (case, threads) in cases.iter().zip([1, 2]) {
+        assert_eq!((&case["threads"], &case["bytes"]), (&threads.into(), &65536.into()));
+        let notes = &case["notes"];
+        assert_eq!(notes["idle"], "WRONG RESULT");
+        assert!(notes["broken"].as_str().unwrap().contains("it is broken"));
+        assert!(notes["unable"].as_str().unwrap().contains("unable"));
+        let seconds = case["seconds"].as_object().unwrap();
+        assert!(seconds.contains_key("isometry") && seconds.contains_key("memcpy"));
+        assert!(!seconds.contains_key("idle") && !seconds.contains_key("unable"));
+    }
+    let absent = report.json["absent"].as_array().unwrap();
+    assert!(absent.contains(&"numpy".into()) && absent.contains(&"pytorch".into()));
+    let summary = report.json["summary"].as_array().unwrap();
+    assert!(summary.last().unwrap().as_str().unwrap().contains("VOID"), "{summary:?}");
+}
+
+#[test]
+fn sizes_are_told_by_both_sides() {
+    assert!(size_label(1 << 20, Some(8 << 20)).starts_with("in the"));
+    assert!(size_label(4 << 20, Some(8 << 20)).starts_with("about the"));
+    assert!(size_label(16 << 20, Some(8 << 20)).starts_with("beyond the"));
+}

@@ -1,0 +1,23 @@
+//! What works on bare addresses: the buffers of a case, the kernels, plain copies, and libraries
+//! that are loaded at run time.
+//!
+//! **Hazard.** All contenders of a case move bytes between the same two buffers, through addresses
+//! that no borrow covers. **Guarantee.** [`Buffers`] outlive every run that is made for them, which
+//! their lifetime says; they are not `Sync`, so that one run goes at a time; each run stays within
+//! the bytes that its maker checked. **Structure.** `memory` owns the buffers, `moves` has the
+//! kernels and the plain copies, `stream` the streaming one, and each library stands alone.
+
+mod hptt;
+mod library;
+mod memory;
+mod mkl;
+mod moves;
+mod onednn;
+mod stream;
+
+pub(crate) use hptt::Hptt;
+pub(crate) use memory::Buffers;
+pub(crate) use mkl::Mkl;
+pub(crate) use moves::{Move, Moves};
+pub(crate) use onednn::OneDnn;
+pub(crate) use stream::HAS_STREAM;
