@@ -5,6 +5,7 @@ SHELL := /bin/bash
 .DEFAULT_GOAL := help
 
 VENV := .venv
+PEERS := .venv-peers
 STAMPS := $(VENV)/.stamps
 RUST_SOURCES := $(shell find crates -name '*.rs' -o -name Cargo.toml) Cargo.toml Cargo.lock
 PYTHON_SOURCES := $(shell find python/isometry -name '*.py*' -not -path '*/__pycache__/*')
@@ -13,6 +14,7 @@ PYTHON_SOURCES := $(shell find python/isometry -name '*.py*' -not -path '*/__pyc
 GROUP ?= small
 FILTER ?=
 RUNS ?=
+BUDGET ?=
 SEEDS ?= 1000
 FIRST_SEED ?= 0
 MUTANT ?=
@@ -20,7 +22,7 @@ MUTANT ?=
 # The crates that properties are stated of.
 PROPERTIES := layout planner engine kernels files cluster
 
-.PHONY: help test demo bench lint fuzz-sim properties miri mutants package clean
+.PHONY: help test demo bench bench-group bench-kernels lint fuzz-sim properties miri mutants package clean
 
 help: ## Say what there is to make
 	@sed -n 's/^\([a-z-]*\):.*## /  \1\t/p' Makefile | expand -t 14
@@ -31,13 +33,23 @@ test: ## Everything: Rust, Python, documentation examples, lints, house rules
 demo: package $(STAMPS)/demo ## Convert 512 MiB of real pixels on disk, verified
 	@$(VENV)/bin/python scripts/demo.py
 
-bench: ## Time GROUP's cases that match FILTER beside their references
+bench: bench-$(if $(filter kernels,$(GROUP)),kernels,group) ## Time GROUP's cases that match FILTER beside their references
+
+bench-group:
 	@cargo build -q --release -p isometry-cli
-	@target/release/iso bench $(GROUP) --filter "$(FILTER)" $(if $(RUNS),--runs $(RUNS))
+	@target/release/iso bench $(GROUP) --filter "$(FILTER)" $(if $(RUNS),--runs $(RUNS)) \
+	    $(if $(BUDGET),--budget $(BUDGET))
 	@if [ -f scripts/bench_$(GROUP).py ]; then \
 	    $(MAKE) --no-print-directory package && \
 	    $(VENV)/bin/python scripts/bench_$(GROUP).py "$(FILTER)"; \
 	fi
+
+# The peers that only Python has are in one process with ours, so that all share the buffers.
+bench-kernels: $(PEERS)/.stamps/peers
+	@cargo build -q --release -p isometry-peers
+	@install -m 755 -D target/release/libisometry_peers.so target/peers/isometry_peers.abi3.so
+	@PYTHONPATH=target/peers $(PEERS)/bin/python scripts/bench_kernels.py --filter "$(FILTER)" \
+	    $(if $(RUNS),--runs $(RUNS)) $(if $(BUDGET),--budget $(BUDGET))
 
 lint: ## Formatting, clippy, documentation
 	@scripts/lint.sh
@@ -64,7 +76,7 @@ package: $(STAMPS)/package ## Install `iso` and the Python package into .venv
 
 clean: ## Remove what was built
 	cargo clean
-	rm -rf $(VENV) bench/out
+	rm -rf $(VENV) $(PEERS) bench/out
 
 $(VENV)/bin/python:
 	@scripts/venv.sh $(VENV)
@@ -72,6 +84,14 @@ $(VENV)/bin/python:
 $(STAMPS)/tools: python/requirements.txt | $(VENV)/bin/python
 	@mkdir -p $(STAMPS)
 	$(VENV)/bin/python -m pip install -q --disable-pip-version-check -r python/requirements.txt
+	@touch $@
+
+$(PEERS)/bin/python:
+	@scripts/venv.sh $(PEERS)
+
+$(PEERS)/.stamps/peers: python/requirements-peers.txt | $(PEERS)/bin/python
+	@mkdir -p $(PEERS)/.stamps
+	$(PEERS)/bin/python -m pip install -q --disable-pip-version-check -r python/requirements-peers.txt
 	@touch $@
 
 $(STAMPS)/demo: python/requirements-demo.txt $(STAMPS)/tools

@@ -23,6 +23,7 @@ pub const ALLOWED: &[(&str, &[&str])] = &[
     ),
     ("bench", &["isometry"]),
     ("cli", &["isometry", "sim", "bench"]),
+    ("peers", &["bench"]),
     ("python", &["isometry"]),
     ("house", &[]),
 ];

@@ -1,0 +1,119 @@
+//! The benchmark of the kernels inside a Python process, where NumPy and PyTorch are.
+//!
+//! `scripts/bench_kernels.py` drives it. A peer is an object with a `name` and a method
+//! `prepare(source, destination, views, threads)`, which returns a callable that does the task
+//! once, or None. `source` and `destination` are an address and a length; a view is
+//! `(extents, item_bytes, (offset, strides), (offset, strides))`, all in bytes. Where the object's
+//! `aligned` is true, items divide every offset and stride.
+#![forbid(unsafe_code)]
+
+use bench::{Error, Output, Peer, Run, Settings, Stop, Strides, Task, View};
+use pyo3::exceptions::{PyKeyboardInterrupt, PyRuntimeError, PyValueError};
+use pyo3::prelude::*;
+use regex::Regex;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::time::Duration;
+
+#[pymodule]
+mod isometry_peers {
+    #[pymodule_export]
+    use super::kernels;
+}
+
+/// The longest items that Python's arrays know: complex numbers.
+const MOST_ITEM_BYTES: u64 = 16;
+
+/// The names of cases that are wrong, and of contenders that are absent.
+type Ended = (Vec<String>, Vec<String>);
+
+/// Runs the group beside `peers`.
+#[pyfunction]
+#[pyo3(signature = (peers, *, filter = "", runs = None, budget = 40))]
+fn kernels(
+    py: Python<'_>,
+    peers: Vec<Py<PyAny>>,
+    filter: &str,
+    runs: Option<usize>,
+    budget: u64,
+) -> PyResult<Ended> {
+    let interrupted = Arc::new(AtomicBool::new(false));
+    let peer = |object: Py<PyAny>| {
+        let name = object.getattr(py, "name")?.extract(py)?;
+        let aligned = object.getattr(py, "aligned")?.extract(py)?;
+        let interrupted = Arc::clone(&interrupted);
+        Ok(Box::new(PythonPeer { name, aligned, object, interrupted }) as Box<dyn Peer>)
+    };
+    let peers = peers.into_iter().map(peer).collect::<PyResult<Vec<_>>>()?;
+    let pattern = Regex::new(filter).map_err(|e| PyValueError::new_err(e.to_string()))?;
+    let settings = Settings {
+        filter: Some(pattern).filter(|_| !filter.is_empty()),
+        runs,
+        budget: Duration::from_secs(budget),
+        out: "bench/out".into(),
+        files: ".".into(),
+        output: Output::Standard,
+        stop: Stop::on(Arc::clone(&interrupted)),
+    };
+    let ended = bench::kernels_beside(&settings, peers);
+    py.check_signals()?;
+    match ended {
+        Ok(report) => Ok((report.wrong, report.absent)),
+        Err(Error::Interrupted) => Err(PyKeyboardInterrupt::new_err(())),
+        Err(e) => Err(PyRuntimeError::new_err(e.to_string())),
+    }
+}
+
+/// A peer that is a Python object.
+struct PythonPeer {
+    name: String,
+    /// Whether it wants items that divide every offset and stride.
+    aligned: bool,
+    object: Py<PyAny>,
+    /// Set when Python has a signal to deliver.
+    interrupted: Arc<AtomicBool>,
+}
+
+impl PythonPeer {
+    /// What was raised; an interrupt ends the run.
+    fn failed(py: Python<'_>, error: PyErr, interrupted: &AtomicBool) -> Error {
+        if error.is_instance_of::<PyKeyboardInterrupt>(py) {
+            interrupted.store(true, Ordering::Relaxed);
+            return Error::Interrupted;
+        }
+        Error::Part { doing: "calling a peer", why: error.to_string() }
+    }
+}
+
+impl Peer for PythonPeer {
+    fn name(&self) -> &str {
+        &self.name
+    }
+
+    fn prepare<'a>(&mut self, task: &Task<'a>) -> Result<Option<Run<'a>>, Error> {
+        let views: Vec<_> = task.views.iter().map(|view| self.view(view)).collect();
+        let arguments = (task.spans.src, task.spans.dst, views, task.threads);
+        let interrupted = Arc::clone(&self.interrupted);
+        let prepared = Python::attach(|py| {
+            let made = self.object.call_method1(py, "prepare", arguments);
+            made.map_err(|e| Self::failed(py, e, &interrupted))
+                .map(|o| (!o.is_none(py)).then_some(o))
+        })?;
+        let Some(call) = prepared else { return Ok(None) };
+        let run = move |py: Python<'_>| {
+            call.call0(py).map(drop).map_err(|e| Self::failed(py, e, &interrupted))
+        };
+        Ok(Some(Box::new(move || Python::attach(&run))))
+    }
+}
+
+/// A side of a view: its offset and its strides.
+type Side = (i64, Vec<i64>);
+
+impl PythonPeer {
+    fn view(&self, view: &View) -> (Vec<u64>, u64, Side, Side) {
+        let view = if self.aligned { view.in_aligned_items(MOST_ITEM_BYTES) } else { view.clone() };
+        let side = |side: Strides| (side.offset, side.strides);
+        (view.extents, view.item_bytes, side(view.src), side(view.dst))
+    }
+}
