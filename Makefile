@@ -37,18 +37,18 @@ bench: bench-$(if $(filter kernels,$(GROUP)),kernels,group) ## Time GROUP's case
 
 bench-group:
 	@cargo build -q --release -p isometry-cli
-	@target/release/iso bench $(GROUP) --filter "$(FILTER)" $(if $(RUNS),--runs $(RUNS)) \
+	@target/release/iso bench $(GROUP) --filter '$(value FILTER)' $(if $(RUNS),--runs $(RUNS)) \
 	    $(if $(BUDGET),--budget $(BUDGET))
 	@if [ -f scripts/bench_$(GROUP).py ]; then \
 	    $(MAKE) --no-print-directory package && \
-	    $(VENV)/bin/python scripts/bench_$(GROUP).py "$(FILTER)"; \
+	    $(VENV)/bin/python scripts/bench_$(GROUP).py '$(value FILTER)'; \
 	fi
 
 # The peers that only Python has are in one process with ours, so that all share the buffers.
 bench-kernels: $(PEERS)/.stamps/peers
 	@cargo build -q --release -p isometry-peers
 	@install -m 755 -D target/release/libisometry_peers.so target/peers/isometry_peers.abi3.so
-	@PYTHONPATH=target/peers $(PEERS)/bin/python scripts/bench_kernels.py --filter "$(FILTER)" \
+	@PYTHONPATH=target/peers $(PEERS)/bin/python scripts/bench_kernels.py --filter '$(value FILTER)' \
 	    $(if $(RUNS),--runs $(RUNS)) $(if $(BUDGET),--budget $(BUDGET))
 
 lint: ## Formatting, clippy, documentation
