@@ -67,6 +67,20 @@ fn then_the_greatest_peaks() {
 }
 
 #[test]
+fn a_search_counts_what_it_visits_and_solves() {
+    let hops = [("a", "b", "2e9"), ("b", "d", "2e9")];
+    let counted = |channels: &[(&'static str, &'static str, &'static str)], layouts, model| {
+        let plan = planned(&node(channels), ["a", "d"], layouts, &full(model));
+        (plan.search.paths, plan.search.solved)
+    };
+    // The paper's model counts each hop that might convert; the other, each that is tried.
+    assert_eq!(counted(&hops, SAME, CostModel::Paper), (1, 2));
+    assert_eq!(counted(&hops, SAME, CostModel::Default), (1, 1));
+    assert_eq!(counted(&hops, TRANSPOSE, CostModel::Paper), (1, 2));
+    assert_eq!(counted(&hops, TRANSPOSE, CostModel::Default), (1, 2));
+}
+
+#[test]
 fn simple_breaks_ties_as_full_does() {
     let (by_b, by_c) =
         ([("a", "b", "2e9"), ("b", "d", "2e9")], [("a", "c", "2e9"), ("c", "d", "2e9")]);
@@ -151,6 +165,7 @@ fn alternatives_are_other_paths_from_the_best_on() {
             assert!(others.len() <= most && others.is_empty() == (most == 0), "{others:?}");
             for (i, other) in others.iter().enumerate() {
                 assert_eq!(other.layouts.len(), other.memories.len());
+                assert_ne!(other.memories, plan.memories);
                 assert!(other.throughput > 0.0 && other.bound.is_some());
                 assert!(other.seconds.is_none_or(|s| s >= plan.seconds.unwrap()));
                 let same = |b: &&model::Alternative| b.memories == other.memories;

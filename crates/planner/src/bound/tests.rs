@@ -13,6 +13,10 @@ struct Hop(&'static str, &'static str, &'static str);
 /// `U` from `a` to `z`, of `memories` beside these, for 1000 entries of two fields of 4 bytes that
 /// change from `<F, x>` to `<x, F>`, or don't.
 fn bound(memories: &[&str], hops: &[Hop], converts: bool) -> f64 {
+    bound_of(CostModel::Paper, memories, hops, converts)
+}
+
+fn bound_of(model: CostModel, memories: &[&str], hops: &[Hop], converts: bool) -> f64 {
     let memory = |text: &&str| {
         let (name, more) = text.split_once(',').unwrap_or((text, ""));
         let comma = if more.is_empty() { "" } else { "," };
@@ -40,7 +44,7 @@ fn bound(memories: &[&str], hops: &[Hop], converts: bool) -> f64 {
     let query = Query::whole((ends.0, &rows), (ends.1, to), &[1000], &[4, 4]);
     let shape = Shape::of(&query).unwrap();
     let graph = Graph::of(&topology, &[NodeId(0)], ends, &Options::default()).unwrap();
-    let rates = Rates::of(&graph, &shape, CostModel::Paper);
+    let rates = Rates::of(&graph, &shape, model);
     upper_bound((&graph, &Edges::of(&graph)), &shape, &rates)
 }
 
@@ -79,6 +83,9 @@ fn an_end_that_converts_has_the_rate_of_its_runs() {
     // What converts faster leads nowhere, or comes from nowhere.
     let dead = [Hop("a", "z", BENT), Hop("a", "b", "2e9"), Hop("c", "z", "2e9")];
     assert_close(bound(&["b", "c"], &dead, true), 3e8);
+    let [a, ..] = &dead;
+    let through = [Hop(a.0, a.1, a.2), Hop("a", "b", "9e9"), Hop("b", "z", "9e9")];
+    assert_close(bound(&["b, th_bytes = 0"], &through, true), 3e8);
     let too_slow = [Hop("b", "z", "2e8"), Hop("a", "c", "2e8")];
     let [a, b, c] = dead;
     let [d, e] = too_slow;
@@ -95,6 +102,9 @@ fn a_window_between_bounds_what_both_ends_reach() {
     assert_close(with(&["b"], vec![Hop("b", "b", "9e9")]), 8e8);
     assert_close(with(&["b"], vec![Hop("b", "b", "7e8")]), 7e8);
     assert_close(with(&["b, th_bytes = 1000"], vec![Hop("b", "b", "9e9")]), 5e8);
+    // Two windows in a ring.
+    let hops = [Hop("a", "b", BENT), Hop("b", "z", BENT), Hop("b", "b", "9e9")];
+    assert_close(bound_of(CostModel::Default, &["b"], &hops, true), 4e8);
     // The smaller of the two windows that a channel between two memories joins.
     let apart = |b, c| {
         let hops = [Hop("a", "b", BENT), Hop("b", "c", "9e9"), Hop("c", "z", BENT)];
