@@ -4,6 +4,7 @@ use crate::settings::{Output, Settings, Stop};
 use crate::stats::{Ratio, median};
 use crate::{Error, process};
 use serde::Serialize;
+use serde_json::Value;
 use std::collections::BTreeMap;
 use std::fmt::Display;
 use std::io::Write;
@@ -244,21 +245,26 @@ impl Bench {
         Ok(())
     }
 
-    /// Writes `GROUP.json`.
+    /// Writes `GROUP.json`, unless no case was asked for: an earlier report then stays.
     pub(crate) fn finish(self) -> Result<Report, Error> {
         let json = serde_json::to_value(&self.found).map_err(Error::part("making JSON"))?;
+        if self.found.cases.is_empty() {
+            self.say("no case has a name that matches");
+        } else {
+            self.write(&json)?;
+        }
+        let wrong = self.found.cases.iter().filter(|c| !c.verified).map(|c| c.case.clone());
+        Ok(Report { json, wrong: wrong.collect(), absent: self.found.absent.clone() })
+    }
+
+    fn write(&self, json: &Value) -> Result<(), Error> {
         let folder = &self.settings.out;
         std::fs::create_dir_all(folder).map_err(Error::io("making the reports' directory"))?;
         let path = folder.join(format!("{}.json", self.found.group));
         std::fs::write(&path, format!("{json:#}\n")).map_err(Error::io("writing the report"))?;
         let absent = self.found.absent.join(", ");
         let absent = if absent.is_empty() { String::new() } else { format!("absent: {absent}; ") };
-        self.line(format_args!("# {absent}written to {}", path.display()))?;
-        if self.found.cases.is_empty() {
-            self.say("no case has a name that matches");
-        }
-        let wrong = self.found.cases.iter().filter(|c| !c.verified).map(|c| c.case.clone());
-        Ok(Report { json, wrong: wrong.collect(), absent: self.found.absent.clone() })
+        self.line(format_args!("# {absent}written to {}", path.display()))
     }
 }
 

@@ -51,6 +51,10 @@ fn a_group_prints_what_it_writes() {
     assert!(case["seconds"]["isometry"].as_f64().unwrap() > 0.0);
     assert_eq!(printed["cases"].as_array().unwrap().len(), 1);
     assert!(ran.stderr.contains("cached plan"), "the table goes to standard error: {}", ran.stderr);
+    let none = iso(&["bench", "planner", "--filter", "^nothing", "--out", out]);
+    none.succeeds();
+    assert!(none.stderr.contains("no case has a name that matches"), "{}", none.stderr);
+    assert_eq!(fs::read_to_string(dir.path().join("planner.json")).unwrap(), written);
 }
 
 #[test]
