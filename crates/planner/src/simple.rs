@@ -10,6 +10,9 @@ use model::{Algorithm, ChannelKind};
 /// transfers that take less time than an exact answer.
 pub(crate) const TOLERANCE: f64 = 0.01;
 
+/// Products of peaks nearer than this are equal.
+const SAME: f64 = 1.0 + 1e-9;
+
 /// The shortest path and where it converts.
 #[derive(Debug)]
 pub(crate) struct Simple {
@@ -80,7 +83,10 @@ pub(crate) fn shortest_path(graph: &Graph<'_>, rates: &Rates<'_>) -> Option<Path
         graph.each_edge(layers[at], layers[at + 1], |edge| {
             let score = ways[usize::from(edge.to)].score * rates.copy(edge.lane);
             let best = if at == 0 { &mut first } else { &mut ways[usize::from(edge.from)] };
-            keep(best, Way { score, edge });
+            // They come in the order of the file, so that the first of equals stays.
+            if score > best.score * SAME {
+                *best = Way { score, edge };
+            }
         });
     }
     let mut path = Path::EMPTY;
@@ -111,13 +117,4 @@ fn layers(graph: &Graph<'_>) -> Option<([u64; MAX_HOPS + 1], usize)> {
         left &= !reached;
     }
     None
-}
-
-/// Takes `way` where it is better than `best`, or as good and earlier.
-fn keep(best: &mut Way, way: Way) {
-    const SAME: f64 = 1.0 + 1e-9;
-    let better = way.score > best.score * SAME;
-    if better || (way.edge < best.edge && best.score <= way.score * SAME) {
-        *best = way;
-    }
 }
