@@ -93,3 +93,42 @@ pub(crate) fn inverse(curve: &Throughput, rate: f64) -> Option<u64> {
     }
     Some(request)
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use proptest::prelude::*;
+
+    fn curves() -> impl Strategy<Value = Throughput> {
+        let points = prop::collection::vec((1..9000u64, 0..4u64, 1..1000u64), 1..6);
+        points.prop_map(|steps| {
+            let (mut request, mut rate) = (0, 0.0);
+            let point = |(by, flat, more): (u64, u64, u64)| {
+                request += by;
+                // Some points are no faster than the one before.
+                rate += if flat == 0 && rate > 0.0 { 0.0 } else { more as f64 * 1e5 };
+                (request, rate)
+            };
+            Throughput::through(steps.into_iter().map(point).collect()).unwrap()
+        })
+    }
+
+    proptest! {
+        #![proptest_config(ProptestConfig::with_cases(2000))]
+
+        #[test]
+        fn the_closed_form_is_the_inverse(curve in curves(), part in 0.0..1.05f64) {
+            let rate = (curve.peak() * part).max(1.0);
+            prop_assert_eq!(inverse(&curve, rate), curve.inverse(rate));
+            for &(_, rate) in curve.points() {
+                prop_assert_eq!(inverse(&curve, rate), curve.inverse(rate));
+            }
+        }
+    }
+
+    #[test]
+    fn a_constant_needs_no_more_than_a_byte() {
+        let curve = Throughput::constant(5e9).unwrap();
+        assert_eq!([4e9, 5e9, 6e9].map(|rate| inverse(&curve, rate)), [Some(1), Some(1), None]);
+    }
+}
