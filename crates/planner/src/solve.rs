@@ -362,3 +362,6 @@ fn join(a: &mut Prefix, b: &mut Prefix) -> Factors {
     }
     factors
 }
+
+#[cfg(test)]
+mod tests;
