@@ -3,7 +3,7 @@
 use super::*;
 use crate::graph::Edges;
 use crate::{Options, Query};
-use model::{Component, Layout, MemoryId, NodeId};
+use model::{Component, Layout, MemoryId, NodeId, Topology};
 
 const MIB: u64 = 1 << 20;
 
@@ -80,15 +80,30 @@ impl Chain {
         let mut query = Query::whole((ends.0, layouts.0), (ends.1, layouts.1), extents, &fields);
         (query.src.listed, query.src.gaps, query.dst.gaps) =
             (self.listed, self.gaps[0], self.gaps[1]);
-        let shape = Shape::of(&query).unwrap();
-        let graph = Graph::of(&topology, &[NodeId(0)], ends, &Options::default()).unwrap();
-        let (mut path, edges) = (Path::EMPTY, Edges::of(&graph));
-        (0..self.channels.len()).for_each(|at| path.push(edges.out(at as u8)[0]));
-        let solution = Solution::ends(&shape, self.pivot);
-        let (graph, shape, path, solution) = (&graph, &shape, &path, &solution);
-        let case = Case { graph, shape, model: self.model, path, solution };
-        ask(&case, &case.predict())
+        let hops: Vec<_> = (0..self.channels.len() as u8).map(|at| (at, at + 1)).collect();
+        predicted(&topology, &query, &hops, (self.pivot, self.model), ask)
     }
+}
+
+/// What a path of `hops`, from and to these memories, is predicted to take.
+fn predicted<R>(
+    topology: &Topology,
+    query: &Query<'_>,
+    hops: &[(u8, u8)],
+    (pivot, model): (usize, CostModel),
+    ask: impl FnOnce(&Case<'_>, &Prediction) -> R,
+) -> R {
+    let shape = Shape::of(query).unwrap();
+    let ends = (query.src.memory, query.dst.memory);
+    let graph = Graph::of(topology, &[NodeId(0)], ends, &Options::default()).unwrap();
+    let (mut path, edges) = (Path::EMPTY, Edges::of(&graph));
+    for &(from, to) in hops {
+        path.push(*edges.out(from).iter().find(|edge| edge.to == to).unwrap());
+    }
+    let solution = Solution::ends(&shape, pivot);
+    let (graph, shape, path, solution) = (&graph, &shape, &path, &solution);
+    let case = Case { graph, shape, model, path, solution };
+    ask(&case, &case.predict())
 }
 
 fn memory(index: usize) -> MemoryId {
@@ -203,16 +218,7 @@ fn shared(pivot: usize, ask: impl FnOnce(&Case<'_>, &Prediction)) {
     let ends = (memory(0), memory(2));
     let (from, to) = (whole([0, 1, 2]), whole([1, 0, 2]));
     let query = Query::whole((ends.0, &from), (ends.1, &to), &[256, 128, 64], &[4]);
-    let shape = Shape::of(&query).unwrap();
-    let graph = Graph::of(&topology, &[NodeId(0)], ends, &Options::default()).unwrap();
-    let (mut path, edges) = (Path::EMPTY, Edges::of(&graph));
-    for (from, to) in [(0, 1), (1, 2)] {
-        path.push(*edges.out(from).iter().find(|edge| edge.to == to).unwrap());
-    }
-    let solution = Solution::ends(&shape, pivot);
-    let (graph, shape, path, solution) = (&graph, &shape, &path, &solution);
-    let case = Case { graph, shape, model: CostModel::Default, path, solution };
-    ask(&case, &case.predict());
+    predicted(&topology, &query, &[(0, 1), (1, 2)], (pivot, CostModel::Default), ask);
 }
 
 #[test]
@@ -298,18 +304,12 @@ channel = [
     let ends = (memory(0), memory(3));
     let (from, to) = (whole([0, 1, 2]), whole([1, 0, 2]));
     let query = Query::whole((ends.0, &from), (ends.1, &to), &[128, 256, 128], &[4]);
-    let shape = Shape::of(&query).unwrap();
-    let graph = Graph::of(&topology, &[NodeId(0)], ends, &Options::default()).unwrap();
-    let (mut path, edges) = (Path::EMPTY, Edges::of(&graph));
-    for (from, to) in [(0, 1), (1, 2), (2, 3)] {
-        path.push(*edges.out(from).iter().find(|edge| edge.to == to).unwrap());
-    }
-    let solution = Solution::ends(&shape, 1);
-    let (graph, shape, path, solution) = (&graph, &shape, &path, &solution);
-    let predicted = Case { graph, shape, model: CostModel::Default, path, solution }.predict();
-    assert_close(predicted.throughput, 1e9);
-    // The converting hop alone has its granule to itself.
-    assert_close(predicted.seconds, 16_777_216.0 / 1e9 + 131_072.0 / 4e9);
+    let hops = [(0, 1), (1, 2), (2, 3)];
+    predicted(&topology, &query, &hops, (1, CostModel::Default), |_, predicted| {
+        assert_close(predicted.throughput, 1e9);
+        // The converting hop alone has its granule to itself.
+        assert_close(predicted.seconds, 16_777_216.0 / 1e9 + 131_072.0 / 4e9);
+    });
 }
 
 #[test]
