@@ -295,15 +295,13 @@ impl<'a> Search<'a> {
         }
     }
 
-    /// The greater throughput; then fewer hops, the greater sum of log peak throughputs, the
-    /// smaller sum of shuffles, and the earlier in the file.
+    /// The greater throughput; then the greater sum of log peak throughputs, the smaller sum of
+    /// shuffles, and the earlier in the file. Fewer hops come first: a longer path is offered only
+    /// where it has more.
     fn is_better_paper(&self, a: &Found, b: &Found) -> bool {
         let (new, old) = (a.prediction.throughput, b.prediction.throughput);
         if (new - old).abs() > old * SAME {
             return new > old;
-        }
-        if a.path.hops() != b.path.hops() {
-            return a.path.hops() < b.path.hops();
         }
         if (a.peaks - b.peaks).abs() > b.peaks * SAME {
             return a.peaks > b.peaks;

@@ -154,6 +154,90 @@ fn then_the_smallest_shuffles_then_the_order_of_the_file() {
     assert_eq!(path(&[short, same].concat(), TRANSPOSE), "accd");
 }
 
+/// A channel that converts at `least` and copies at `most`.
+fn bent(least: &str, most: &str) -> String {
+    format!("[[4, {least}], [4096, {most}]]")
+}
+
+#[test]
+fn ties_do_not_depend_on_what_paths_could_reach_at_best() {
+    let ways = |b: [&str; 2], c: [&str; 2]| {
+        let curves = [bent("2e9", b[0]), bent("1e9", b[1]), bent("2e9", c[0]), bent("1e9", c[1])];
+        let ends = [("a", "b"), ("b", "d"), ("a", "c"), ("c", "d")];
+        let channels: Vec<_> =
+            ends.iter().zip(&curves).map(|(&(from, to), curve)| (from, to, &curve[..])).collect();
+        let topology = node(&channels);
+        let plan = planned(&topology, ["a", "d"], TRANSPOSE, &full(CostModel::Paper));
+        assert_eq!(plan.throughput, 2e9);
+        topology.short_name(plan.memories[1])
+    };
+    // All convert at 2 GB/s, where they start. The greatest peaks win, then the first in the file.
+    assert_eq!(ways(["5e9", "5e9"], ["3e9", "20e9"]), "c");
+    assert_eq!(ways(["3e9", "20e9"], ["5e9", "5e9"]), "b");
+    assert_eq!(ways(["3e9", "20e9"], ["5e9", "12e9"]), "b");
+    assert_eq!(ways(["5e9", "12e9"], ["3e9", "20e9"]), "b");
+}
+
+#[test]
+fn the_default_model_breaks_ties_by_the_greatest_peaks() {
+    // Both are bound by their slower channel, and neither shows what the other would do.
+    let ways = |b: &'static str, c: &'static str| {
+        let text = node(&[("a", "b", "2e9"), ("b", "d", b), ("a", "c", "2e9"), ("c", "d", c)]);
+        let options = full(CostModel::Default);
+        let plan = planned(&text, ["a", "d"], SAME, &options);
+        text.short_name(plan.memories[1])
+    };
+    assert_eq!(ways("[[4, 5e9], [1073741824, 5e9]]", "[[4, 5e9], [1073741824, 9e9]]"), "c");
+    assert_eq!(ways("[[4, 5e9], [1073741824, 9e9]]", "[[4, 5e9], [1073741824, 5e9]]"), "b");
+    assert_eq!(ways("5e9", "5e9"), "b");
+}
+
+#[test]
+fn the_only_path_has_no_alternative() {
+    let ends = bent("1e8", "2e9");
+    let through =
+        |memory| [("a", memory, &ends[..]), (memory, memory, "9e9"), (memory, "d", &ends)];
+    let memories = |topology: &Topology, ids: &[model::MemoryId]| {
+        ids.iter().map(|&id| topology.short_name(id)).collect::<String>()
+    };
+    for model in [CostModel::Paper, CostModel::Default] {
+        let topology = node(&through("b"));
+        let plan = planned(&topology, ["a", "d"], TRANSPOSE, &full(model));
+        assert_eq!(memories(&topology, &plan.memories), "abbd");
+        let others = plan.alternatives.iter().map(|other| memories(&topology, &other.memories));
+        assert_eq!(others.collect::<Vec<_>>(), ["abd"]);
+    }
+}
+
+/// Memories that lead to each other and back, never on: only the first of them leads to the end.
+#[test]
+fn dead_ends_count_towards_the_budget() {
+    let leaves: Vec<String> = (0..8).map(|i| format!("l{i}")).collect();
+    let names = |list: &[String]| {
+        list.iter().map(|name| format!("\"{name}\"")).collect::<Vec<_>>().join(", ")
+    };
+    let memory = |name: &String| format!("{{ name = \"{name}\", kind = \"SYS\" }},");
+    let all = [&["a".to_owned(), "b".to_owned(), "d".to_owned()][..], &leaves].concat();
+    let channel = |from: &str, to: &str| {
+        format!(
+            "{{ kind = \"Memcpy\", from = [{from}], to = [{to}], throughput = [[4, 1e8], [4096, 9e9]] }},"
+        )
+    };
+    let text = format!(
+        "[[node]]\nname = \"n\"\nmemory = [{}]\nchannel = [{}{}{}{}]",
+        all.iter().map(memory).collect::<String>(),
+        channel("\"a\"", "\"b\""),
+        channel("\"b\"", "\"d\""),
+        channel("\"b\"", &names(&leaves)),
+        channel(&names(&leaves), &names(&[&["b".to_owned()][..], &leaves].concat())),
+    );
+    let topology = cluster::parse(&text).unwrap();
+    let options = Options { budget: Some(32), ..full(CostModel::Paper) };
+    let plan = planned(&topology, ["a", "d"], TRANSPOSE, &options);
+    assert!(plan.search.exhausted);
+    assert_eq!((plan.search.paths, plan.search.solved), (1, 2));
+}
+
 #[test]
 fn alternatives_are_other_paths_from_the_best_on() {
     let topology = cluster::parse(SAPLING).unwrap();
