@@ -270,6 +270,7 @@ impl<'a> Search<'a> {
             None => self.best = Some(found),
             Some(best) if self.is_better(&found, &best) => {
                 self.best = Some(found);
+                self.beaten.retain(|b| b.path != leaf.path);
                 self.remember(best, &leaf.path);
             }
             Some(best) => self.remember(found, &best.path),

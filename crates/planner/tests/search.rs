@@ -2,6 +2,7 @@
 
 use isometry_planner::{Choice, Options, Query, plan};
 use model::{Algorithm, CostModel, IndexSpace, Plan, Topology, Wire};
+use std::collections::HashSet;
 
 const SAPLING: &str = include_str!("../../../clusters/sapling.toml");
 
@@ -201,11 +202,16 @@ fn the_only_path_has_no_alternative() {
         ids.iter().map(|&id| topology.short_name(id)).collect::<String>()
     };
     for model in [CostModel::Paper, CostModel::Default] {
-        let topology = node(&through("b"));
+        let mut topology = node(&through("b"));
+        // While latencies are most of the time, slower solutions of a path are tried too.
+        topology.classes[0].channels.iter_mut().for_each(|channel| channel.latency_ns = 20_000_000);
         let plan = planned(&topology, ["a", "d"], TRANSPOSE, &full(model));
         assert_eq!(memories(&topology, &plan.memories), "abbd");
         let others = plan.alternatives.iter().map(|other| memories(&topology, &other.memories));
         assert_eq!(others.collect::<Vec<_>>(), ["abd"]);
+        // Hops in the paper's model; in the other pivots, and four parts of the best throughput.
+        let solved = if model == CostModel::Paper { 2 + 3 } else { 2 + 3 + 4 };
+        assert_eq!((plan.search.paths, plan.search.solved), (2, solved));
     }
 }
 
@@ -247,6 +253,9 @@ fn alternatives_are_other_paths_from_the_best_on() {
             let plan = planned(&topology, ["n0.sys", "n1.fbm"], TRANSPOSE, &options);
             let others = &plan.alternatives;
             assert!(others.len() <= most && others.is_empty() == (most == 0), "{others:?}");
+            assert!(model == CostModel::Default || others.len() == most, "{others:?}");
+            let distinct: HashSet<_> = others.iter().map(|other| &other.memories).collect();
+            assert_eq!(distinct.len(), others.len(), "{others:?}");
             for (i, other) in others.iter().enumerate() {
                 assert_eq!(other.layouts.len(), other.memories.len());
                 assert_ne!(other.memories, plan.memories);
