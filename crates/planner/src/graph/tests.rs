@@ -8,12 +8,14 @@ fn topology(links: &[(&str, &str)]) -> Topology {
         format!(
             "[[node]]\nname = \"{name}\"\ncount = {count}\n\
              memory = [ {{ name = \"m\", kind = \"REG\" }}, {{ name = \"o\", kind = \"SYS\" }} ]\n\
-             channel = [ {{ kind = \"Memcpy\", from = [\"m\"], to = [\"o\", \"m\"], throughput = 1e9 }} ]\n"
+             channel = [ {{ kind = \"Memcpy\", from = [\"m\"], to = [\"o\", \"m\"], \
+             throughput = 1e9 }} ]\n"
         )
     };
     let link = |(from, to): &(&str, &str)| {
         format!(
-            "[[link]]\nkind = \"RemoteMemcpy\"\nfrom = [\"{from}.m\"]\nto = [\"{to}.m\"]\nthroughput = 1e9\n"
+            "[[link]]\nkind = \"RemoteMemcpy\"\nfrom = [\"{from}.m\"]\nto = [\"{to}.m\"]\n\
+             throughput = 1e9\n"
         )
     };
     let classes = [("b", 2), ("a", 1), ("c", 1), ("d", 1)].map(class);
