@@ -10,23 +10,6 @@ pub(crate) fn machine() -> String {
     format!("{}, {cores} cores", model.unwrap_or(std::env::consts::ARCH))
 }
 
-/// The bytes of the largest cache that the first core has.
-pub(crate) fn last_cache_bytes() -> Option<u64> {
-    let folder = "/sys/devices/system/cpu/cpu0/cache";
-    let read = |index: u32| fs::read_to_string(format!("{folder}/index{index}/size")).ok();
-    (0..8).filter_map(|index| cache_bytes(&read(index)?)).max()
-}
-
-/// `107520K` in bytes.
-fn cache_bytes(size: &str) -> Option<u64> {
-    let size = size.trim();
-    let (digits, shift) = match size.strip_suffix('K') {
-        Some(digits) => (digits, 10),
-        None => (size.strip_suffix('M')?, 20),
-    };
-    digits.parse::<u64>().ok().map(|n| n << shift)
-}
-
 /// Counts the most memory in use from now on; `false` where the kernel goes on from the start.
 pub(crate) fn reset_peak() -> bool {
     fs::write("/proc/self/clear_refs", "5").is_ok()
@@ -58,13 +41,6 @@ mod tests {
     fn a_status_line_is_read() {
         assert_eq!(kibibytes("Name:\tiso\nVmHWM:\t  123 kB\n", "VmHWM:"), Some(123));
         assert_eq!(kibibytes("VmHWM: x kB", "VmHWM:"), None);
-    }
-
-    #[test]
-    fn a_caches_size_is_read() {
-        assert_eq!(cache_bytes("107520K\n"), Some(107_520 << 10));
-        assert_eq!(cache_bytes("2M"), Some(2 << 20));
-        assert_eq!(cache_bytes("2"), None);
     }
 
     #[test]

@@ -4,8 +4,10 @@
 //! A lane holds its job, and so both regions, until the last byte is copied; bounds are checked
 //! before the first. **Structure.** [`HostProvider`] maps memory; [`MemcpyChannel`] hands copies
 //! to its lanes, which sleep when there is nothing to do; [`run_here`] copies on the caller's
-//! thread; [`Limits`] and [`Cores`] say what the process may use.
+//! thread; [`Limits`] and [`Cores`] say what the process may use, [`last_cache_bytes`] what the
+//! machine has.
 
+mod caches;
 mod copy;
 mod cores;
 mod lanes;
@@ -13,6 +15,7 @@ mod limits;
 mod memcpy;
 mod pool;
 
+pub use caches::last_cache_bytes;
 pub use copy::run_here;
 pub use cores::{Cores, NumaNode};
 pub use limits::Limits;

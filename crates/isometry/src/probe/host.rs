@@ -8,9 +8,8 @@ use super::{Bench, job_of, nanos_of};
 use crate::Error;
 use crate::builder::memory;
 use channel::{Channel, Provider, Region};
-use channel_host::{HostProvider, Limits, MemcpyChannel, Pages};
+use channel_host::{HostProvider, Limits, MemcpyChannel, Pages, last_cache_bytes};
 use model::{Curves, FieldCopy, NdCopy, Throughput};
-use std::fs;
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -47,7 +46,8 @@ impl<'a> HostBench<'a> {
     fn new(channel: &'a mut MemcpyChannel) -> Result<Self, Error> {
         let pages = Pages { prefault: true, ..Pages::default() };
         let provider = HostProvider::new(memory(0), pages);
-        let bytes = side_bytes(last_cache_bytes(), Limits::detect().usable_bytes());
+        let cache_bytes = last_cache_bytes().unwrap_or(*SIDE_BYTES.start());
+        let bytes = side_bytes(cache_bytes, Limits::detect().usable_bytes());
         let region = || provider.allocate(bytes, 4096).map(Arc::new);
         let depth = channel.capabilities().max_in_flight;
         Ok(HostBench { src: region()?, dst: region()?, depth, bench: Bench { channel, next: 0 } })
@@ -89,16 +89,6 @@ impl<'a> HostBench<'a> {
 fn side_bytes(cache_bytes: u64, usable_bytes: Option<u64>) -> u64 {
     let most = usable_bytes.map_or(u64::MAX, |bytes| bytes / SIDE_PARTS);
     cache_bytes.clamp(*SIDE_BYTES.start(), *SIDE_BYTES.end()).min(most)
-}
-
-/// The largest cache of the first core, as the kernel says.
-fn last_cache_bytes() -> u64 {
-    let size = |i: usize| {
-        let path = format!("/sys/devices/system/cpu/cpu0/cache/index{i}/size");
-        let text = fs::read_to_string(path).ok()?;
-        text.trim().strip_suffix('K')?.parse::<u64>().ok().map(|k| k << 10)
-    };
-    (0..8).filter_map(size).max().unwrap_or(16 << 20)
 }
 
 #[cfg(test)]

@@ -13,11 +13,10 @@ mod summary;
 use crate::lanes::Lanes;
 use crate::native::{Buffers, HAS_STREAM, Hptt, Mkl, Move, Moves, OneDnn};
 use crate::peer::{self, Peer, Run, Task, View};
-use crate::process;
 use crate::report::{Bench, Case, Contender};
 use crate::{Error, Report, Settings};
 use cells::Cells;
-use channel_host::Limits;
+use channel_host::{Limits, last_cache_bytes};
 use isometry::Machine;
 use layout::NdCopy;
 use problem::Problem;
@@ -55,7 +54,7 @@ pub fn run_beside(settings: &Settings, peers: Vec<Box<dyn Peer>>) -> Result<Repo
     let mut bench = Bench::new("kernels", settings)?;
     let peers = all_peers(&mut bench, peers);
     let machine = Machine::builder().assume(true).open()?;
-    let (lanes, cache_bytes) = (Arc::new(Lanes::new(2)?), process::last_cache_bytes());
+    let (lanes, cache_bytes) = (Arc::new(Lanes::new(2)?), last_cache_bytes());
     let mut group = Group { bench, peers, machine, lanes, cache_bytes };
     for problem in &problems {
         group.problem(problem)?;
