@@ -248,7 +248,7 @@ impl Bench {
     /// Writes `GROUP.json`, unless no case was asked for: an earlier report then stays.
     pub(crate) fn finish(self) -> Result<Report, Error> {
         let json = serde_json::to_value(&self.found).map_err(Error::part("making JSON"))?;
-        if self.found.cases.is_empty() {
+        if self.found.cases.is_empty() && self.found.left_out.is_empty() {
             self.say("no case has a name that matches");
         } else {
             self.write(&json)?;
