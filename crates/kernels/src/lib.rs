@@ -3,19 +3,30 @@
 //! **Hazard.** A copy is a list of offsets from two addresses; nothing in it says how much memory
 //! there is. **Guarantee.** [`copy`] reads and writes exactly the bytes that
 //! [`layout::touched`] bounds and [`layout::oracle`] moves; whoever calls it answers for these
-//! being there. [`copy_slices`] checks them. Neither allocates. **Structure.** `walk` takes the
-//! outer loops apart, so that all fields of an entry are moved while it is in the cache; `plane`
-//! moves what is left, two loops at a time, in blocks; `element` knows sizes at compile time.
+//! being there. [`copy_slices`] checks them. Neither allocates. **Structure.** `strategy` chooses
+//! a way: runs, `panel`s of a transpose, or `walk` with its `plane`s and `element`s for what fits
+//! neither; `nest` is the form in which it sees a copy. `tile`, `narrow` and `stream` are the
+//! bodies, generic over a `vector`; `instance` has them for each instruction set.
 
 mod element;
+mod instance;
+mod narrow;
+mod nest;
+mod panel;
 mod plane;
 mod split;
+mod strategy;
+mod stream;
+mod tile;
+mod vector;
 mod walk;
 
 pub use split::split;
 
+use instance::{Instance, detect};
 use layout::{NdCopy, touched};
 use std::ops::Range;
+use strategy::Strategy;
 use thiserror::Error;
 
 /// A copy that reaches outside a slice.
@@ -26,19 +37,63 @@ pub struct OutOfBounds {
     pub side: &'static str,
 }
 
+/// How a destination is written.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
+pub enum Stores {
+    /// Into the caches: it is small, or read at once.
+    Cached,
+    /// Past the caches, where that can be done by whole lines.
+    Streamed,
+}
+
+impl Stores {
+    /// From so many bytes on, a destination is better written past the caches.
+    const STREAM_FROM_BYTES: u64 = 4 << 20;
+
+    /// What suits a destination that gets so many bytes in all, none of which is read at once.
+    #[must_use]
+    pub fn for_bytes(bytes: u64) -> Self {
+        if bytes < Self::STREAM_FROM_BYTES { Stores::Cached } else { Stores::Streamed }
+    }
+}
+
 /// Moves what `copy` says from `src` to `dst`, the addresses of offset 0 on either side. Any
-/// alignment will do.
+/// alignment will do. Other threads that are told of it see all of it.
 ///
 /// # Safety
 /// The bytes that `copy` touches (see [`layout::touched`]; every index table has as many entries
 /// as its loop's extent) lie in one allocation around `src`, valid for reads, and in one around
 /// `dst`, valid for writes. The bytes read and those written don't overlap, and nobody else
 /// accesses them in a conflicting way during the call.
-pub unsafe fn copy(copy: &NdCopy, src: *const u8, dst: *mut u8) {
+pub unsafe fn copy(copy: &NdCopy, src: *const u8, dst: *mut u8, stores: Stores) {
+    // SAFETY: the caller keeps the contract, which is the same; the processor has what is detected.
+    unsafe { copy_by(&detect(), copy, (src, dst), stores) }
+}
+
+/// As [`copy`], with the instructions of `instance`.
+///
+/// # Safety
+/// As [`copy`]; the processor has them.
+unsafe fn copy_by(
+    instance: &Instance,
+    copy: &NdCopy,
+    (src, dst): (*const u8, *mut u8),
+    stores: Stores,
+) {
     if copy.dims.iter().all(|d| d.extent > 0) {
+        let strategy = Strategy::of(copy, dst.addr(), stores);
         // SAFETY: the caller keeps the contract, which is the same.
-        unsafe { walk::walk(copy, src, dst) }
+        unsafe { strategy.run(instance, src, dst) }
     }
+}
+
+/// How [`copy`] would move `copy` to `dst`, and with what instructions, in words.
+#[must_use]
+pub fn explain(copy: &NdCopy, dst: *const u8, stores: Stores) -> String {
+    if copy.dims.iter().any(|d| d.extent == 0) {
+        return "nothing".to_owned();
+    }
+    format!("{} ({})", Strategy::of(copy, dst.addr(), stores), detect().name)
 }
 
 /// As [`copy`], between slices: offset 0 lies at `src_base` and `dst_base`.
@@ -66,7 +121,7 @@ pub fn copy_slices(
     let (src, dst) = (src.as_ptr().wrapping_add(src_base), dst.as_mut_ptr().wrapping_add(dst_base));
     // SAFETY: every byte that the copy touches lies in the slices, which is checked above; a
     // shared and an exclusive slice don't overlap.
-    unsafe { copy(list, src, dst) };
+    unsafe { copy(list, src, dst, Stores::for_bytes(list.payload_bytes())) };
     Ok(())
 }
 
@@ -74,3 +129,6 @@ fn lies_in(range: &Range<i64>, base: usize, len: usize) -> bool {
     let (base, len) = (base as i128, len as i128);
     0 <= base + i128::from(range.start) && base + i128::from(range.end) <= len
 }
+
+#[cfg(test)]
+mod tests;

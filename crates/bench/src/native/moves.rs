@@ -4,6 +4,7 @@ use super::Buffers;
 use super::stream;
 use crate::lanes::{Lanes, Task};
 use crate::{Error, peer::Spans};
+use kernels::Stores;
 use layout::{NdCopy, touched};
 use std::marker::PhantomData;
 use std::sync::Arc;
@@ -85,14 +86,16 @@ fn is_inside(copy: &NdCopy, spans: &Spans) -> bool {
 fn kernels_task(list: &[NdCopy], spans: Spans, parts: usize) -> Task {
     let cut =
         |copy| if parts == 1 { vec![NdCopy::clone(copy)] } else { kernels::split(copy, parts) };
+    let stores = Stores::for_bytes(list.iter().map(NdCopy::payload_bytes).sum());
     let pieces: Vec<NdCopy> = list.iter().flat_map(cut).collect();
+    let (src, dst) = (spans.src.0, spans.dst.0);
     Arc::new(move |part| {
         let bound = |n| n * pieces.len() / parts;
         for piece in &pieces[bound(part)..bound(part + 1)] {
             // SAFETY: `Moves::new` found every byte inside the buffers, which live as long as
             // what it returns; the pieces of other lanes write other bytes; offset 0 is the first
             // byte on either side.
-            unsafe { kernels::copy(piece, spans.src.0 as *const u8, spans.dst.0 as *mut u8) };
+            unsafe { kernels::copy(piece, src as *const u8, dst as *mut u8, stores) };
         }
     })
 }

@@ -2,12 +2,14 @@
 
 use channel::model::{ChannelError, ChannelErrorKind, CopyWork};
 use channel::{HostSpan, Region, check_bounds};
+use kernels::Stores;
 
-/// The bases of a copy whose bounds have been checked.
+/// The bases of a copy whose bounds have been checked, and how its destination is written.
 #[derive(Debug, Clone, Copy)]
 pub(crate) struct Bases {
     src: *const u8,
     dst: *mut u8,
+    stores: Stores,
 }
 
 // SAFETY: the bases are addresses; whoever copies through them answers for the memory.
@@ -36,7 +38,11 @@ pub(crate) fn check(work: &CopyWork, src: &Region, dst: &Region) -> Result<Bases
     let spans = (span(src)?, span(dst)?);
     check_bounds(work, src.len_bytes(), dst.len_bytes())?;
     // A base alone may lie outside its region, where all offsets are negative, say.
-    Ok(Bases { src: at(spans.0, work.src.offset).cast_const(), dst: at(spans.1, work.dst.offset) })
+    Ok(Bases {
+        src: at(spans.0, work.src.offset).cast_const(),
+        dst: at(spans.1, work.dst.offset),
+        stores: Stores::for_bytes(work.payload_bytes),
+    })
 }
 
 /// Carries out one copy.
@@ -46,7 +52,7 @@ pub(crate) fn check(work: &CopyWork, src: &Region, dst: &Region) -> Result<Bases
 /// returns.
 pub(crate) unsafe fn run(copy: &channel::layout::NdCopy, bases: Bases) {
     // SAFETY: the caller's promise is what the kernel asks for.
-    unsafe { kernels::copy(copy, bases.src, bases.dst) };
+    unsafe { kernels::copy(copy, bases.src, bases.dst, bases.stores) };
 }
 
 fn at(span: HostSpan, offset: u64) -> *mut u8 {

@@ -1,0 +1,141 @@
+//! The bodies, once for each instruction set, and the one that this processor has.
+
+use crate::element::Plane;
+use crate::narrow;
+use crate::stream;
+use crate::tile::{self, Lanes, Tile};
+use crate::vector::Vector;
+use crate::vector::scalar::Scalar;
+
+/// Moves a tile.
+pub(crate) type Transpose = unsafe fn(&Tile, *const u8, *mut u8);
+
+/// The bodies for one instruction set.
+#[derive(Debug, Clone, Copy)]
+pub(crate) struct Instance {
+    /// What the instruction set is called.
+    pub(crate) name: &'static str,
+    /// The lanes of a vector.
+    pub(crate) lanes: usize,
+    /// The bodies of `tile` and `narrow`, by [`Lanes`], for elements of 1, 2, 4, 8 and 16 bytes.
+    transposes: [[Transpose; 5]; 8],
+    /// [`stream::copy`].
+    pub(crate) stream: unsafe fn(*const u8, *mut u8, usize),
+    /// [`stream::runs`].
+    pub(crate) runs: unsafe fn(&Plane, usize, *const u8, *mut u8),
+}
+
+impl Instance {
+    /// The body for `lanes` and elements of `bytes`, a power of two up to 16.
+    pub(crate) fn transpose(&self, lanes: Lanes, bytes: usize) -> Transpose {
+        self.transposes[lanes as usize][bytes.ilog2() as usize]
+    }
+}
+
+/// Bodies for elements of `E` bytes, with the instruction set `$features`.
+macro_rules! bodies {
+    ([$($features:literal)?] $($name:ident $body:expr),* $(,)?) => {
+        bodies!(@ [$($features)?] $([$name $body])*);
+    };
+    (@ $features:tt $([$name:ident $body:expr])*) => { $(bodies!(# $features $name $body);)* };
+    (# [$($features:literal)?] $name:ident $body:expr) => {
+        /// # Safety
+        /// As [`tile::along_b`], for the lanes at hand.
+        $(#[target_feature(enable = $features)])?
+        unsafe fn $name<const E: usize>(tile: &Tile, src: *const u8, dst: *mut u8) {
+            // SAFETY: the caller's contract.
+            unsafe { $body(tile, src, dst) }
+        }
+    };
+}
+
+/// One body for each size of elements.
+macro_rules! sizes {
+    ($body:ident) => {
+        [$body::<1>, $body::<2>, $body::<4>, $body::<8>, $body::<16>]
+    };
+}
+
+/// An instance of `$vector`, whose functions have the instruction set `$features`.
+macro_rules! instance {
+    ($module:ident, $vector:ty, $name:literal $(, $features:literal)?) => {
+        mod $module {
+            use super::*;
+
+            bodies! {
+                [$($features)?]
+                along_b tile::along_b::<$vector, E, false>,
+                lines tile::along_b::<$vector, E, true>,
+                split narrow::split::<$vector, E>,
+                join narrow::join::<$vector, E>,
+                along_a tile::along_a::<$vector, E>,
+                along_o tile::along_o::<$vector, E>,
+                short_a narrow::short_a::<$vector, E>,
+                short_b narrow::short_b::<$vector, E>,
+            }
+
+            /// # Safety
+            /// As [`stream::copy`].
+            $(#[target_feature(enable = $features)])?
+            unsafe fn stream(src: *const u8, dst: *mut u8, bytes: usize) {
+                // SAFETY: the caller's contract.
+                unsafe { stream::copy::<$vector>(src, dst, bytes) }
+            }
+
+            /// # Safety
+            /// As [`stream::runs`].
+            $(#[target_feature(enable = $features)])?
+            unsafe fn runs(plane: &Plane, bytes: usize, src: *const u8, dst: *mut u8) {
+                // SAFETY: the caller's contract.
+                unsafe { stream::runs::<$vector>(plane, bytes, src, dst) }
+            }
+
+            pub(super) const INSTANCE: Instance = Instance {
+                name: $name,
+                lanes: <$vector as Vector>::LANES,
+                transposes: [
+                    sizes!(along_b),
+                    sizes!(lines),
+                    sizes!(split),
+                    sizes!(join),
+                    sizes!(along_a),
+                    sizes!(along_o),
+                    sizes!(short_a),
+                    sizes!(short_b),
+                ],
+                stream,
+                runs,
+            };
+        }
+    };
+}
+
+instance!(portable, Scalar, "portable");
+#[cfg(target_arch = "x86_64")]
+instance!(avx2, crate::vector::avx2::Avx2, "AVX2", "avx2");
+#[cfg(target_arch = "x86_64")]
+instance!(avx512, crate::vector::avx512::Avx512, "AVX-512", "avx512f,avx512bw");
+#[cfg(target_arch = "aarch64")]
+instance!(neon, crate::vector::neon::Neon, "NEON", "neon");
+
+/// All that this processor can run, the best first.
+pub(crate) fn available() -> impl Iterator<Item = Instance> {
+    #[cfg(all(target_arch = "x86_64", not(miri)))]
+    let special = [
+        (
+            is_x86_feature_detected!("avx512f") && is_x86_feature_detected!("avx512bw"),
+            avx512::INSTANCE,
+        ),
+        (is_x86_feature_detected!("avx2"), avx2::INSTANCE),
+    ];
+    #[cfg(all(target_arch = "aarch64", not(miri)))]
+    let special = [(std::arch::is_aarch64_feature_detected!("neon"), neon::INSTANCE)];
+    #[cfg(any(miri, not(any(target_arch = "x86_64", target_arch = "aarch64"))))]
+    let special: [(bool, Instance); 0] = [];
+    special.into_iter().filter(|(has, _)| *has).map(|(_, it)| it).chain([portable::INSTANCE])
+}
+
+/// The best that this processor can run.
+pub(crate) fn detect() -> Instance {
+    available().next().expect("the portable one runs everywhere")
+}

@@ -1,0 +1,129 @@
+//! A copy of one field, or of fields at equal distances, as one nest of loops.
+
+use layout::{CopyDim, FieldCopy, NdCopy};
+
+/// More loops than a nest holds are left to `walk`.
+pub(crate) const MOST_LOOPS: usize = 12;
+
+/// One loop: how often it turns, and how far it goes on either side; a table says which multiples
+/// of that.
+#[derive(Debug, Clone, Copy, Default)]
+pub(crate) struct Loop<'a> {
+    pub(crate) count: usize,
+    pub(crate) src: isize,
+    pub(crate) dst: isize,
+    pub(crate) src_table: Option<&'a [u64]>,
+    pub(crate) dst_table: Option<&'a [u64]>,
+}
+
+impl Loop<'_> {
+    fn of(dim: &CopyDim, src: i64, dst: i64) -> Loop<'_> {
+        Loop {
+            count: dim.extent as usize,
+            src: src as isize,
+            dst: dst as isize,
+            src_table: dim.src_index.as_deref(),
+            dst_table: dim.dst_index.as_deref(),
+        }
+    }
+
+    /// Whether turns are equally far apart on both sides.
+    pub(crate) fn is_plain(&self) -> bool {
+        self.src_table.is_none() && self.dst_table.is_none()
+    }
+
+    /// How far turn `i` is from the start, on either side.
+    pub(crate) fn at(&self, i: usize) -> (isize, isize) {
+        let position = |table: Option<&[u64]>| table.map_or(i, |t| t[i] as usize) as isize;
+        (position(self.src_table) * self.src, position(self.dst_table) * self.dst)
+    }
+}
+
+/// Elements of `bytes`, and loops over them, at these offsets from either base.
+#[derive(Debug, Clone, Copy)]
+pub(crate) struct Nest<'a> {
+    pub(crate) bytes: usize,
+    pub(crate) src: isize,
+    pub(crate) dst: isize,
+    loops: [Loop<'a>; MOST_LOOPS],
+    len: usize,
+}
+
+impl<'a> Nest<'a> {
+    /// `copy` as a nest, if its fields are alike and equally far apart.
+    pub(crate) fn of(copy: &'a NdCopy) -> Option<Nest<'a>> {
+        let (first, step) = series(&copy.fields)?;
+        let mut nest = Nest {
+            bytes: first.bytes as usize,
+            src: first.src_offset as isize,
+            dst: first.dst_offset as isize,
+            loops: [Loop::default(); MOST_LOOPS],
+            len: 0,
+        };
+        let fields = Loop { count: copy.fields.len(), src: step.0, dst: step.1, ..Loop::default() };
+        let dims = copy.dims.iter().zip(&first.strides).map(|(d, s)| Loop::of(d, s.src, s.dst));
+        for each in dims.chain([fields]).filter(|each| each.count > 1 || !each.is_plain()) {
+            *nest.loops.get_mut(nest.len)? = each;
+            nest.len += 1;
+        }
+        nest.fold();
+        Some(nest)
+    }
+
+    /// Its loops.
+    pub(crate) fn loops(&self) -> &[Loop<'a>] {
+        &self.loops[..self.len]
+    }
+
+    /// Makes loops in which both sides are dense part of the element.
+    fn fold(&mut self) {
+        let dense = |l: &Loop, bytes: usize| {
+            l.is_plain() && l.src == bytes as isize && l.dst == bytes as isize
+        };
+        while let Some(k) = self.loops().iter().position(|l| dense(l, self.bytes)) {
+            self.bytes *= self.loops[k].count;
+            self.take(k);
+        }
+    }
+
+    /// Takes loop `k` out; those behind it move up.
+    pub(crate) fn take(&mut self, k: usize) -> Loop<'a> {
+        let taken = self.loops[k];
+        self.loops.copy_within(k + 1..self.len, k);
+        self.len -= 1;
+        taken
+    }
+
+    /// Takes the most turns of loop `k` out, up to `turns`, that divide it: as a loop of its own.
+    pub(crate) fn split(&mut self, k: usize, turns: usize) -> Loop<'a> {
+        let most = turns.min(self.loops[k].count);
+        let turns = (2..=most).rev().find(|t| self.loops[k].count.is_multiple_of(*t)).unwrap_or(1);
+        let part = Loop { count: turns, ..self.loops[k] };
+        if turns == self.loops[k].count {
+            return self.take(k);
+        }
+        let whole = &mut self.loops[k];
+        whole.count /= turns;
+        whole.src *= turns as isize;
+        whole.dst *= turns as isize;
+        part
+    }
+
+    /// Orders the loops so that the source is walked upwards as far as it can be.
+    pub(crate) fn sort_by_source(&mut self) {
+        let len = self.len;
+        self.loops[..len].sort_unstable_by_key(|l| std::cmp::Reverse(l.src.unsigned_abs()));
+    }
+}
+
+/// The first of fields that are alike, and how far the next is on either side.
+fn series(fields: &[FieldCopy]) -> Option<(&FieldCopy, (isize, isize))> {
+    let first = fields.first()?;
+    let distance = |a: &FieldCopy, b: &FieldCopy| {
+        ((b.src_offset - a.src_offset) as isize, (b.dst_offset - a.dst_offset) as isize)
+    };
+    let step = fields.get(1).map_or((0, 0), |second| distance(first, second));
+    let even = fields.windows(2).all(|pair| distance(&pair[0], &pair[1]) == step);
+    let alike = fields.iter().all(|f| f.bytes == first.bytes && f.strides == first.strides);
+    (even && alike).then_some((first, step))
+}

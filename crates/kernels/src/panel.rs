@@ -1,0 +1,417 @@
+//! Panels: pieces of a copy of which both sides have lines in common.
+//!
+//! **Hazard.** A transpose that follows one side touches another page of the other side for each
+//! element. **Structure.** The loops of a copy are cut into panels of a few lines each way. A
+//! panel whose rows are whole lines of the destination is moved in place; any other that is to go
+//! past the caches is put together in the first-level cache, as the destination has it, and then
+//! written out by whole lines. What lies ahead of a panel is asked for while it is moved.
+
+use crate::element::{Line, Plane, move_plane};
+use crate::instance::Instance;
+use crate::nest::{Loop, Nest};
+use crate::stream::prefetch;
+use crate::tile::{Lanes, Tile};
+use crate::vector::{LANE_BYTES, LINE_BYTES};
+use std::fmt;
+use std::mem::MaybeUninit;
+
+/// Where a panel is put together has so much room: part of a first-level cache.
+const STAGE_BYTES: usize = 32 << 10;
+
+/// What a panel that is put together holds, if there is as much: less isn't worth the trouble.
+const PANEL_BYTES: usize = 4 << 10;
+
+/// Lines that are written one behind the other cost less than single ones.
+const PAIR_BYTES: usize = 2 * LINE_BYTES;
+
+/// Rows of up to this, one right behind the other, are moved as a whole.
+const PACKED_BYTES: usize = 2 << 10;
+
+/// Panels have at most so many rows of the destination that are put together.
+const MOST_ROWS: usize = STAGE_BYTES / (2 * PAIR_BYTES);
+
+/// Rows of the destination that are gone on with before the next are begun: their pages stay in
+/// the caches.
+const BAND_ROWS: usize = 2048;
+
+/// How far ahead a row of the source is asked for.
+const AHEAD_BYTES: isize = 256;
+
+/// Rows at multiples of this compete for few places in a cache: nothing is asked for ahead.
+const CRITICAL_BYTES: isize = 4096;
+
+/// What a visit to a row of the destination is to write.
+const VISIT_BYTES: usize = 1 << 10;
+
+/// A loop that turns once.
+const ONCE: Line = Line { count: 1, stride: (0, 0) };
+
+/// How panels are written.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum Writes {
+    /// In place, into the caches.
+    Cached,
+    /// In place, by whole lines past the caches, with such lanes.
+    Lines(Lanes),
+    /// Put together first, then past the caches.
+    Staged,
+}
+
+/// Three loops over elements of `bytes`: along `b` the destination is dense, along `a` the source
+/// if it is along any; `o` is the one with which the destination goes on.
+#[derive(Debug, Clone, Copy)]
+pub(crate) struct Panels {
+    bytes: usize,
+    a: Line,
+    b: Line,
+    o: Line,
+    /// Whether the source is dense along `a`.
+    dense: bool,
+    writes: Writes,
+    /// How much of `a` and `b` a panel has.
+    chunk: (usize, usize),
+    /// How far ahead of a panel the source is asked for.
+    ahead: isize,
+}
+
+/// A part of the rows of the destination.
+#[derive(Debug, Clone, Copy)]
+struct Rows {
+    /// The elements of each.
+    count: usize,
+    /// Where the next part starts.
+    bytes: usize,
+    is_first: bool,
+    is_last: bool,
+}
+
+/// Where a panel is put together.
+#[repr(align(64))]
+struct Stage(MaybeUninit<[u8; STAGE_BYTES]>);
+
+impl Panels {
+    /// Takes the loops of panels out of `nest`, whose first element goes to the address `dst`;
+    /// `None` if no loop is dense in the destination. `streams` says that it goes past the caches.
+    pub(crate) fn of(nest: &mut Nest, dst: usize, streams: bool) -> Option<Panels> {
+        let bytes = nest.bytes as isize;
+        let plain = |nest: &Nest, is: &dyn Fn(&Loop) -> bool| {
+            nest.loops().iter().position(|l| l.is_plain() && is(l))
+        };
+        let b = plain(nest, &|l| l.dst == bytes).map(|k| line(nest.take(k)))?;
+        let shared = |l: &&Loop| l.dst % LINE_BYTES as isize != 0;
+        let all_shared = nest.loops().iter().filter(shared).count();
+        let a = plain(nest, &|l| l.src == bytes).map(|k| line(nest.take(k)));
+        let (dense, a) = (a.is_some(), a.unwrap_or(ONCE));
+        let writes = Writes::Cached;
+        let (chunk, ahead) = ((1, 1), 0);
+        let mut panels = Panels { bytes: nest.bytes, a, b, o: ONCE, dense, writes, chunk, ahead };
+        if streams {
+            let aligned = dst.is_multiple_of(LINE_BYTES);
+            let lines = aligned.then(|| panels.whole_lines(all_shared)).flatten();
+            panels.writes = lines.map_or(Writes::Staged, Writes::Lines);
+        }
+        panels.o = panels.third(nest);
+        panels.chunk = panels.chunk();
+        panels.ahead = if streams { panels.ahead() } else { 0 };
+        Some(panels)
+    }
+
+    /// The side of a square of elements, if vectors move them.
+    pub(crate) fn square(&self) -> Option<usize> {
+        let whole = self.dense && self.bytes.is_power_of_two() && self.bytes <= LANE_BYTES;
+        whole.then(|| LANE_BYTES / self.bytes)
+    }
+
+    /// The lanes by which all of the destination is written by whole lines, if it is: of the
+    /// loops but `b`, `shared` don't start a line with each turn.
+    fn whole_lines(&self, shared: usize) -> Option<Lanes> {
+        let n = self.square()?;
+        let (a, b, row) = (self.a.count, self.b.count, self.row_bytes());
+        let joined = b.is_power_of_two() && (2..=LANE_BYTES).contains(&b) && row <= LINE_BYTES;
+        match shared {
+            0 if a >= n && row % LINE_BYTES == 0 => Some(Lanes::Lines),
+            0 if a < n && a.is_power_of_two() && self.is_packed() => Some(Lanes::Split),
+            1 if joined && self.goes_on() => Some(Lanes::Join),
+            _ => None,
+        }
+    }
+
+    /// A row of the destination.
+    fn row_bytes(&self) -> usize {
+        self.b.count * self.bytes
+    }
+
+    /// Whether the rows of the source follow each other, and are short and few.
+    fn is_packed(&self) -> bool {
+        let row = self.a.count * self.bytes;
+        let few = self.writes != Writes::Staged || self.a.count <= MOST_ROWS;
+        self.dense && few && row <= PACKED_BYTES && self.b.stride.0 == row as isize
+    }
+
+    /// Whether the rows of the destination follow each other.
+    fn goes_on(&self) -> bool {
+        self.a.stride.1 == self.row_bytes() as isize
+    }
+
+    /// Takes the loop with which the destination goes on out of `nest`, where rows are short.
+    fn third(&self, nest: &mut Nest) -> Line {
+        let run = if self.goes_on() { self.row_bytes() * self.a.count } else { self.row_bytes() };
+        let staged = self.writes == Writes::Staged && self.goes_on();
+        let turns = if staged { PANEL_BYTES } else { VISIT_BYTES } / run;
+        if turns < 2 {
+            return ONCE;
+        }
+        let plain = (0..nest.loops().len()).filter(|&k| nest.loops()[k].is_plain());
+        let next = plain.min_by_key(|&k| nest.loops()[k].dst.unsigned_abs());
+        next.map_or(ONCE, |k| line(nest.split(k, turns)))
+    }
+
+    /// How much of `a` and `b` a panel has.
+    fn chunk(&self) -> (usize, usize) {
+        let pair = (PAIR_BYTES / self.bytes).max(1);
+        let (a, b) = (self.a.count, self.b.count);
+        if let Writes::Lines(Lanes::Split | Lanes::Join) = self.writes {
+            return (a, b);
+        }
+        if self.writes != Writes::Staged {
+            return (if self.is_packed() { a } else { a.min(pair) }, b.min(pair));
+        }
+        // The rows of `a` take a line more than they hold, and so do the parts of rows.
+        let rows = |a: usize| {
+            let room = (STAGE_BYTES / a - PAIR_BYTES) / self.bytes;
+            let wanted = pair.max(PANEL_BYTES / (a * self.bytes));
+            b.min(wanted.min(room.saturating_sub(self.line()).max(1)))
+        };
+        let turns = |most: usize| a.min((most / (self.row_bytes() * self.o.count)).max(1));
+        match () {
+            () if self.o.count > 1 => (turns(STAGE_BYTES / 2).min(pair), b),
+            () if self.is_packed() => (a, rows(a)),
+            () if self.goes_on() && self.row_bytes() <= PACKED_BYTES => (turns(PANEL_BYTES), b),
+            () => (a.min(pair), rows(a.min(pair))),
+        }
+    }
+
+    /// The elements that reach over the rest of a line.
+    fn line(&self) -> usize {
+        LINE_BYTES.div_ceil(self.bytes)
+    }
+
+    fn ahead(&self) -> isize {
+        match () {
+            () if !self.dense => 0,
+            () if self.is_packed() => self.chunk.1 as isize * self.b.stride.0,
+            () if self.b.stride.0 % CRITICAL_BYTES == 0 => 0,
+            () => AHEAD_BYTES,
+        }
+    }
+
+    /// Whether what is put together is written out by lines that no other panel writes.
+    fn by_lines(&self) -> bool {
+        self.writes == Writes::Staged && self.o.count == 1 && self.chunk.1 < self.b.count
+    }
+
+    /// The part of rows that starts at `b`.
+    fn rows(&self, b: usize) -> Rows {
+        let (left, chunk) = (self.b.count - b, self.chunk.1);
+        let count = left.min(if self.by_lines() { chunk + self.line() } else { chunk });
+        Rows { count, bytes: chunk * self.bytes, is_first: b == 0, is_last: count == left }
+    }
+
+    /// Moves all that the loops reach.
+    ///
+    /// # Safety
+    /// As [`crate::copy`], with `src` and `dst` at a position of the other loops.
+    pub(crate) unsafe fn run(&self, instance: &Instance, src: *const u8, dst: *mut u8) {
+        let mut stage = Stage(MaybeUninit::uninit());
+        let stage = stage.0.as_mut_ptr().cast::<u8>();
+        let band = BAND_ROWS.next_multiple_of(self.chunk.0);
+        for start in (0..self.a.count).step_by(band) {
+            let end = self.a.count.min(start + band);
+            let mut b = 0;
+            while b < self.b.count {
+                let rows = self.rows(b);
+                // SAFETY: the caller's contract, for part of the loops.
+                unsafe { self.band(instance, (start..end, b, rows), (src, stage, dst)) };
+                b += if rows.is_last { rows.count } else { self.chunk.1 };
+            }
+        }
+    }
+
+    /// Moves a part of rows, for a range of `a`.
+    ///
+    /// # Safety
+    /// As [`Panels::run`].
+    unsafe fn band(
+        &self,
+        instance: &Instance,
+        (range, b, rows): (std::ops::Range<usize>, usize, Rows),
+        (src, stage, dst): (*const u8, *mut u8, *mut u8),
+    ) {
+        let least = self.square().unwrap_or(1).min(self.chunk.0);
+        let last = self.a.count.saturating_sub(least);
+        for a in range.clone().step_by(self.chunk.0) {
+            // The last rows overlap those before them where they would make no square.
+            let a = a.min(last);
+            let by = |a: isize, (of_a, of_b): (isize, isize)| a * of_a + b as isize * of_b;
+            let src = src.wrapping_offset(by(a as isize, (self.a.stride.0, self.b.stride.0)));
+            let dst = dst.wrapping_offset(by(a as isize, (self.a.stride.1, self.b.stride.1)));
+            let count = self.chunk.0.min(range.end - a);
+            // SAFETY: a panel of the loops.
+            unsafe { self.panel(instance, (count, rows), (src, stage, dst)) };
+        }
+    }
+
+    /// Moves one panel.
+    ///
+    /// # Safety
+    /// As [`Panels::run`], for the first elements of a panel.
+    unsafe fn panel(
+        &self,
+        instance: &Instance,
+        (a, rows): (usize, Rows),
+        (src, stage, dst): (*const u8, *mut u8, *mut u8),
+    ) {
+        let tile = Tile {
+            a,
+            b: rows.count,
+            o: self.o.count,
+            src: (self.b.stride.0, self.o.stride.0),
+            dst: (self.a.stride.1, self.o.stride.1),
+            ahead: if self.writes == Writes::Staged { 0 } else { self.ahead },
+        };
+        // SAFETY: the caller's contract; the processor has the instance's instructions; where
+        // rows are lines, `of` has seen that every panel starts and ends with one.
+        unsafe {
+            match self.writes {
+                Writes::Cached => self.fill(instance, &tile, src, dst),
+                Writes::Lines(lanes) => instance.transpose(lanes, self.bytes)(&tile, src, dst),
+                Writes::Staged => {
+                    self.ask_ahead(&tile, src);
+                    if self.by_lines() {
+                        self.lines(instance, (tile, rows), (src, stage, dst));
+                    } else {
+                        self.runs(instance, tile, (src, stage, dst));
+                    }
+                }
+            }
+        }
+    }
+
+    /// Asks for what lies ahead of `tile`.
+    fn ask_ahead(&self, tile: &Tile, src: *const u8) {
+        if self.ahead == 0 {
+            return;
+        }
+        let (rows, bytes) = match self.is_packed() {
+            true => (1, tile.a * tile.b * self.bytes),
+            false => (tile.b, tile.a * self.bytes),
+        };
+        for o in 0..tile.o as isize {
+            for row in 0..rows as isize {
+                let by = o * tile.src.1 + row * tile.src.0 + self.ahead;
+                for at in (0..bytes).step_by(LINE_BYTES) {
+                    prefetch(src.wrapping_offset(by).wrapping_add(at));
+                }
+            }
+        }
+    }
+
+    /// Puts `tile` together, its rows as far apart as those of the destination but for whole
+    /// lines, and writes out the lines that start in them.
+    ///
+    /// # Safety
+    /// As [`Panels::panel`].
+    unsafe fn lines(
+        &self,
+        instance: &Instance,
+        (mut tile, rows): (Tile, Rows),
+        (src, stage, dst): (*const u8, *mut u8, *mut u8),
+    ) {
+        let behind = |at: usize| at.wrapping_neg() % LINE_BYTES;
+        let bytes = rows.count * self.bytes;
+        let pitch = bytes.next_multiple_of(LINE_BYTES) + self.a.stride.1 as usize % LINE_BYTES;
+        debug_assert!(LINE_BYTES + tile.a * pitch <= STAGE_BYTES, "{self:?}");
+        let stage = stage.wrapping_add(dst.addr() % LINE_BYTES);
+        tile.dst.0 = pitch as isize;
+        // SAFETY: the stage has room for a panel; every byte of it is written before it is read.
+        unsafe { self.fill(instance, &tile, src, stage) };
+        for a in 0..tile.a {
+            let from = stage.wrapping_add(a * pitch);
+            let to = dst.wrapping_offset(a as isize * self.a.stride.1);
+            let start = if rows.is_first { 0 } else { behind(to.addr()) };
+            let next = rows.bytes + behind(to.addr().wrapping_add(rows.bytes));
+            let end = if rows.is_last { bytes } else { next };
+            // SAFETY: part of a row of the tile.
+            unsafe { (instance.stream)(from.add(start), to.add(start), end - start) };
+        }
+    }
+
+    /// Puts `tile` together, and writes it out by runs.
+    ///
+    /// # Safety
+    /// As [`Panels::panel`].
+    unsafe fn runs(
+        &self,
+        instance: &Instance,
+        mut tile: Tile,
+        (src, stage, dst): (*const u8, *mut u8, *mut u8),
+    ) {
+        let row = tile.b * self.bytes;
+        debug_assert!(tile.a * tile.o * row <= STAGE_BYTES, "{self:?}");
+        let a = Line { count: tile.a, stride: (0, self.a.stride.1) };
+        let o = Line { count: tile.o, stride: (0, self.o.stride.1) };
+        // The stage has the loops in the order of the destination.
+        let o_first = o.count > 1 && o.stride.1.unsigned_abs() < a.stride.1.unsigned_abs();
+        let [mut inner, mut outer] = if o_first { [o, a] } else { [a, o] };
+        inner.stride.0 = row as isize;
+        outer.stride.0 = (row * inner.count) as isize;
+        let pitches = (inner.stride.0, outer.stride.0);
+        tile.dst = if o_first { (pitches.1, pitches.0) } else { pitches };
+        // SAFETY: the stage has room for a panel, every byte of which is written before it is
+        // read; the runs are those of the tile.
+        unsafe {
+            self.fill(instance, &tile, src, stage);
+            (instance.runs)(&Plane { along: inner, across: outer }, row, stage, dst);
+        }
+    }
+
+    /// Moves the elements of `tile`.
+    ///
+    /// # Safety
+    /// As [`Panels::panel`].
+    unsafe fn fill(&self, instance: &Instance, tile: &Tile, src: *const u8, dst: *mut u8) {
+        if let Some(n) = self.square()
+            && let Some(lanes) = tile.lanes(n, instance.lanes)
+        {
+            // SAFETY: the caller's contract; the processor has the instance's instructions.
+            return unsafe { instance.transpose(lanes, self.bytes)(tile, src, dst) };
+        }
+        let along = Line { count: tile.b, stride: (tile.src.0, self.bytes as isize) };
+        let across = Line { count: tile.a, stride: (self.a.stride.0, tile.dst.0) };
+        for o in 0..tile.o as isize {
+            let src = src.wrapping_offset(o * tile.src.1);
+            let dst = dst.wrapping_offset(o * tile.dst.1);
+            // SAFETY: the caller's contract, for one turn.
+            unsafe { move_plane(self.bytes, Plane { along, across }, src, dst) };
+        }
+    }
+}
+
+impl fmt::Display for Panels {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let (a, b) = self.chunk;
+        write!(f, "panels of {a} by {b} elements of {} B, ", self.bytes)?;
+        match self.writes {
+            Writes::Cached => write!(f, "in place"),
+            Writes::Lines(_) => write!(f, "in place, by lines past the caches"),
+            Writes::Staged if self.by_lines() => {
+                write!(f, "put together, by lines past the caches")
+            }
+            Writes::Staged => write!(f, "put together, by runs past the caches"),
+        }
+    }
+}
+
+fn line(of: Loop) -> Line {
+    Line { count: of.count, stride: (of.src, of.dst) }
+}

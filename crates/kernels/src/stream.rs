@@ -1,0 +1,102 @@
+//! Runs written past the caches, by whole lines.
+
+use crate::element::{Line, Plane};
+use crate::vector::{LANE_BYTES, LINE_BYTES, Vector};
+
+/// How many runs ahead the source is asked for.
+const AHEAD_RUNS: isize = 8;
+
+/// Copies `bytes` from `src` to `dst`, the whole lines of the destination past the caches.
+///
+/// # Safety
+/// As [`std::ptr::copy_nonoverlapping`]; the processor has the instruction set of `V`.
+#[inline(always)]
+pub(crate) unsafe fn copy<V: Vector>(src: *const u8, dst: *mut u8, bytes: usize) {
+    let head = (dst.addr().wrapping_neg() % LINE_BYTES).min(bytes);
+    let lines = (bytes - head) / LINE_BYTES;
+    let tail = head + lines * LINE_BYTES;
+    // SAFETY: the three parts are the caller's ranges; whole lines start aligned.
+    unsafe {
+        if head > 0 {
+            std::ptr::copy_nonoverlapping(src, dst, head);
+        }
+        for at in (head..tail).step_by(V::LANES * LANE_BYTES) {
+            V::load(src.add(at)).stream(dst.add(at));
+        }
+        if bytes > tail {
+            std::ptr::copy_nonoverlapping(src.add(tail), dst.add(tail), bytes - tail);
+        }
+    }
+}
+
+/// Copies runs of `bytes`, in two loops, as [`copy`] does.
+///
+/// # Safety
+/// As [`copy`], for each run.
+#[inline(always)]
+pub(crate) unsafe fn runs<V: Vector>(plane: &Plane, bytes: usize, src: *const u8, dst: *mut u8) {
+    let (inner, outer, bytes) = joined(plane, bytes);
+    let ends = dst.addr() | bytes | inner.stride.1 as usize | outer.stride.1 as usize;
+    let whole = ends.is_multiple_of(LINE_BYTES);
+    for j in 0..outer.count as isize {
+        let src = src.wrapping_offset(j * outer.stride.0);
+        let dst = dst.wrapping_offset(j * outer.stride.1);
+        for i in 0..inner.count as isize {
+            let src = src.wrapping_offset(i * inner.stride.0);
+            let dst = dst.wrapping_offset(i * inner.stride.1);
+            // SAFETY: a run; whole ones start aligned.
+            unsafe {
+                if whole {
+                    lines::<V>(src, dst, (bytes, AHEAD_RUNS * inner.stride.0));
+                } else {
+                    copy::<V>(src, dst, bytes);
+                }
+            }
+        }
+    }
+}
+
+/// # Safety
+/// As [`copy`], for whole lines.
+#[inline(always)]
+unsafe fn lines<V: Vector>(src: *const u8, dst: *mut u8, (bytes, ahead): (usize, isize)) {
+    for at in (0..bytes).step_by(V::LANES * LANE_BYTES) {
+        prefetch(src.wrapping_add(at).wrapping_offset(ahead));
+        // SAFETY: a vector of the run.
+        unsafe { V::load(src.add(at)).stream(dst.add(at)) };
+    }
+}
+
+/// Runs that follow each other on both sides as longer ones.
+fn joined(plane: &Plane, mut bytes: usize) -> (Line, Line, usize) {
+    let once = Line { count: 1, stride: (0, 0) };
+    let (mut inner, mut outer) = (plane.along, plane.across);
+    for _ in 0..2 {
+        if inner.count == 1 || inner.stride == (bytes as isize, bytes as isize) {
+            bytes *= inner.count;
+            (inner, outer) = (outer, once);
+        }
+    }
+    (inner, outer, bytes)
+}
+
+/// Makes what was streamed visible to whoever is told of it later.
+pub(crate) fn fence() {
+    #[cfg(all(target_arch = "x86_64", not(miri)))]
+    // SAFETY: every x86-64 has it.
+    unsafe {
+        std::arch::x86_64::_mm_sfence();
+    }
+}
+
+/// Asks for the line at `src`, which need not be there.
+#[inline(always)]
+pub(crate) fn prefetch(src: *const u8) {
+    #[cfg(all(target_arch = "x86_64", not(miri)))]
+    // SAFETY: a hint; every x86-64 has it, and it faults at no address.
+    unsafe {
+        std::arch::x86_64::_mm_prefetch::<{ std::arch::x86_64::_MM_HINT_T0 }>(src.cast());
+    }
+    #[cfg(not(all(target_arch = "x86_64", not(miri))))]
+    let _ = src;
+}

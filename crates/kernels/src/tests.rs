@@ -1,0 +1,262 @@
+//! Every instance and every way of writing against the naive copy.
+
+use crate::instance::{Instance, available};
+use crate::{Stores, copy_by, explain};
+use layout::{CopyDim, FieldCopy, NdCopy, Stride, oracle, touched};
+use proptest::prelude::*;
+use rustix::mm::{MapFlags, MprotectFlags, ProtFlags, mmap_anonymous, mprotect, munmap};
+
+const CASES: u32 = if cfg!(miri) { 8 } else { 400 };
+const MOST_BYTES: u64 = if cfg!(miri) { 3000 } else { 100_000 };
+const STORES: [Stores; 2] = [Stores::Cached, Stores::Streamed];
+
+/// Elements in loops that nest in one order on either side, with gaps between rows.
+#[derive(Debug, Clone)]
+struct Shape {
+    bytes: u64,
+    extents: Vec<u64>,
+    src_order: Vec<usize>,
+    dst_order: Vec<usize>,
+    /// What the innermost rows are longer by, on either side.
+    gaps: (u64, u64),
+}
+
+fn shapes() -> impl Strategy<Value = Shape> {
+    let bytes = prop_oneof![
+        6 => prop::sample::select(vec![1u64, 2, 4, 8, 16]),
+        2 => prop::sample::select(vec![3u64, 6, 12, 24, 32, 48, 64, 192]),
+        1 => 1u64..200,
+    ];
+    let extent = prop_oneof![
+        3 => 1u64..9,
+        2 => 9u64..70,
+        2 => prop::sample::select(vec![16u64, 32, 64, 128]),
+        1 => prop::sample::select(vec![61u64, 131, 257, 1021]),
+    ];
+    let gaps = prop_oneof![2 => Just((0u64, 0u64)), 1 => (0u64..3, 0u64..3), 1 => Just((0, 64))];
+    (bytes, prop::collection::vec(extent, 1..5), gaps).prop_flat_map(
+        |(bytes, mut extents, gaps)| {
+            while bytes * extents.iter().product::<u64>() > MOST_BYTES {
+                extents.pop();
+            }
+            let order = || Just((0..extents.len()).collect::<Vec<_>>()).prop_shuffle();
+            (Just(extents.clone()), order(), order()).prop_map(
+                move |(extents, src_order, dst_order)| Shape {
+                    bytes,
+                    extents,
+                    src_order,
+                    dst_order,
+                    gaps,
+                },
+            )
+        },
+    )
+}
+
+impl Shape {
+    fn strides(&self, order: &[usize], gap: u64) -> Vec<i64> {
+        let mut strides = vec![0; self.extents.len()];
+        let mut step = self.bytes;
+        for (inner, &k) in order.iter().enumerate() {
+            strides[k] = step.cast_signed();
+            step = step * self.extents[k] + if inner == 0 { gap * self.bytes } else { 0 };
+        }
+        strides
+    }
+
+    fn copy(&self) -> NdCopy {
+        let src = self.strides(&self.src_order, self.gaps.0);
+        let dst = self.strides(&self.dst_order, self.gaps.1);
+        let strides = src.iter().zip(&dst).map(|(&src, &dst)| Stride { src, dst }).collect();
+        let dim = |&extent: &u64| CopyDim { extent, src_index: None, dst_index: None };
+        let field = FieldCopy { bytes: self.bytes, src_offset: 0, dst_offset: 0, strides };
+        NdCopy { dims: self.extents.iter().map(dim).collect(), fields: vec![field] }
+    }
+}
+
+/// Structures of fields of these sizes to one array for each, or back.
+fn structures(sizes: &[u64], count: u64, back: bool) -> NdCopy {
+    let whole: u64 = sizes.iter().sum();
+    let mut before = 0;
+    let field = |&bytes: &u64| {
+        let offset = before;
+        before += bytes;
+        let (aos, soa) = ((offset, whole), (offset * count, bytes));
+        let (src, dst) = if back { (soa, aos) } else { (aos, soa) };
+        FieldCopy {
+            bytes,
+            src_offset: src.0.cast_signed(),
+            dst_offset: dst.0.cast_signed(),
+            strides: vec![Stride { src: src.1.cast_signed(), dst: dst.1.cast_signed() }],
+        }
+    };
+    let dims = vec![CopyDim { extent: count, src_index: None, dst_index: None }];
+    NdCopy { dims, fields: sizes.iter().map(field).collect() }
+}
+
+/// A vector whose bytes from `at` on start `base` behind a multiple of 64.
+fn aligned(len: usize, base: usize) -> (Vec<u8>, usize) {
+    let buffer = vec![0xEE; len + base + 128];
+    let at = buffer.as_ptr().addr().wrapping_neg() % 64 + base;
+    (buffer, at)
+}
+
+fn source(len: usize) -> Vec<u8> {
+    (0..len).map(|i| (i * 31 + i / 251) as u8).collect()
+}
+
+/// Runs `copy` with all instances in all ways, at these distances from a line's start.
+fn check(copy: &NdCopy, bases: (usize, usize)) {
+    let (read, written) = touched(copy);
+    let (mut src, from) = aligned(read.end as usize, bases.0);
+    let bytes = source(src.len());
+    src.copy_from_slice(&bytes);
+    for instance in available() {
+        for stores in STORES {
+            let (mut dst, to) = aligned(written.end as usize, bases.1);
+            let mut expected = dst.clone();
+            oracle::copy(copy, &src, from, &mut expected, to);
+            let ends = (src[from..].as_ptr(), dst[to..].as_mut_ptr());
+            // SAFETY: the buffers hold what the copy touches; the instance is available.
+            unsafe { copy_by(&instance, copy, ends, stores) };
+            let how = explain(copy, ends.1, stores);
+            assert!(dst == expected, "{} {stores:?}: {how}: {copy:?}", instance.name);
+        }
+    }
+}
+
+proptest! {
+    #![proptest_config(ProptestConfig::with_cases(CASES))]
+
+    #[test]
+    fn permuted_loops(shape in shapes(), src in 0usize..3, dst in prop::sample::select(vec![0usize, 1, 4, 16, 60])) {
+        check(&shape.copy(), (src, dst));
+    }
+
+    #[test]
+    fn structures_and_arrays(
+        sizes in prop_oneof![
+            (1usize..18, prop::sample::select(vec![1u64, 2, 4, 8, 12, 16])).prop_map(|(n, e)| vec![e; n]),
+            prop::collection::vec(prop::sample::select(vec![1u64, 2, 4, 8, 12]), 1..6),
+        ],
+        count in prop_oneof![1u64..40, Just(64), Just(509)],
+        back: bool,
+    ) {
+        check(&structures(&sizes, if cfg!(miri) { count.min(40) } else { count }, back), (0, 0));
+    }
+}
+
+#[test]
+fn a_panel_of_fewer_rows_than_a_square_has() {
+    let (extents, gaps) = (vec![257, 257], (0, 0));
+    check(
+        &Shape { bytes: 1, extents, src_order: vec![1, 0], dst_order: vec![0, 1], gaps }.copy(),
+        (0, 0),
+    );
+}
+
+/// Memory that ends, or starts, where there is none.
+struct Guarded {
+    start: *mut u8,
+    bytes: usize,
+}
+
+const PAGE: usize = 4096;
+
+impl Guarded {
+    fn new(bytes: usize) -> Self {
+        let all = bytes.next_multiple_of(PAGE) + 2 * PAGE;
+        let flags = (ProtFlags::empty(), MapFlags::PRIVATE);
+        // SAFETY: a new mapping, of which the inner pages become accessible.
+        let start = unsafe {
+            let start = mmap_anonymous(std::ptr::null_mut(), all, flags.0, flags.1).unwrap();
+            let inner = start.cast::<u8>().add(PAGE);
+            mprotect(inner.cast(), all - 2 * PAGE, MprotectFlags::READ | MprotectFlags::WRITE)
+                .unwrap();
+            inner
+        };
+        Guarded { start, bytes: all - 2 * PAGE }
+    }
+
+    /// `len` bytes right in front of the page behind, or right behind the page in front.
+    fn at(&self, len: usize, last: bool) -> *mut u8 {
+        self.start.wrapping_add(if last { self.bytes - len } else { 0 })
+    }
+}
+
+impl Drop for Guarded {
+    fn drop(&mut self) {
+        // SAFETY: the mapping is this type's own.
+        unsafe { munmap(self.start.wrapping_sub(PAGE).cast(), self.bytes + 2 * PAGE).unwrap() };
+    }
+}
+
+/// Copies whose source and destination are dense.
+fn dense() -> Vec<NdCopy> {
+    let mut list = Vec::new();
+    for bytes in [1, 2, 3, 4, 8, 12, 16, 100] {
+        for extents in [vec![67, 131], vec![3, 500], vec![500, 3], vec![7, 9, 40], vec![33, 4, 6]] {
+            let order: Vec<usize> = (0..extents.len()).collect();
+            let dst_order = order.iter().copied().rev().collect();
+            let gaps = (0, 0);
+            list.push(Shape { bytes, extents, src_order: order, dst_order, gaps }.copy());
+        }
+        for back in [false, true] {
+            list.push(structures(&[bytes; 5], 300, back));
+            list.push(structures(&[bytes, 1, 8], 300, back));
+        }
+    }
+    list
+}
+
+#[test]
+#[cfg_attr(miri, ignore = "Miri maps no pages without access")]
+fn nothing_is_touched_beside_source_and_destination() {
+    for copy in dense() {
+        let bytes = copy.payload_bytes() as usize;
+        let (src, dst) = (Guarded::new(bytes), Guarded::new(bytes));
+        for (instance, (at_src, at_dst)) in each_instance() {
+            let (from, to) = (src.at(bytes, at_src), dst.at(bytes, at_dst));
+            for stores in STORES {
+                let mut expected = vec![0; bytes];
+                // SAFETY: both are inside their mappings, which nothing else uses.
+                unsafe {
+                    let from = std::slice::from_raw_parts_mut(from, bytes);
+                    from.copy_from_slice(&source(bytes));
+                    oracle::copy(&copy, from, 0, &mut expected, 0);
+                    copy_by(&instance, &copy, (from.as_ptr(), to), stores);
+                    assert!(std::slice::from_raw_parts(to, bytes) == expected, "{copy:?}");
+                }
+            }
+        }
+    }
+}
+
+/// Every instance, with source and destination at either end of their pages.
+fn each_instance() -> impl Iterator<Item = (Instance, (bool, bool))> {
+    let ends = [(false, false), (false, true), (true, false), (true, true)];
+    available().flat_map(move |instance| ends.map(|ends| (instance, ends)))
+}
+
+#[test]
+fn the_way_is_told() {
+    let transpose = |side: u64, bytes: u64| {
+        let (extents, gaps) = (vec![side, side], (0, 0));
+        Shape { bytes, extents, src_order: vec![0, 1], dst_order: vec![1, 0], gaps }.copy()
+    };
+    let at_line = std::ptr::without_provenance::<u8>(4096);
+    let told = |copy: &NdCopy, stores| explain(copy, at_line, stores);
+    let says = |copy: &NdCopy, stores, text: &str| {
+        let told = told(copy, stores);
+        assert!(told.starts_with(text), "{told}");
+    };
+    let whole = "panels of 32 by 32 elements of 4 B, ";
+    says(&transpose(4096, 4), Stores::Cached, &format!("{whole}in place ("));
+    says(&transpose(4096, 4), Stores::Streamed, &format!("{whole}in place, by lines past"));
+    says(&transpose(4095, 4), Stores::Streamed, &format!("{whole}put together, by lines past"));
+    says(&transpose(64, 128), Stores::Streamed, "runs of 128 B, past the caches");
+    says(&transpose(64, 5), Stores::Cached, "1 fields, element by element");
+    says(&structures(&[4, 8], 9, false), Stores::Streamed, "2 fields, element by element");
+    says(&structures(&[8], 9, false), Stores::Cached, "one run of 72 B");
+    says(&transpose(0, 4), Stores::Cached, "nothing");
+}

@@ -1,0 +1,278 @@
+//! The body of all transposes: squares of elements, each inside one lane of 16 bytes, in as many
+//! lanes at once as a vector has.
+//!
+//! Elements of `E` bytes make squares of `n = 16 / E` by `n`. A vector of each of `n` rows is
+//! loaded, log2(n) stages of zips exchange rows and columns in all lanes together, and a vector
+//! of each column is stored. What the lanes of a vector are is free: neighbours along the
+//! destination (then whole vectors are stored), along the source (whole vectors are loaded), or
+//! along a third loop. Where a count is no multiple of a square's side, the last squares overlap
+//! those before them: some elements are moved twice.
+
+use crate::stream::prefetch;
+use crate::vector::{LANE_BYTES, LINE_BYTES, Vector};
+use std::ops::Range;
+
+/// Three loops over elements: the source is dense along `a`, the destination along `b`.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) struct Tile {
+    pub(crate) a: usize,
+    pub(crate) b: usize,
+    pub(crate) o: usize,
+    /// How far apart the source has turns of `b` and of `o`.
+    pub(crate) src: (isize, isize),
+    /// How far apart the destination has turns of `a` and of `o`.
+    pub(crate) dst: (isize, isize),
+    /// How far ahead of a row the source is asked for; 0 for not at all.
+    pub(crate) ahead: isize,
+}
+
+/// Which loop the lanes of a vector lie along.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+#[repr(usize)]
+pub(crate) enum Lanes {
+    /// Along the destination.
+    B,
+    /// As `B`, past the caches: every vector is part of one line.
+    Lines,
+    /// Rows of a power of two of elements, less than a square's side, one right behind the other,
+    /// past the caches: every vector is part of one line.
+    Split,
+    /// Columns of a power of two of elements, one right behind the other, past the caches: every
+    /// vector is part of one line.
+    Join,
+    /// Along the source.
+    A,
+    /// Along the third loop.
+    O,
+    /// As `B`, where `a` is shorter than a square and the source dense along both.
+    ShortA,
+    /// As `A`, where `b` is shorter than a square and the destination dense along both.
+    ShortB,
+}
+
+impl Tile {
+    /// How vectors of so many `lanes` move it by squares of side `n`; `None` where it is too small.
+    pub(crate) fn lanes(&self, n: usize, lanes: usize) -> Option<Lanes> {
+        let bytes = LANE_BYTES / n;
+        let short_a = self.src.0 == (self.a * bytes) as isize;
+        let short_b = self.dst.0 == (self.b * bytes) as isize;
+        match () {
+            () if self.a >= n && self.b >= lanes * n => Some(Lanes::B),
+            () if self.a >= lanes * n && self.b >= n => Some(Lanes::A),
+            () if self.a >= n && self.b >= n && self.o >= lanes => Some(Lanes::O),
+            () if self.a < n && short_a && self.b >= lanes * n + n => Some(Lanes::ShortA),
+            () if self.b < n && short_b && self.a >= lanes * n + n => Some(Lanes::ShortB),
+            () => None,
+        }
+    }
+
+    /// Where turn `o` of the third loop starts.
+    #[inline(always)]
+    pub(crate) fn turn(&self, o: isize, src: *const u8, dst: *mut u8) -> (*const u8, *mut u8) {
+        (src.wrapping_offset(o * self.src.1), dst.wrapping_offset(o * self.dst.1))
+    }
+
+    /// Asks for a part of what lies ahead of a vector's rows, `row` bytes apart: all of it in the
+    /// steps that share their lines. `step` is the number of this one.
+    #[inline(always)]
+    fn ask_ahead(&self, (rows, step): (isize, isize), src: *const u8) {
+        const STEPS: isize = (LINE_BYTES / LANE_BYTES) as isize;
+        if self.ahead == 0 {
+            return;
+        }
+        let each = rows / STEPS;
+        for j in 0..each {
+            let row = step % STEPS * each + j;
+            prefetch(src.wrapping_offset(row * self.src.0 + self.ahead));
+        }
+    }
+}
+
+/// Where chunks of a size that cover a count start; the last may overlap the one before it.
+pub(crate) struct Chunks {
+    next: usize,
+    count: usize,
+    size: usize,
+}
+
+impl Chunks {
+    #[inline(always)]
+    pub(crate) fn of(count: usize, size: usize) -> Self {
+        Chunks { next: 0, count, size }
+    }
+}
+
+impl Iterator for Chunks {
+    type Item = isize;
+
+    #[inline(always)]
+    fn next(&mut self) -> Option<isize> {
+        if self.next >= self.count {
+            return None;
+        }
+        let start = self.next.min(self.count - self.size);
+        self.next += self.size;
+        Some(start as isize)
+    }
+}
+
+/// The columns of `n` rows that `load` gives.
+///
+/// # Safety
+/// The processor has the instruction set of `V`.
+#[inline(always)]
+pub(crate) unsafe fn square<V: Vector, const E: usize>(
+    load: impl Fn(isize) -> V,
+) -> [V; LANE_BYTES] {
+    let n = const { LANE_BYTES / E };
+    let mut rows = loaded(n, load);
+    // SAFETY: the caller's contract.
+    unsafe { shuffle::<V, E>(&mut rows, n, n) };
+    rows
+}
+
+/// The first `count` vectors, as `load` gives them.
+#[inline(always)]
+pub(crate) fn loaded<V: Vector>(count: usize, load: impl Fn(isize) -> V) -> [V; LANE_BYTES] {
+    let mut vectors = [load(0); LANE_BYTES];
+    for (j, vector) in vectors.iter_mut().enumerate().take(count).skip(1) {
+        *vector = load(j as isize);
+    }
+    vectors
+}
+
+/// Makes lanes of rows of `to` elements out of lanes of the first `count` vectors: what was at
+/// `i`, counted through a lane of all vectors in turn, goes to `i * to`, modulo all but the last.
+///
+/// # Safety
+/// The processor has the instruction set of `V`.
+#[inline(always)]
+pub(crate) unsafe fn shuffle<V: Vector, const E: usize>(
+    vectors: &mut [V; LANE_BYTES],
+    count: usize,
+    to: usize,
+) {
+    let mut stage = 1;
+    while stage < to {
+        let from = *vectors;
+        for i in 0..count / 2 {
+            // SAFETY: the caller's contract.
+            (vectors[2 * i], vectors[2 * i + 1]) = unsafe { from[i].zip::<E>(from[i + count / 2]) };
+        }
+        stage *= 2;
+    }
+}
+
+/// How many vectors of a row are written one behind the other.
+pub(crate) const PAIR: usize = 2;
+
+/// Lanes along the destination. With `STREAM`, past the caches.
+///
+/// # Safety
+/// The elements are valid for reads at `src` and for writes at `dst`, apart; [`Tile::lanes`] says
+/// [`Lanes::B`]. With `STREAM`, all vectors at `dst` are aligned, and `b` is a multiple of their
+/// elements. The processor has the instruction set of `V`.
+#[inline(always)]
+pub(crate) unsafe fn along_b<V: Vector, const E: usize, const STREAM: bool>(
+    tile: &Tile,
+    src: *const u8,
+    dst: *mut u8,
+) {
+    let n = const { (LANE_BYTES / E) as isize };
+    let (row, to, rows) = (tile.src.0, tile.dst.0, n as usize * V::LANES);
+    for o in 0..tile.o as isize {
+        let (src, dst) = tile.turn(o, src, dst);
+        for start in (0..tile.b).step_by(PAIR * rows) {
+            for a in Chunks::of(tile.a, n as usize) {
+                for b in (start..tile.b.min(start + PAIR * rows)).step_by(rows) {
+                    let b = b.min(tile.b - rows) as isize;
+                    let src = src.wrapping_offset(b * row + a * E as isize);
+                    let dst = dst.wrapping_offset(a * to + b * E as isize);
+                    tile.ask_ahead((rows as isize, a / n), src);
+                    // SAFETY: squares of the tile.
+                    unsafe {
+                        let load = |j| V::gather(src.wrapping_offset(j * row), n * row);
+                        let columns = square::<V, E>(load);
+                        for i in 0..n {
+                            let (column, dst) = (columns[i as usize], dst.wrapping_offset(i * to));
+                            if STREAM { column.stream(dst) } else { column.store(dst) }
+                        }
+                    }
+                }
+            }
+        }
+    }
+}
+
+/// Lanes along the source.
+///
+/// # Safety
+/// As [`along_b`], for [`Lanes::A`].
+#[inline(always)]
+pub(crate) unsafe fn along_a<V: Vector, const E: usize>(tile: &Tile, src: *const u8, dst: *mut u8) {
+    let n = const { (LANE_BYTES / E) as isize };
+    let (row, to) = (tile.src.0, tile.dst.0);
+    for o in 0..tile.o as isize {
+        let (src, dst) = tile.turn(o, src, dst);
+        for a in Chunks::of(tile.a, n as usize * V::LANES) {
+            for b in Chunks::of(tile.b, n as usize) {
+                let src = src.wrapping_offset(b * row + a * E as isize);
+                let dst = dst.wrapping_offset(a * to + b * E as isize);
+                // SAFETY: squares of the tile.
+                unsafe {
+                    let columns = square::<V, E>(|j| V::load(src.wrapping_offset(j * row)));
+                    for i in 0..n {
+                        columns[i as usize].scatter(dst.wrapping_offset(i * to), n * to);
+                    }
+                }
+            }
+        }
+    }
+}
+
+/// Lanes along the third loop.
+///
+/// # Safety
+/// As [`along_b`], for [`Lanes::O`].
+#[inline(always)]
+pub(crate) unsafe fn along_o<V: Vector, const E: usize>(tile: &Tile, src: *const u8, dst: *mut u8) {
+    let n = const { (LANE_BYTES / E) as isize };
+    let (row, to) = (tile.src.0, tile.dst.0);
+    for o in Chunks::of(tile.o, V::LANES) {
+        let (src, dst) = tile.turn(o, src, dst);
+        for b in Chunks::of(tile.b, n as usize) {
+            for a in Chunks::of(tile.a, n as usize) {
+                let src = src.wrapping_offset(b * row + a * E as isize);
+                let dst = dst.wrapping_offset(a * to + b * E as isize);
+                // SAFETY: squares of the tile.
+                unsafe {
+                    let load = |j| V::gather(src.wrapping_offset(j * row), tile.src.1);
+                    let columns = square::<V, E>(load);
+                    for i in 0..n {
+                        columns[i as usize].scatter(dst.wrapping_offset(i * to), tile.dst.1);
+                    }
+                }
+            }
+        }
+    }
+}
+
+/// Moves elements one by one.
+///
+/// # Safety
+/// As [`along_b`], for ranges of `a` and `b`.
+pub(crate) unsafe fn elements<const E: usize>(
+    tile: &Tile,
+    (a, b): (Range<usize>, Range<usize>),
+    src: *const u8,
+    dst: *mut u8,
+) {
+    for a in a.start as isize..a.end as isize {
+        for b in b.start as isize..b.end as isize {
+            let src = src.wrapping_offset(b * tile.src.0 + a * E as isize);
+            let dst = dst.wrapping_offset(a * tile.dst.0 + b * E as isize);
+            // SAFETY: an element of the tile; byte arrays need no alignment.
+            unsafe { dst.cast::<[u8; E]>().write(src.cast::<[u8; E]>().read()) };
+        }
+    }
+}

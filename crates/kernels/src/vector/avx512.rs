@@ -1,0 +1,96 @@
+//! Four lanes, by AVX-512 with byte and word operations.
+
+use super::Vector;
+use std::arch::x86_64::{
+    __m128i, __m512i, _mm_loadu_si128, _mm_storeu_si128, _mm512_castsi128_si512,
+    _mm512_castsi512_si128, _mm512_extracti32x4_epi32, _mm512_inserti32x4, _mm512_loadu_si512,
+    _mm512_permutex2var_epi64, _mm512_setr_epi64, _mm512_storeu_si512, _mm512_stream_si512,
+    _mm512_unpackhi_epi8, _mm512_unpackhi_epi16, _mm512_unpackhi_epi32, _mm512_unpackhi_epi64,
+    _mm512_unpacklo_epi8, _mm512_unpacklo_epi16, _mm512_unpacklo_epi32, _mm512_unpacklo_epi64,
+};
+
+/// A cache line.
+#[derive(Clone, Copy)]
+pub(crate) struct Avx512(__m512i);
+
+/// # Safety
+/// As [`Vector::load`], for one lane.
+#[inline(always)]
+unsafe fn lane(src: *const u8) -> __m128i {
+    // SAFETY: the caller's contract.
+    unsafe { _mm_loadu_si128(src.cast()) }
+}
+
+impl Vector for Avx512 {
+    const LANES: usize = 4;
+
+    #[inline(always)]
+    unsafe fn load(src: *const u8) -> Self {
+        // SAFETY: the caller's contract.
+        Avx512(unsafe { _mm512_loadu_si512(src.cast()) })
+    }
+
+    #[inline(always)]
+    unsafe fn gather(src: *const u8, by: isize) -> Self {
+        let at = |i: isize| src.wrapping_offset(i * by);
+        // SAFETY: the caller's contract.
+        unsafe {
+            let all = _mm512_castsi128_si512(lane(src));
+            let all = _mm512_inserti32x4::<1>(all, lane(at(1)));
+            let all = _mm512_inserti32x4::<2>(all, lane(at(2)));
+            Avx512(_mm512_inserti32x4::<3>(all, lane(at(3))))
+        }
+    }
+
+    #[inline(always)]
+    unsafe fn store(self, dst: *mut u8) {
+        // SAFETY: the caller's contract.
+        unsafe { _mm512_storeu_si512(dst.cast(), self.0) }
+    }
+
+    #[inline(always)]
+    unsafe fn stream(self, dst: *mut u8) {
+        // SAFETY: the caller's contract.
+        unsafe { _mm512_stream_si512(dst.cast(), self.0) }
+    }
+
+    #[inline(always)]
+    unsafe fn scatter(self, dst: *mut u8, by: isize) {
+        let at = |i: isize| dst.wrapping_offset(i * by).cast::<__m128i>();
+        // SAFETY: the caller's contract.
+        unsafe {
+            _mm_storeu_si128(at(0), _mm512_castsi512_si128(self.0));
+            _mm_storeu_si128(at(1), _mm512_extracti32x4_epi32::<1>(self.0));
+            _mm_storeu_si128(at(2), _mm512_extracti32x4_epi32::<2>(self.0));
+            _mm_storeu_si128(at(3), _mm512_extracti32x4_epi32::<3>(self.0));
+        }
+    }
+
+    #[inline(always)]
+    unsafe fn zip<const E: usize>(self, other: Self) -> (Self, Self) {
+        let (a, b) = (self.0, other.0);
+        // SAFETY: the caller has the instruction set.
+        let (low, high) = unsafe {
+            match E {
+                1 => (_mm512_unpacklo_epi8(a, b), _mm512_unpackhi_epi8(a, b)),
+                2 => (_mm512_unpacklo_epi16(a, b), _mm512_unpackhi_epi16(a, b)),
+                4 => (_mm512_unpacklo_epi32(a, b), _mm512_unpackhi_epi32(a, b)),
+                _ => (_mm512_unpacklo_epi64(a, b), _mm512_unpackhi_epi64(a, b)),
+            }
+        };
+        (Avx512(low), Avx512(high))
+    }
+
+    #[inline(always)]
+    unsafe fn zip_lanes(self, other: Self) -> (Self, Self) {
+        // SAFETY: the caller has the instruction set.
+        unsafe {
+            let first = _mm512_setr_epi64(0, 1, 8, 9, 2, 3, 10, 11);
+            let last = _mm512_setr_epi64(4, 5, 12, 13, 6, 7, 14, 15);
+            (
+                Avx512(_mm512_permutex2var_epi64(self.0, first, other.0)),
+                Avx512(_mm512_permutex2var_epi64(self.0, last, other.0)),
+            )
+        }
+    }
+}

@@ -1,0 +1,47 @@
+//! Vectors of a few lanes of 16 bytes: all that the bodies know of an instruction set.
+
+#[cfg(target_arch = "x86_64")]
+pub(crate) mod avx2;
+#[cfg(target_arch = "x86_64")]
+pub(crate) mod avx512;
+#[cfg(target_arch = "aarch64")]
+pub(crate) mod neon;
+pub(crate) mod scalar;
+
+/// A cache line.
+pub(crate) const LINE_BYTES: usize = 64;
+
+/// A lane: what elements are exchanged in.
+pub(crate) const LANE_BYTES: usize = 16;
+
+/// One, two or four lanes. No method needs an alignment but [`Vector::stream`].
+///
+/// # Safety
+/// Each method needs the instruction set of its instance; what it reads or writes is valid for
+/// that.
+pub(crate) trait Vector: Copy {
+    /// How many lanes there are.
+    const LANES: usize;
+
+    /// Bytes in a row.
+    unsafe fn load(src: *const u8) -> Self;
+
+    /// Lane `i` from `i * by` bytes behind `src`.
+    unsafe fn gather(src: *const u8, by: isize) -> Self;
+
+    /// Writes bytes in a row.
+    unsafe fn store(self, dst: *mut u8);
+
+    /// As [`Vector::store`], past the caches; `dst` is a multiple of the vector's size.
+    unsafe fn stream(self, dst: *mut u8);
+
+    /// Lane `i` to `i * by` bytes behind `dst`, in ascending order.
+    unsafe fn scatter(self, dst: *mut u8, by: isize);
+
+    /// The elements of `E` bytes of the low halves of each lane of both, in turn; and those of the
+    /// high halves.
+    unsafe fn zip<const E: usize>(self, other: Self) -> (Self, Self);
+
+    /// The lanes of both, in turn: as many as a vector has, and then the others.
+    unsafe fn zip_lanes(self, other: Self) -> (Self, Self);
+}
