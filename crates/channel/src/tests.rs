@@ -100,7 +100,7 @@ fn clock() -> impl Fn() -> Time + Send {
 fn run_of(request: u64, bytes: u64, fixture: &dyn Fixture) -> Job {
     let place = Place { region: RegionId { index: 0, generation: 0 }, offset: 0 };
     let list = vec![Shape::run(bytes).copy].into();
-    let work = CopyWork { list, src: place, dst: place, payload_bytes: bytes };
+    let work = CopyWork { list, src: place, dst: place, payload_bytes: bytes, result_bytes: bytes };
     let zeros = vec![0; usize::try_from(bytes).unwrap()];
     let (src, dst) = (fixture.source(&zeros), fixture.destination(&zeros));
     Job { request: RequestId(request), work: Work::Copy(work), src, dst }

@@ -185,7 +185,13 @@ impl Machine {
         }
         let bytes = ready.prepared.program.payload_bytes();
         let (src, dst) = (ready.src.place(), ready.dst.place());
-        let work = CopyWork { list: Arc::clone(list), src, dst, payload_bytes: bytes };
+        let work = CopyWork {
+            list: Arc::clone(list),
+            src,
+            dst,
+            payload_bytes: bytes,
+            result_bytes: bytes,
+        };
         let started = self.shared.clock.now();
         channel_host::run_here(&work, &ready.src.holding.region, &ready.dst.holding.region)?;
         let ended = self.shared.clock.now();

@@ -22,6 +22,9 @@ pub struct CopyWork {
     pub dst: Place,
     /// The sum of the payloads of `list`.
     pub payload_bytes: u64,
+    /// What the transfer brings to its destination in all, if `dst` is that; 0 if `dst` is a
+    /// buffer, which is read at once. Large results are better written past the caches.
+    pub result_bytes: u64,
 }
 
 /// What a request asks of its channel.

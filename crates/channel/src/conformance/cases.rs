@@ -32,7 +32,13 @@ fn job_of(
 ) -> Job {
     let payload_bytes = list.iter().map(NdCopy::payload_bytes).sum();
     let (src, dst) = (place(at.0), place(at.1));
-    let work = Work::Copy(CopyWork { list: list.into(), src, dst, payload_bytes });
+    let work = Work::Copy(CopyWork {
+        list: list.into(),
+        src,
+        dst,
+        payload_bytes,
+        result_bytes: payload_bytes,
+    });
     Job { request: RequestId(request), work, src: ends.0, dst: ends.1 }
 }
 

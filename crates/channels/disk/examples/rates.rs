@@ -171,6 +171,12 @@ fn job(slot: u64, at: u64, (file, arena): (&Arc<Region>, &Arc<Region>), setting:
         Direction::Read => ends,
         Direction::Write => [ends[1], ends[0]],
     };
-    let work = Work::Copy(CopyWork { list, src: from, dst: to, payload_bytes: bytes });
+    let work = Work::Copy(CopyWork {
+        list,
+        src: from,
+        dst: to,
+        payload_bytes: bytes,
+        result_bytes: bytes,
+    });
     Job { request: RequestId(slot), work, src: Arc::clone(src), dst: Arc::clone(dst) }
 }

@@ -43,7 +43,8 @@ fn main() {
     println!("{:>8} {:>10} {:>10} {:>10}", "bytes", "memcpy ns", "here ns", "over ns");
     for bytes in [64u64, 256, 1024, 4096, 65536] {
         let list = [Shape::run(bytes).copy].into();
-        let work = CopyWork { list, src: place, dst: place, payload_bytes: bytes };
+        let work =
+            CopyWork { list, src: place, dst: place, payload_bytes: bytes, result_bytes: bytes };
         let plain = median_ns(|| memcpy(black_box(start(&src)), start(&dst), bytes as usize));
         let here = median_ns(|| run_here(black_box(&work), &src, &dst).expect("in bounds"));
         println!("{bytes:>8} {plain:>10.1} {here:>10.1} {:>10.1}", here - plain);

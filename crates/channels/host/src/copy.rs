@@ -41,7 +41,7 @@ pub(crate) fn check(work: &CopyWork, src: &Region, dst: &Region) -> Result<Bases
     Ok(Bases {
         src: at(spans.0, work.src.offset).cast_const(),
         dst: at(spans.1, work.dst.offset),
-        stores: Stores::for_bytes(work.payload_bytes),
+        stores: Stores::for_bytes(work.result_bytes),
     })
 }
 

@@ -144,7 +144,7 @@ mod tests {
         let (region, copies) = (Arc::new(region), Arc::from([]));
         let place = Place { region: RegionId { index: 0, generation: 0 }, offset: 0 };
         let list = Arc::clone(&copies);
-        let work = CopyWork { list, src: place, dst: place, payload_bytes: 0 };
+        let work = CopyWork { list, src: place, dst: place, payload_bytes: 0, result_bytes: 0 };
         let bases = copy::check(&work, &region, &region).unwrap();
         let (src, dst) = (Arc::clone(&region), Arc::clone(&region));
         let job = Job { request: RequestId(1), work: Work::Copy(work), src, dst };

@@ -90,7 +90,13 @@ fn place(offset: u64) -> Place {
 
 fn work_of(shape: &Shape, at: u64) -> CopyWork {
     let payload_bytes = shape.copy.payload_bytes();
-    CopyWork { list: [shape.copy.clone()].into(), src: place(at), dst: place(at), payload_bytes }
+    CopyWork {
+        list: [shape.copy.clone()].into(),
+        src: place(at),
+        dst: place(at),
+        payload_bytes,
+        result_bytes: payload_bytes,
+    }
 }
 
 #[test]

@@ -104,7 +104,8 @@ fn job_of(list: &Arc<[NdCopy]>, src: (&Arc<Region>, u64), dst: (&Arc<Region>, u6
     let place = |offset| Place { region: RegionId { index: 0, generation: 0 }, offset };
     let payload_bytes = list.iter().map(NdCopy::payload_bytes).sum();
     let list = Arc::clone(list);
-    let work = CopyWork { list, src: place(src.1), dst: place(dst.1), payload_bytes };
+    let (from, to, result_bytes) = (place(src.1), place(dst.1), dst.0.len_bytes());
+    let work = CopyWork { list, src: from, dst: to, payload_bytes, result_bytes };
     Job {
         request: RequestId(0),
         work: Work::Copy(work),

@@ -15,7 +15,7 @@ fn work(src: Place, dst: Place) -> CopyWork {
     let field =
         |i: i64| FieldCopy { bytes: 1, src_offset: i, dst_offset: 2 * i, strides: strides.clone() };
     let copy = NdCopy { dims: vec![dim], fields: (0..3).map(field).collect() };
-    CopyWork { list: Arc::from([copy]), src, dst, payload_bytes: 6 }
+    CopyWork { list: Arc::from([copy]), src, dst, payload_bytes: 6, result_bytes: 6 }
 }
 
 fn arena_and_instance() -> (Memories, RegionId, RegionId) {

@@ -110,7 +110,13 @@ impl Lister<'_> {
                 }
             };
             let place = Place { region: RegionId { index: 0, generation: 0 }, offset: 0 };
-            let work = CopyWork { list: list.into(), src: place, dst: place, payload_bytes };
+            let work = CopyWork {
+                list: list.into(),
+                src: place,
+                dst: place,
+                payload_bytes,
+                result_bytes: 0,
+            };
             let (src, dst) = (Arc::clone(src), Arc::clone(dst));
             let job = Job { request: RequestId(0), work: Work::Copy(work), src, dst };
             let made = channel_disk::operations(job, direction);

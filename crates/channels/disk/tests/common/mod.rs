@@ -64,7 +64,13 @@ pub(crate) fn run_at(
     let list = [NdCopy { dims: Vec::new(), fields: vec![field] }].into();
     let place = |offset| Place { region: RegionId { index: 0, generation: 0 }, offset };
     let (from, to) = (place(src.1), place(dst.1));
-    let work = Work::Copy(CopyWork { list, src: from, dst: to, payload_bytes: bytes });
+    let work = Work::Copy(CopyWork {
+        list,
+        src: from,
+        dst: to,
+        payload_bytes: bytes,
+        result_bytes: bytes,
+    });
     Job { request: RequestId(request), work, src: Arc::clone(src.0), dst: Arc::clone(dst.0) }
 }
 
