@@ -13,7 +13,7 @@ use std::fmt;
 const RUN_BYTES: usize = 64;
 
 /// Runs from here on may share their first and last lines with others: it doesn't matter.
-const LONG_BYTES: usize = 4 << 10;
+const LONG_BYTES: usize = 1536;
 
 /// How a copy is moved.
 #[derive(Debug, Clone)]

@@ -61,7 +61,9 @@ pub(crate) unsafe fn runs<V: Vector>(plane: &Plane, bytes: usize, src: *const u8
 #[inline(always)]
 unsafe fn lines<V: Vector>(src: *const u8, dst: *mut u8, (bytes, ahead): (usize, isize)) {
     for at in (0..bytes).step_by(V::LANES * LANE_BYTES) {
-        prefetch(src.wrapping_add(at).wrapping_offset(ahead));
+        if ahead != 0 {
+            prefetch(src.wrapping_add(at).wrapping_offset(ahead));
+        }
         // SAFETY: a vector of the run.
         unsafe { V::load(src.add(at)).stream(dst.add(at)) };
     }
