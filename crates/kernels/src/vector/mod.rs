@@ -14,7 +14,8 @@ pub(crate) const LINE_BYTES: usize = 64;
 /// A lane: what elements are exchanged in.
 pub(crate) const LANE_BYTES: usize = 16;
 
-/// One, two or four lanes. No method needs an alignment but [`Vector::stream`].
+/// One, two or four lanes. No method needs an alignment but [`Vector::stream`]. What has a body
+/// here is for one lane and no way past the caches; others bring their own.
 ///
 /// # Safety
 /// Each method needs the instruction set of its instance; what it reads or writes is valid for
@@ -27,21 +28,36 @@ pub(crate) trait Vector: Copy {
     unsafe fn load(src: *const u8) -> Self;
 
     /// Lane `i` from `i * by` bytes behind `src`.
-    unsafe fn gather(src: *const u8, by: isize) -> Self;
+    #[inline(always)]
+    unsafe fn gather(src: *const u8, _by: isize) -> Self {
+        // SAFETY: the caller's contract; there is one lane.
+        unsafe { Self::load(src) }
+    }
 
     /// Writes bytes in a row.
     unsafe fn store(self, dst: *mut u8);
 
     /// As [`Vector::store`], past the caches; `dst` is a multiple of the vector's size.
-    unsafe fn stream(self, dst: *mut u8);
+    #[inline(always)]
+    unsafe fn stream(self, dst: *mut u8) {
+        // SAFETY: the caller's contract.
+        unsafe { self.store(dst) }
+    }
 
     /// Lane `i` to `i * by` bytes behind `dst`, in ascending order.
-    unsafe fn scatter(self, dst: *mut u8, by: isize);
+    #[inline(always)]
+    unsafe fn scatter(self, dst: *mut u8, _by: isize) {
+        // SAFETY: the caller's contract; there is one lane.
+        unsafe { self.store(dst) }
+    }
 
     /// The elements of `E` bytes of the low halves of each lane of both, in turn; and those of the
     /// high halves.
     unsafe fn zip<const E: usize>(self, other: Self) -> (Self, Self);
 
     /// The lanes of both, in turn: as many as a vector has, and then the others.
-    unsafe fn zip_lanes(self, other: Self) -> (Self, Self);
+    #[inline(always)]
+    unsafe fn zip_lanes(self, other: Self) -> (Self, Self) {
+        (self, other)
+    }
 }

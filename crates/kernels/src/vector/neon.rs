@@ -21,27 +21,9 @@ impl Vector for Neon {
     }
 
     #[inline(always)]
-    unsafe fn gather(src: *const u8, _by: isize) -> Self {
-        // SAFETY: the caller's contract; there is one lane.
-        unsafe { Self::load(src) }
-    }
-
-    #[inline(always)]
     unsafe fn store(self, dst: *mut u8) {
         // SAFETY: the caller's contract.
         unsafe { vst1q_u8(dst, self.0) }
-    }
-
-    #[inline(always)]
-    unsafe fn stream(self, dst: *mut u8) {
-        // SAFETY: the caller's contract.
-        unsafe { self.store(dst) }
-    }
-
-    #[inline(always)]
-    unsafe fn scatter(self, dst: *mut u8, _by: isize) {
-        // SAFETY: the caller's contract; there is one lane.
-        unsafe { self.store(dst) }
     }
 
     #[inline(always)]
@@ -63,10 +45,5 @@ impl Vector for Neon {
             }
         };
         (Neon(low), Neon(high))
-    }
-
-    #[inline(always)]
-    unsafe fn zip_lanes(self, other: Self) -> (Self, Self) {
-        (self, other)
     }
 }

@@ -16,27 +16,9 @@ impl Vector for Scalar {
     }
 
     #[inline(always)]
-    unsafe fn gather(src: *const u8, _by: isize) -> Self {
-        // SAFETY: the caller's contract; there is one lane.
-        unsafe { Self::load(src) }
-    }
-
-    #[inline(always)]
     unsafe fn store(self, dst: *mut u8) {
         // SAFETY: the caller's contract.
         unsafe { dst.cast::<[u8; LANE_BYTES]>().write(self.0) }
-    }
-
-    #[inline(always)]
-    unsafe fn stream(self, dst: *mut u8) {
-        // SAFETY: the caller's contract.
-        unsafe { self.store(dst) }
-    }
-
-    #[inline(always)]
-    unsafe fn scatter(self, dst: *mut u8, _by: isize) {
-        // SAFETY: the caller's contract; there is one lane.
-        unsafe { self.store(dst) }
     }
 
     #[inline(always)]
@@ -49,10 +31,5 @@ impl Vector for Scalar {
             }))
         };
         (zipped(0), zipped(half))
-    }
-
-    #[inline(always)]
-    unsafe fn zip_lanes(self, other: Self) -> (Self, Self) {
-        (self, other)
     }
 }
