@@ -45,15 +45,15 @@ impl Engine {
         let issue = record.run.chain.issue(&record.transfer.program, hop);
         let issue = issue.expect("who is queued has a request ready");
         let (worker, standing) = (record.run.lanes[hop].worker, record.standing(hop));
-        let payload_bytes = record.transfer.program.payload_bytes();
         let is_last = hop + 1 == record.run.lanes.len();
+        let result_bytes = if is_last { record.transfer.program.payload_bytes() } else { 0 };
         record.run.lanes[hop].served_bytes += issue.range.end - issue.range.start;
         let work = CopyWork {
             payload_bytes: issue.range.end - issue.range.start,
             src: self.place(xd, &issue, Side::Src),
             dst: self.place(xd, &issue, Side::Dst),
             list: issue.chunk.list,
-            result_bytes: if is_last { payload_bytes } else { 0 },
+            result_bytes,
         };
         self.workers[worker].served(&standing);
         self.refresh(xd.transfer, hop);

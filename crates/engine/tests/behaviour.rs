@@ -44,6 +44,19 @@ fn a_transfer_without_payload_ends_at_once() {
 }
 
 #[test]
+fn only_the_last_hop_says_what_the_transfer_brings() {
+    let mut engine = engine(2, 1, 64);
+    engine.submit(NOW, transfer(&run_program(40, 2, 8, 16))).unwrap();
+    let mut hops = [0; 2];
+    for request in run(&mut engine, NOW) {
+        let Work::Copy(work) = &request.work else { panic!("{request:?}") };
+        hops[usize::from(request.hop)] += work.payload_bytes;
+        assert_eq!(work.result_bytes, [0, 40][usize::from(request.hop)]);
+    }
+    assert_eq!(hops, [40, 40]);
+}
+
+#[test]
 fn requests_keep_their_order_and_the_bound_in_flight() {
     let mut engine = engine(1, 3, 0);
     let id = engine.submit(NOW, transfer(&run_program(40, 1, 8, 0))).unwrap();
