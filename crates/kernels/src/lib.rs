@@ -85,7 +85,7 @@ unsafe fn copy_by(
         let src = src.wrapping_offset(run.src_offset as isize);
         let dst = dst.wrapping_offset(run.dst_offset as isize);
         // SAFETY: the caller keeps the contract, which is the same.
-        return unsafe { std::ptr::copy_nonoverlapping(src, dst, run.bytes as usize) };
+        return unsafe { strategy::run(instance, (src, dst), run.bytes as usize, stores) };
     }
     if copy.dims.iter().all(|d| d.extent > 0) {
         let strategy = Strategy::of(copy, dst.addr(), stores);

@@ -52,10 +52,7 @@ impl<'a> Strategy<'a> {
         // SAFETY: the caller's contract, at each position of the loops.
         unsafe {
             match &self.way {
-                Way::Run(nest) => {
-                    let (src, dst) = at(nest);
-                    std::ptr::copy_nonoverlapping(src, dst, nest.bytes);
-                }
+                Way::Run(nest) => return run(instance, at(nest), nest.bytes, self.stores),
                 Way::Runs(nest, plane) => {
                     each(nest.loops(), at(nest), &|src, dst| match self.stores {
                         Stores::Cached => move_plane(nest.bytes, *plane, src, dst),
@@ -72,6 +69,33 @@ impl<'a> Strategy<'a> {
             stream::fence();
         }
     }
+}
+
+/// Moves one run.
+///
+/// # Safety
+/// As [`std::ptr::copy_nonoverlapping`]; the processor has the instructions of `instance`.
+#[inline]
+pub(crate) unsafe fn run(
+    instance: &Instance,
+    (src, dst): (*const u8, *mut u8),
+    bytes: usize,
+    stores: Stores,
+) {
+    // SAFETY: the caller's contract.
+    unsafe {
+        if !is_streamed(bytes, stores) {
+            return std::ptr::copy_nonoverlapping(src, dst, bytes);
+        }
+        (instance.stream)(src, dst, bytes);
+    }
+    stream::fence();
+}
+
+/// Whether one run goes past the caches. libc's own copy does that from sizes on that are far
+/// behind the crossover.
+fn is_streamed(bytes: usize, stores: Stores) -> bool {
+    stores == Stores::Streamed && bytes >= LONG_BYTES
 }
 
 fn way(mut nest: Nest, dst: usize, stores: Stores) -> Way {
@@ -117,7 +141,10 @@ fn each(loops: &[Loop], at: (*const u8, *mut u8), body: &impl Fn(*const u8, *mut
 impl fmt::Display for Strategy<'_> {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match (&self.way, self.stores) {
-            (Way::Run(nest), _) => write!(f, "one run of {} B", nest.bytes),
+            (Way::Run(nest), stores) => {
+                let past = if is_streamed(nest.bytes, stores) { ", past the caches" } else { "" };
+                write!(f, "one run of {} B{past}", nest.bytes)
+            }
             (Way::Runs(nest, _), Stores::Cached) => write!(f, "runs of {} B", nest.bytes),
             (Way::Runs(nest, _), Stores::Streamed) => {
                 write!(f, "runs of {} B, past the caches", nest.bytes)

@@ -146,6 +146,21 @@ proptest! {
     }
 }
 
+/// One run.
+fn run(bytes: u64) -> NdCopy {
+    let field = FieldCopy { bytes, src_offset: 0, dst_offset: 0, strides: vec![] };
+    NdCopy { dims: vec![], fields: vec![field] }
+}
+
+#[test]
+fn one_run_at_any_distance_from_a_line() {
+    for bytes in [1, 1535, 1536, 4096, 5003] {
+        for bases in [(0, 0), (0, 63), (1, 3), (60, 16)] {
+            check(&run(bytes), bases);
+        }
+    }
+}
+
 #[test]
 fn a_panel_of_fewer_rows_than_a_square_has() {
     let (extents, gaps) = (vec![257, 257], (0, 0));
@@ -193,7 +208,7 @@ impl Drop for Guarded {
 
 /// Copies whose source and destination are dense.
 fn dense() -> Vec<NdCopy> {
-    let mut list = Vec::new();
+    let mut list = vec![run(5003)];
     for bytes in [1, 2, 3, 4, 8, 12, 16, 100] {
         for extents in [vec![67, 131], vec![3, 500], vec![500, 3], vec![7, 9, 40], vec![33, 4, 6]] {
             let order: Vec<usize> = (0..extents.len()).collect();
@@ -258,5 +273,7 @@ fn the_way_is_told() {
     says(&transpose(64, 5), Stores::Cached, "1 fields, element by element");
     says(&structures(&[4, 8], 9, false), Stores::Streamed, "2 fields, element by element");
     says(&structures(&[8], 9, false), Stores::Cached, "one run of 72 B");
+    says(&structures(&[8], 900, false), Stores::Streamed, "one run of 7200 B, past the caches (");
+    says(&structures(&[8], 900, false), Stores::Cached, "one run of 7200 B (");
     says(&transpose(0, 4), Stores::Cached, "nothing");
 }
