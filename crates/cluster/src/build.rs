@@ -101,6 +101,7 @@ fn channel(raw: &raw::Channel, key: &str, class: &NodeClass) -> Checked<Channel>
         latency_ns: raw.latency_ns,
         wire: wire.transpose()?,
         in_flight: in_flight(raw, key)?,
+        stream_from_bytes: stream_from(raw, key)?,
         assumed: raw.assumed,
     })
 }
@@ -109,6 +110,7 @@ fn link(raw: &raw::Link, key: &str, classes: &[NodeClass]) -> Checked<Link> {
     if raw.wire.is_some() {
         return Err(ClusterError::name(format!("{key}.wire"), "a link crosses no wire of a node"));
     }
+    stream_from(raw, key)?;
     let ends = |names: &[String], key: &str| {
         let found = names.iter().map(|n| {
             link_end(n, classes).ok_or_else(|| unknown(key, "memory (`class.memory`)", n))
@@ -143,6 +145,14 @@ fn in_flight(raw: &raw::Channel, key: &str) -> Checked<Option<u32>> {
         return Err(ClusterError::value(format!("{key}.in_flight"), "at least one request"));
     }
     Ok(raw.in_flight)
+}
+
+fn stream_from(raw: &raw::Channel, key: &str) -> Checked<Option<u64>> {
+    if raw.stream_from_bytes.is_some() && raw.kind != ChannelKind::Memcpy.name() {
+        let key = format!("{key}.stream_from_bytes");
+        return Err(ClusterError::name(key, "only Memcpy writes past the caches"));
+    }
+    Ok(raw.stream_from_bytes)
 }
 
 fn curves(raw: &raw::Channel, key: &str) -> Checked<Curves> {

@@ -72,6 +72,8 @@ pub(crate) struct Channel {
     pub(crate) wire: Option<String>,
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub(crate) in_flight: Option<u32>,
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub(crate) stream_from_bytes: Option<u64>,
     #[serde(default, skip_serializing_if = "std::ops::Not::not")]
     pub(crate) assumed: bool,
 }

@@ -61,6 +61,7 @@ fn channel(channel: &model::Channel, class: &NodeClass) -> raw::Channel {
         latency_ns: channel.latency_ns,
         wire: wire.map(|w| w.name.clone()),
         in_flight: channel.in_flight,
+        stream_from_bytes: channel.stream_from_bytes,
         assumed: channel.assumed,
         ..bare(channel.kind, &channel.curves)
     }
@@ -90,6 +91,7 @@ fn bare(kind: ChannelKind, curves: &Curves) -> raw::Channel {
         latency_ns: 0,
         wire: None,
         in_flight: None,
+        stream_from_bytes: None,
         assumed: false,
     }
 }

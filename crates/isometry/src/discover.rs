@@ -2,9 +2,9 @@
 
 use crate::Error;
 use crate::builder::{Settings, memory};
-use crate::probe;
+use crate::probe::{self, HostRates};
 use channel::Channel as _;
-use channel_host::{Cores, Limits, MemcpyChannel};
+use channel_host::{Cores, Crossover, Limits, MemcpyChannel};
 use model::{
     Channel, ChannelKind, Curves, Memory, MemoryId, MemoryKind, NodeClass, Throughput, Topology,
 };
@@ -32,12 +32,12 @@ pub(crate) fn host(settings: &Settings, cores: &Cores, mut memcpy: MemcpyChannel
     let cache = Cache::new(settings, &key);
     let kept = cache.load();
     let kept = kept.and_then(|kept| kept.classes.into_iter().next()?.channels.into_iter().next());
-    let known = kept.map(|kept| (kept.curves, kept.latency_ns));
+    let known = kept.and_then(HostRates::of_channel);
     let is_known = known.is_some();
     let measured = || if settings.assume { None } else { measured(&mut memcpy) };
-    if let Some((curves, latency_ns)) = known.or_else(measured) {
-        let channel = &mut topology.classes[0].channels[0];
-        (channel.curves, channel.latency_ns, channel.assumed) = (curves, latency_ns, false);
+    if let Some(rates) = known.or_else(measured) {
+        memcpy.set_crossover(rates.crossover);
+        rates.tell(&mut topology.classes[0].channels[0]);
         if !is_known {
             cache.store(&topology);
         }
@@ -47,8 +47,22 @@ pub(crate) fn host(settings: &Settings, cores: &Cores, mut memcpy: MemcpyChannel
     Found { topology, memcpy, pools }
 }
 
+impl HostRates {
+    /// What was kept of a channel.
+    fn of_channel(kept: Channel) -> Option<Self> {
+        let crossover = Crossover(kept.stream_from_bytes?);
+        Some(HostRates { curves: kept.curves, latency_ns: kept.latency_ns, crossover })
+    }
+
+    /// Says it of `channel`.
+    fn tell(self, channel: &mut Channel) {
+        (channel.curves, channel.latency_ns) = (self.curves, self.latency_ns);
+        (channel.stream_from_bytes, channel.assumed) = (Some(self.crossover.0), false);
+    }
+}
+
 /// What `memcpy` reaches, where there is the memory to find out.
-fn measured(memcpy: &mut MemcpyChannel) -> Option<(Curves, u64)> {
+fn measured(memcpy: &mut MemcpyChannel) -> Option<HostRates> {
     let tell = |error: &Error| log::warn!("the rates of copies in memory are assumed: {error}");
     probe::memcpy(memcpy).inspect_err(tell).ok()
 }
@@ -68,6 +82,7 @@ fn skeleton(settings: &Settings, cores: &Cores) -> Topology {
         latency_ns: 25_000,
         wire: None,
         in_flight: None,
+        stream_from_bytes: None,
         assumed: true,
     };
     let class = NodeClass {
@@ -99,7 +114,7 @@ fn assumed_memcpy() -> Curves {
 }
 
 /// Raised when something else is measured, or otherwise.
-const PROBE_VERSION: u32 = 3;
+const PROBE_VERSION: u32 = 4;
 
 /// What curves depend on: the processor, the kernel, this library and how it measures.
 pub(crate) fn machine_key() -> String {

@@ -223,6 +223,7 @@ fn entry(
         latency_ns,
         wire: Some(wire),
         in_flight: Some(curves.depth),
+        stream_from_bytes: None,
         assumed: curves.assumed,
     }
 }

@@ -22,6 +22,8 @@ fn what_was_measured_is_kept_until_asked_again() {
         assert!(!channel.assumed && channel.curves.run.peak() > 1e6, "{channel:?}");
     }
     assert!(curves(&first)[0].curves.transpose.is_some());
+    let crossover = curves(&first)[0].stream_from_bytes.unwrap();
+    assert!((1 << 20..=64 << 20).contains(&crossover) && crossover.is_power_of_two());
     assert_eq!(fs::read_dir(cache.path()).unwrap().count(), 2);
     assert_eq!(fs::read_dir(disk.path()).unwrap().count(), 0, "the probe's file is gone");
     let second = with_cache(cache.path()).disk(disk.path()).open().unwrap();
@@ -38,6 +40,7 @@ fn a_disk_joins_when_it_is_first_used() {
     let machine = Machine::builder().assume(true).lanes(1).staging(1 << 20).open().unwrap();
     let before = machine.topology();
     assert_eq!(before.classes[0].memories.len(), 1);
+    assert_eq!(before.classes[0].channels[0].stream_from_bytes, None, "nothing was measured");
     let array = Array::of(&[("x", 4)], "|u1").unwrap();
     machine.create_file(dir.path().join("x.npy"), array.clone(), &FileOptions::default()).unwrap();
     let after = machine.topology();

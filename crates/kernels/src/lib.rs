@@ -46,14 +46,23 @@ pub enum Stores {
     Streamed,
 }
 
-impl Stores {
-    /// From so many bytes on, a destination is better written past the caches.
-    const STREAM_FROM_BYTES: u64 = 4 << 20;
+/// From so many bytes on, a result is better written past the caches. It differs from machine to
+/// machine by a factor of ten or more: who can should measure it.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
+pub struct Crossover(pub u64);
 
+impl Default for Crossover {
+    /// 4 MiB: a guess, for who has not measured.
+    fn default() -> Self {
+        Crossover(4 << 20)
+    }
+}
+
+impl Stores {
     /// What suits a destination that gets so many bytes in all, none of which is read at once.
     #[must_use]
-    pub fn for_bytes(bytes: u64) -> Self {
-        if bytes < Self::STREAM_FROM_BYTES { Stores::Cached } else { Stores::Streamed }
+    pub fn for_bytes(bytes: u64, crossover: Crossover) -> Self {
+        if bytes < crossover.0 { Stores::Cached } else { Stores::Streamed }
     }
 }
 
@@ -126,9 +135,10 @@ pub fn copy_slices(
         return Err(OutOfBounds { side: "destination" });
     }
     let (src, dst) = (src.as_ptr().wrapping_add(src_base), dst.as_mut_ptr().wrapping_add(dst_base));
+    let stores = Stores::for_bytes(list.payload_bytes(), Crossover::default());
     // SAFETY: every byte that the copy touches lies in the slices, which is checked above; a
     // shared and an exclusive slice don't overlap.
-    unsafe { copy(list, src, dst, Stores::for_bytes(list.payload_bytes())) };
+    unsafe { copy(list, src, dst, stores) };
     Ok(())
 }
 

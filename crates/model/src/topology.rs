@@ -108,6 +108,9 @@ pub struct Channel {
     pub wire: Option<u16>,
     /// How many requests keep it busy, where that was measured.
     pub in_flight: Option<u32>,
+    /// From how many bytes on it writes a result past the caches, where that was measured; of
+    /// `Memcpy` only.
+    pub stream_from_bytes: Option<u64>,
     /// Whether a figure here is assumed rather than given by the table's source.
     pub assumed: bool,
 }

@@ -71,6 +71,7 @@ fn channel(rng: &mut Rng, memories: u16, spec: &ChannelSpec) -> Channel {
         latency_ns: spec.latency_ns,
         wire: None,
         in_flight: Some(spec.max_in_flight),
+        stream_from_bytes: None,
         assumed: false,
     }
 }

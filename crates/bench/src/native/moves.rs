@@ -4,7 +4,7 @@ use super::Buffers;
 use super::stream;
 use crate::lanes::{Lanes, Task};
 use crate::{Error, peer::Spans};
-use kernels::Stores;
+use kernels::{Crossover, Stores};
 use layout::{NdCopy, touched};
 use std::marker::PhantomData;
 use std::sync::Arc;
@@ -18,8 +18,8 @@ const PART_BYTES: usize = 4096;
 /// What a contender of ours does.
 #[derive(Debug, Clone)]
 pub(crate) enum Move {
-    /// The kernels, on canonical copies.
-    Kernels(Vec<NdCopy>),
+    /// The kernels, on canonical copies; written past the caches if there is as much to move.
+    Kernels(Vec<NdCopy>, Crossover),
     /// glibc's `memcpy` of so many bytes, from the start of the buffers.
     Memcpy(u64),
     /// A streaming copy of as many.
@@ -48,14 +48,16 @@ impl<'a> Moves<'a> {
         let bytes = payload_bytes(what);
         let parts = if bytes < SPLIT_BYTES { 1 } else { threads as usize };
         let inside = match what {
-            Move::Kernels(list) => list.iter().all(|copy| is_inside(copy, &spans)),
+            Move::Kernels(list, _) => list.iter().all(|copy| is_inside(copy, &spans)),
             Move::Memcpy(_) | Move::Stream(_) => bytes <= spans.src.1.min(spans.dst.1) as u64,
         };
         if !inside {
             return Err(Error::part("preparing a copy")("it reaches outside its buffers"));
         }
         let task = match what {
-            Move::Kernels(list) => kernels_task(list, spans, parts),
+            Move::Kernels(list, crossover) => {
+                kernels_task(list, spans, (parts, Stores::for_bytes(bytes, *crossover)))
+            }
             Move::Memcpy(_) => plain_task(memcpy, spans, (bytes as usize, parts)),
             Move::Stream(_) => plain_task(stream::copy, spans, (bytes as usize, parts)),
         };
@@ -70,7 +72,7 @@ impl<'a> Moves<'a> {
 
 fn payload_bytes(what: &Move) -> u64 {
     match what {
-        Move::Kernels(list) => list.iter().map(NdCopy::payload_bytes).sum(),
+        Move::Kernels(list, _) => list.iter().map(NdCopy::payload_bytes).sum(),
         Move::Memcpy(bytes) | Move::Stream(bytes) => *bytes,
     }
 }
@@ -83,10 +85,9 @@ fn is_inside(copy: &NdCopy, spans: &Spans) -> bool {
     copy.is_well_formed() && within(&read, spans.src.1) && within(&written, spans.dst.1)
 }
 
-fn kernels_task(list: &[NdCopy], spans: Spans, parts: usize) -> Task {
+fn kernels_task(list: &[NdCopy], spans: Spans, (parts, stores): (usize, Stores)) -> Task {
     let cut =
         |copy| if parts == 1 { vec![NdCopy::clone(copy)] } else { kernels::split(copy, parts) };
-    let stores = Stores::for_bytes(list.iter().map(NdCopy::payload_bytes).sum());
     let pieces: Vec<NdCopy> = list.iter().flat_map(cut).collect();
     let (src, dst) = (spans.src.0, spans.dst.0);
     Arc::new(move |part| {
@@ -161,8 +162,9 @@ mod tests {
             strides: vec![],
         };
         let copy = |offset| NdCopy { dims: vec![], fields: vec![field(offset)] };
-        assert!(refused(Move::Kernels(vec![copy(0), copy(5)])));
-        assert!(refused(Move::Kernels(vec![copy(-1)])));
-        assert!(!refused(Move::Kernels(vec![copy(4)])));
+        let kernels = |list| Move::Kernels(list, Crossover::default());
+        assert!(refused(kernels(vec![copy(0), copy(5)])));
+        assert!(refused(kernels(vec![copy(-1)])));
+        assert!(!refused(kernels(vec![copy(4)])));
     }
 }

@@ -17,14 +17,14 @@ unsafe impl Send for Bases {}
 // SAFETY: as for `Send`.
 unsafe impl Sync for Bases {}
 
-/// Copies `work` on the calling thread: what a small copy wants, which costs less than waking
-/// another thread. The bytes are visible to the caller when it returns.
+/// Copies `work` on the calling thread, into the caches: what a small copy wants, which costs less
+/// than waking another thread. The bytes are visible to the caller when it returns.
 ///
 /// # Errors
 /// [`ChannelErrorKind::OutOfBounds`] where the work reaches outside a region, and
 /// [`ChannelErrorKind::UnknownRegion`] where a region is not host memory; nothing is touched then.
 pub fn run_here(work: &CopyWork, src: &Region, dst: &Region) -> Result<(), ChannelError> {
-    let bases = check(work, src, dst)?;
+    let bases = check(work, (src, dst), Stores::Cached)?;
     for copy in work.list.iter() {
         // SAFETY: `check` found every byte of the work inside both regions, which the caller
         // lends for the length of this call.
@@ -34,14 +34,18 @@ pub fn run_here(work: &CopyWork, src: &Region, dst: &Region) -> Result<(), Chann
 }
 
 /// Finds the bases of `work`, every byte of which lies inside `src` and `dst`.
-pub(crate) fn check(work: &CopyWork, src: &Region, dst: &Region) -> Result<Bases, ChannelError> {
+pub(crate) fn check(
+    work: &CopyWork,
+    (src, dst): (&Region, &Region),
+    stores: Stores,
+) -> Result<Bases, ChannelError> {
     let spans = (span(src)?, span(dst)?);
     check_bounds(work, src.len_bytes(), dst.len_bytes())?;
     // A base alone may lie outside its region, where all offsets are negative, say.
     Ok(Bases {
         src: at(spans.0, work.src.offset).cast_const(),
         dst: at(spans.1, work.dst.offset),
-        stores: Stores::for_bytes(work.result_bytes),
+        stores,
     })
 }
 

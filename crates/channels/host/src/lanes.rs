@@ -136,6 +136,7 @@ mod tests {
     use crate::{HostProvider, Pages};
     use channel::Provider;
     use channel::model::{CopyWork, MemoryId, NodeId, Place, RegionId, Work};
+    use kernels::Stores;
 
     #[test]
     fn the_regions_are_free_when_the_last_task_has_ended() {
@@ -145,7 +146,7 @@ mod tests {
         let place = Place { region: RegionId { index: 0, generation: 0 }, offset: 0 };
         let list = Arc::clone(&copies);
         let work = CopyWork { list, src: place, dst: place, payload_bytes: 0, result_bytes: 0 };
-        let bases = copy::check(&work, &region, &region).unwrap();
+        let bases = copy::check(&work, (&region, &region), Stores::Cached).unwrap();
         let (src, dst) = (Arc::clone(&region), Arc::clone(&region));
         let job = Job { request: RequestId(1), work: Work::Copy(work), src, dst };
         let running = Arc::new(Running {

@@ -6,6 +6,7 @@ use crate::lanes::{Lanes, Running, Task};
 use channel::layout::NdCopy;
 use channel::model::{ChannelError, ChannelErrorKind, Completion, CopyWork, Work};
 use channel::{Bell, Capabilities, Channel, DoneQueue, Job};
+use kernels::{Crossover, Stores};
 use std::collections::BTreeSet;
 use std::io;
 use std::os::fd::{AsFd, BorrowedFd};
@@ -53,6 +54,7 @@ pub struct MemcpyChannel {
     max_in_flight: u32,
     /// Taken and not yet polled.
     held: u32,
+    crossover: Crossover,
 }
 
 impl MemcpyChannel {
@@ -63,7 +65,14 @@ impl MemcpyChannel {
     pub fn new(config: &MemcpyConfig) -> io::Result<Self> {
         let done = Arc::new(DoneQueue::new(Arc::new(Bell::new()?)));
         let lanes = Lanes::new(config.lanes, config.cores.as_ref(), &done)?;
-        Ok(MemcpyChannel { lanes, done, max_in_flight: config.max_in_flight.max(1), held: 0 })
+        let max_in_flight = config.max_in_flight.max(1);
+        Ok(MemcpyChannel { lanes, done, max_in_flight, held: 0, crossover: Crossover::default() })
+    }
+
+    /// Has requests from now on write results of `crossover` and more past the caches. Until it is
+    /// called [`Crossover::default`] holds: it takes the channel to measure what suits the machine.
+    pub fn set_crossover(&mut self, crossover: Crossover) {
+        self.crossover = crossover;
     }
 
     fn start(&self, job: Job) {
@@ -75,7 +84,8 @@ impl MemcpyChannel {
 
     fn try_start(&self, job: Job) -> Result<(), ChannelError> {
         let Work::Copy(work) = &job.work else { return Err(no_commit()) };
-        let bases = copy::check(work, &job.src, &job.dst)?;
+        let stores = Stores::for_bytes(work.result_bytes, self.crossover);
+        let bases = copy::check(work, (&job.src, &job.dst), stores)?;
         let lanes = self.lanes.count();
         let copies = cut(work, lanes);
         let tasks = if work.payload_bytes < SPLIT_BYTES { 1 } else { lanes.min(copies.len()) };

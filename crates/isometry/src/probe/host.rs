@@ -4,11 +4,11 @@
 //! strides reach across all of it, and by the time one comes round again no cache holds it.
 
 use super::shapes::{gathered, interleaved, runs, transposed};
-use super::{Bench, job_of, nanos_of};
+use super::{Bench, crossover, job_of, nanos_of};
 use crate::Error;
 use crate::builder::memory;
 use channel::{Channel, Provider, Region};
-use channel_host::{HostProvider, Limits, MemcpyChannel, Pages, last_cache_bytes};
+use channel_host::{Crossover, HostProvider, Limits, MemcpyChannel, Pages, last_cache_bytes};
 use model::{Curves, FieldCopy, NdCopy, Throughput};
 use std::sync::Arc;
 use std::time::Duration;
@@ -22,35 +22,59 @@ const POINT: Duration = Duration::from_millis(4);
 /// What a request that moves next to nothing takes.
 const TINY_BYTES: u64 = 64;
 
-/// Curves of copies inside host memory, for each shape class, and the time from submitting a
-/// request to its end where there is nothing to move.
-pub(crate) fn memcpy(channel: &mut MemcpyChannel) -> Result<(Curves, u64), Error> {
-    let mut bench = HostBench::new(channel)?;
+/// What copies inside host memory reach.
+#[derive(Debug)]
+pub(crate) struct HostRates {
+    /// For each shape class.
+    pub(crate) curves: Curves,
+    /// From submitting a request to its end, where there is nothing to move.
+    pub(crate) latency_ns: u64,
+    /// From where on results are better written past the caches.
+    pub(crate) crossover: Crossover,
+}
+
+/// Measures `channel`, which keeps to the crossover that was found.
+pub(crate) fn memcpy(channel: &mut MemcpyChannel) -> Result<HostRates, Error> {
+    let sides = Sides::new()?;
+    let crossover = crossover::measured(channel, (&sides.src, &sides.dst))?;
+    channel.set_crossover(crossover);
+    let mut bench = HostBench::new(channel, sides);
     let latency_ns = bench.latency_ns()?;
     let run = bench.curve(&[16, 64, 256, 1024, 4096, 65536, 1 << 20], runs)?;
     let interleave = bench.curve(&[1, 2, 4, 8, 16, 64], interleaved)?;
     let transpose = bench.curve(&[1, 2, 4, 8, 16, 64, 256], transposed)?;
     let gather = bench.curve(&[4, 16, 64, 1024, 16384], gathered)?;
     let (interleave, transpose, gather) = (Some(interleave), Some(transpose), Some(gather));
-    Ok((Curves { run, interleave, transpose, gather }, latency_ns))
+    Ok(HostRates { curves: Curves { run, interleave, transpose, gather }, latency_ns, crossover })
 }
 
-struct HostBench<'a> {
-    bench: Bench<'a>,
+/// Memory to copy between, every page of which has been touched.
+struct Sides {
     src: Arc<Region>,
     dst: Arc<Region>,
-    depth: u32,
 }
 
-impl<'a> HostBench<'a> {
-    fn new(channel: &'a mut MemcpyChannel) -> Result<Self, Error> {
+impl Sides {
+    fn new() -> Result<Self, Error> {
         let pages = Pages { prefault: true, ..Pages::default() };
         let provider = HostProvider::new(memory(0), pages);
         let cache_bytes = last_cache_bytes().unwrap_or(*SIDE_BYTES.start());
         let bytes = side_bytes(cache_bytes, Limits::detect().usable_bytes());
         let region = || provider.allocate(bytes, 4096).map(Arc::new);
+        Ok(Sides { src: region()?, dst: region()? })
+    }
+}
+
+struct HostBench<'a> {
+    bench: Bench<'a>,
+    sides: Sides,
+    depth: u32,
+}
+
+impl<'a> HostBench<'a> {
+    fn new(channel: &'a mut MemcpyChannel, sides: Sides) -> Self {
         let depth = channel.capabilities().max_in_flight;
-        Ok(HostBench { src: region()?, dst: region()?, depth, bench: Bench { channel, next: 0 } })
+        HostBench { sides, depth, bench: Bench { channel, next: 0 } }
     }
 
     fn latency_ns(&mut self) -> Result<u64, Error> {
@@ -69,7 +93,7 @@ impl<'a> HostBench<'a> {
     ) -> Result<Throughput, Error> {
         let mut points = Vec::with_capacity(sizes.len());
         for &size in sizes {
-            let requests = shape(size, self.src.len_bytes());
+            let requests = shape(size, self.sides.src.len_bytes());
             points.push((size, self.rate(self.depth, requests)?));
         }
         Ok(Throughput::measured(points)?)
@@ -80,7 +104,7 @@ impl<'a> HostBench<'a> {
         let mut turns = lists.iter().cycle();
         let mut job = |_| {
             let list = turns.next().expect("a conversion is at least one request");
-            job_of(list, (&self.src, 0), (&self.dst, 0))
+            job_of(list, (&self.sides.src, 0), (&self.sides.dst, 0))
         };
         Ok(self.bench.best_rate(depth, POINT, &mut job)?)
     }

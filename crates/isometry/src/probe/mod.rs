@@ -1,11 +1,12 @@
 //! Measures channels: rates against request sizes, through the same trait that copies use.
 
+mod crossover;
 mod disk;
 mod host;
 mod shapes;
 
 pub(crate) use disk::disk;
-pub(crate) use host::memcpy;
+pub(crate) use host::{HostRates, memcpy};
 
 use channel::{Channel, Job, Region};
 use model::{ChannelError, CopyWork, NdCopy, Place, RegionId, RequestId, Work};

@@ -44,12 +44,17 @@ pub(super) fn interleaved(element: u64, bytes: u64) -> Vec<NdCopy> {
 /// A square matrix, turned.
 pub(super) fn transposed(element: u64, bytes: u64) -> Vec<NdCopy> {
     let side = (bytes / element).isqrt().max(2);
+    requests(&turned(element, (side, side)))
+}
+
+/// A matrix of so many rows and columns, row after row of the result.
+pub(super) fn turned(element: u64, (rows, columns): (u64, u64)) -> NdCopy {
     let strides = vec![
-        Stride { src: step(element), dst: step(side * element) },
-        Stride { src: step(side * element), dst: step(element) },
+        Stride { src: step(element), dst: step(columns * element) },
+        Stride { src: step(rows * element), dst: step(element) },
     ];
     let field = FieldCopy { bytes: element, src_offset: 0, dst_offset: 0, strides };
-    requests(&NdCopy { dims: vec![dim(side), dim(side)], fields: vec![field] })
+    NdCopy { dims: vec![dim(rows), dim(columns)], fields: vec![field] }
 }
 
 /// Runs from anywhere, in an order that no prefetcher guesses.

@@ -94,6 +94,7 @@ fn channel(random: &mut Random, from: u16, to: u16) -> Channel {
         latency_ns: 0,
         wire: None,
         in_flight: None,
+        stream_from_bytes: None,
         assumed: false,
     }
 }

@@ -16,7 +16,7 @@ use crate::peer::{self, Peer, Run, Task, View};
 use crate::report::{Bench, Case, Contender};
 use crate::{Error, Report, Settings};
 use cells::Cells;
-use channel_host::{Limits, last_cache_bytes};
+use channel_host::{Crossover, Limits, last_cache_bytes};
 use isometry::Machine;
 use layout::NdCopy;
 use problem::Problem;
@@ -50,12 +50,21 @@ pub(super) fn run(settings: &Settings) -> Result<Report, Error> {
 /// # Errors
 /// As [`crate::Group::run`].
 pub fn run_beside(settings: &Settings, peers: Vec<Box<dyn Peer>>) -> Result<Report, Error> {
+    run_on(Machine::open()?, settings, peers)
+}
+
+/// Runs the group as [`run_beside`], by what was measured of `machine`.
+fn run_on(
+    machine: Machine,
+    settings: &Settings,
+    peers: Vec<Box<dyn Peer>>,
+) -> Result<Report, Error> {
     let problems = family::problems()?;
     let mut bench = Bench::new("kernels", settings)?;
     let peers = all_peers(&mut bench, peers);
-    let machine = Machine::builder().assume(true).open()?;
     let (lanes, cache_bytes) = (Arc::new(Lanes::new(2)?), last_cache_bytes());
-    let mut group = Group { bench, peers, machine, lanes, cache_bytes };
+    let crossover = crossover_of(&machine);
+    let mut group = Group { bench, peers, machine, lanes, cache_bytes, crossover };
     for problem in &problems {
         group.problem(problem)?;
     }
@@ -89,12 +98,20 @@ fn all_peers(bench: &mut Bench, mut peers: Vec<Box<dyn Peer>>) -> Vec<Box<dyn Pe
     peers
 }
 
+/// From where on results are written past the caches there, as the Memcpy channel does it.
+fn crossover_of(machine: &Machine) -> Crossover {
+    let topology = machine.topology();
+    let measured = topology.classes[0].channels.iter().find_map(|c| c.stream_from_bytes);
+    measured.map_or_else(Crossover::default, Crossover)
+}
+
 struct Group {
     bench: Bench,
     peers: Vec<Box<dyn Peer>>,
     machine: Machine,
     lanes: Arc<Lanes>,
     cache_bytes: Option<u64>,
+    crossover: Crossover,
 }
 
 /// The buffers of a problem, and what is to be in them.
@@ -169,7 +186,7 @@ impl Group {
     /// Ours, and the roofs.
     fn ours<'a>(&self, scene: &'a Scene, threads: u32) -> Result<Vec<(String, Run<'a>)>, Error> {
         let mut moves = vec![
-            ("isometry", Move::Kernels(scene.copies.clone())),
+            ("isometry", Move::Kernels(scene.copies.clone(), self.crossover)),
             ("memcpy", Move::Memcpy(scene.bytes)),
         ];
         if HAS_STREAM {

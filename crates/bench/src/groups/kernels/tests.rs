@@ -35,7 +35,8 @@ fn every_contender_is_checked_and_those_that_fail_are_named() {
         stop: Stop::default(),
     };
     let peers = ["idle", "broken", "unable"].map(|name| Box::new(Fake(name)) as Box<dyn Peer>);
-    let report = run_beside(&settings, peers.into()).unwrap();
+    let machine = Machine::builder().assume(true).open().unwrap();
+    let report = run_on(machine, &settings, peers.into()).unwrap();
     assert_eq!(report.wrong, Vec::<String>::new());
     let cases = report.json["cases"].as_array().unwrap();
     assert_eq!(cases.len(), 2);

@@ -1,0 +1,153 @@
+//! From where on results are better written past the caches.
+//!
+//! Matrices are turned into the same place several times in a row, first into the caches, then
+//! past them. Their sides are powers of two, as those of many are, which is hardest on what writes
+//! past the caches: it loses up to three quarters of its speed on results of sizes at which a plain
+//! copy, or a matrix of another side, gains a little. That loss is what the crossover has to avoid.
+
+use super::shapes::turned;
+use super::{Bench, job_of};
+use crate::Error;
+use channel::{Job, Region};
+use channel_host::{Crossover, MemcpyChannel};
+use model::{NdCopy, Work};
+use std::sync::Arc;
+use std::time::Duration;
+
+/// The elements that are neither the best for one way nor for the other.
+const ELEMENT_BYTES: u64 = 4;
+/// The smallest result that is measured.
+const FIRST_BYTES: u64 = 512 << 10;
+/// The largest one: the next would take as long as all before.
+const LAST_BYTES: u64 = 16 << 20;
+/// What is copied of each size in each way, and at least so many times: the best counts.
+const POINT_BYTES: u64 = 8 << 20;
+const LEAST_TIMES: u64 = 2;
+/// A way wins where it is faster by more than this part.
+const MARGIN: f64 = 0.1;
+/// What is found is no less: smaller results are read again before long, more often than not.
+const LEAST_BYTES: u64 = 1 << 20;
+
+/// The rates of results of one size.
+#[derive(Debug, Clone, Copy, PartialEq)]
+struct Point {
+    bytes: u64,
+    /// Bytes per second into the caches.
+    cached: f64,
+    /// And past them.
+    streamed: f64,
+}
+
+/// Where the crossover of `channel` lies, by copies from `src` to `dst`.
+pub(super) fn measured(
+    channel: &mut MemcpyChannel,
+    (src, dst): (&Arc<Region>, &Arc<Region>),
+) -> Result<Crossover, Error> {
+    let last_bytes = LAST_BYTES.min(src.len_bytes()).min(dst.len_bytes());
+    let mut bench = Bench { channel, next: 0 };
+    let mut points = Vec::new();
+    let mut bytes = FIRST_BYTES;
+    while bytes <= last_bytes {
+        let list: Arc<[NdCopy]> = [matrix(bytes)].into();
+        let times = (POINT_BYTES / bytes).max(LEAST_TIMES);
+        let mut best = |result_bytes| {
+            let mut job = |_| part_of(result_bytes, job_of(&list, (src, 0), (dst, 0)));
+            (0..times).try_fold(0.0f64, |best, _| {
+                Ok::<_, Error>(best.max(bench.rate(1, Duration::ZERO, &mut job)?))
+            })
+        };
+        points.push(Point { bytes, cached: best(0)?, streamed: best(u64::MAX)? });
+        bytes *= 2;
+    }
+    log::debug!("results into the caches and past them: {points:?}");
+    Ok(chosen(&points))
+}
+
+/// A matrix of `bytes`, a power of two, turned; it is square, or has rows of two squares.
+fn matrix(bytes: u64) -> NdCopy {
+    let elements = bytes / ELEMENT_BYTES;
+    let rows = 1 << (elements.ilog2() / 2);
+    turned(ELEMENT_BYTES, (rows, elements / rows))
+}
+
+/// `job` as part of a transfer that brings its destination so many bytes.
+fn part_of(result_bytes: u64, mut job: Job) -> Job {
+    if let Work::Copy(work) = &mut job.work {
+        work.result_bytes = result_bytes;
+    }
+    job
+}
+
+/// The size that parts `points`, which ascend, with the fewest on the wrong side: those below it
+/// where writing past the caches wins, and those from it on where it loses. The largest of
+/// several: what hardly differs stays in the caches. One bad point in many doesn't matter. Where
+/// writing past the caches never wins it is twice the last: beyond, nobody looked.
+fn chosen(points: &[Point]) -> Crossover {
+    let wins = |p: &&Point| p.streamed > p.cached * (1.0 + MARGIN);
+    let loses = |p: &&Point| p.cached > p.streamed * (1.0 + MARGIN);
+    let wrong = |at: &usize| {
+        let (below, above) = points.split_at(*at);
+        below.iter().filter(wins).count() + above.iter().filter(loses).count()
+    };
+    let at = (0..=points.len()).rev().min_by_key(wrong).unwrap_or(0);
+    let beyond = || points.last().map_or(Crossover::default().0, |p| 2 * p.bytes);
+    let bytes = points.get(at).map_or_else(beyond, |p| p.bytes);
+    Crossover(bytes.max(LEAST_BYTES))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// The crossover in MiB where streaming is faster by these factors, from 512 KiB on.
+    fn of(factors: [f64; 6]) -> f64 {
+        let point = |(i, streamed)| Point { bytes: FIRST_BYTES << i, cached: 1.0, streamed };
+        let points: Vec<_> = (0..).zip(factors).map(point).collect();
+        chosen(&points).0 as f64 / f64::from(1 << 20)
+    }
+
+    #[test]
+    fn it_lies_where_streaming_begins_to_win() {
+        assert_eq!(of([0.5, 0.6, 0.7, 0.8, 1.4, 1.5]), 8.0);
+        assert_eq!(of([0.5, 0.6, 0.7, 0.8, 0.8, 1.5]), 16.0);
+        assert_eq!(of([0.8, 1.2, 1.3, 1.3, 1.4, 1.5]), 1.0);
+    }
+
+    #[test]
+    fn it_stays_within_its_bounds() {
+        assert_eq!(of([1.3; 6]), 1.0, "always");
+        assert_eq!(of([0.7; 6]), 32.0, "never");
+        assert_eq!(chosen(&[]), Crossover::default(), "nothing measured");
+    }
+
+    #[test]
+    fn what_hardly_differs_stays_in_the_caches() {
+        assert_eq!(of([1.0; 6]), 32.0);
+        assert_eq!(of([0.6, 0.97, 1.09, 0.96, 1.4, 1.4]), 8.0);
+    }
+
+    #[test]
+    fn a_matrix_is_as_large_as_it_should_be() {
+        for (bytes, extents) in [(FIRST_BYTES, (256, 512)), (LAST_BYTES, (2048, 2048))] {
+            let copy = matrix(bytes);
+            assert_eq!((copy.dims[0].extent, copy.dims[1].extent), extents);
+            assert_eq!(copy.payload_bytes(), bytes);
+        }
+    }
+
+    #[test]
+    fn one_bad_point_does_not_matter() {
+        assert_eq!(of([0.5, 0.6, 1.3, 1.4, 0.4, 1.5]), 2.0);
+        assert_eq!(of([0.5, 0.6, 1.3, 1.4, 1.5, 0.4]), 2.0);
+        assert_eq!(of([1.5, 0.6, 0.7, 0.8, 1.4, 1.5]), 8.0);
+    }
+
+    #[test]
+    fn the_faster_streaming_is_the_earlier_it_begins() {
+        let base = [0.5, 0.62, 0.75, 0.9, 1.1, 1.3];
+        let at = |percent: u32| of(base.map(|f| f * f64::from(percent) / 100.0));
+        let all: Vec<_> = (60..240).map(at).collect();
+        assert!(all.is_sorted_by(|before, after| before >= after), "{all:?}");
+        assert_eq!((all[0], all[all.len() - 1]), (32.0, 1.0));
+    }
+}
