@@ -10,7 +10,7 @@ STAMPS := $(VENV)/.stamps
 RUST_SOURCES := $(shell find crates -name '*.rs' -o -name Cargo.toml) Cargo.toml Cargo.lock
 PYTHON_SOURCES := $(shell find python/isometry -name '*.py*' -not -path '*/__pycache__/*')
 
-# What bench, fuzz and mutant runs take.
+# What bench, count, fuzz and mutant runs take.
 GROUP ?= small
 FILTER ?=
 RUNS ?=
@@ -18,11 +18,12 @@ BUDGET ?=
 SEEDS ?= 1000
 FIRST_SEED ?= 0
 MUTANT ?=
+WRITE ?=
 
 # The crates that properties are stated of.
 PROPERTIES := layout planner engine kernels files cluster
 
-.PHONY: help test demo bench bench-group bench-kernels lint fuzz-sim properties miri mutants package clean
+.PHONY: help test demo bench bench-group bench-kernels counts lint fuzz-sim properties miri mutants package clean
 
 help: ## Say what there is to make
 	@sed -n 's/^\([a-z-]*\):.*## /  \1\t/p' Makefile | expand -t 14
@@ -50,6 +51,9 @@ bench-kernels: $(PEERS)/.stamps/peers
 	@install -m 755 -D target/release/libisometry_peers.so target/peers/isometry_peers.abi3.so
 	@PYTHONPATH=target/peers $(PEERS)/bin/python scripts/bench_kernels.py --filter '$(value FILTER)' \
 	    $(if $(RUNS),--runs $(RUNS)) $(if $(BUDGET),--budget $(BUDGET))
+
+counts: ## Compare what the kernels execute with their limits; WRITE=1 writes these anew
+	@scripts/counts.sh $(if $(WRITE),--write)
 
 lint: ## Formatting, clippy, documentation
 	@scripts/lint.sh

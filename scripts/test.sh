@@ -72,9 +72,22 @@ python() {
     step "typed stubs" .venv/bin/python -m mypy
 }
 
+# After the package, which builds what is counted.
+counts() {
+    say "Counts of the kernels: instructions and bytes from memory"
+    local log=$logs/counts.log
+    scripts/counts.sh 2>&1 | tee $log
+    case ${PIPESTATUS[0]} in
+        0) count 1 0 ;;
+        77) skip "counts of the kernels" "$(sed -n 's/^skipped: //p' $log)" ;;
+        *) count 0 1; echo "FAILED: counts of the kernels" ;;
+    esac
+}
+
 lint
 rust
 python
+counts
 
 skipped=$(wc -l <$logs/skipped)
 say "$skipped cases skipped"

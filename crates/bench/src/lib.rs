@@ -25,7 +25,7 @@ mod settings;
 mod stats;
 
 pub use error::Error;
-pub use groups::{GROUPS, Group, kernels_beside, named};
+pub use groups::{Counts, GROUPS, Group, check_counts, kernels_beside, named, run_counted};
 pub use peer::{Peer, Run, Spans, Strides, Task, View};
 pub use report::Report;
 pub use settings::{Output, Settings, Stop};

@@ -167,6 +167,15 @@ pub(crate) struct Bench {
     /// Print one JSON object: the group's, or those of several under `groups`.
     #[arg(long)]
     pub(crate) json: bool,
+    /// Have valgrind count what the kernels execute, and compare that with the limits in FILE.
+    #[arg(long, value_name = "FILE", conflicts_with_all = ["groups", "json"])]
+    pub(crate) counts: Option<PathBuf>,
+    /// Write what was counted into FILE, as its limits from now on.
+    #[arg(long, requires = "counts")]
+    pub(crate) write: bool,
+    /// Run this case of FILE once: what valgrind looks at.
+    #[arg(long, value_name = "CASE", requires = "counts", hide = true)]
+    pub(crate) counted: Option<String>,
 }
 
 #[derive(Debug, Subcommand)]

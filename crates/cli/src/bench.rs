@@ -6,10 +6,18 @@ use crate::interrupt::Interrupt;
 use crate::output;
 use bench::{Error, GROUPS, Group, Output, Report, Settings, Stop};
 use serde_json::{Value, json};
+use std::path::Path;
+use std::process::Command;
 use std::time::Duration;
 
 /// Runs groups of benchmarks, or lists them where none is named.
 pub(crate) fn run(args: &Bench) -> Result<(), Failure> {
+    if let Some(file) = &args.counts {
+        return match &args.counted {
+            Some(case) => bench::run_counted(file, case).map_err(failure),
+            None => counts(file, args.write),
+        };
+    }
     if args.groups.is_empty() {
         return list(args.json);
     }
@@ -30,6 +38,22 @@ pub(crate) fn run(args: &Bench) -> Result<(), Failure> {
     match wrong.is_empty() {
         true => Ok(()),
         false => Err(Failure::failed(format_args!("wrong results: {}", wrong.join("; ")))),
+    }
+}
+
+/// Compares what the kernels execute with the limits in `file`, or writes these anew.
+fn counts(file: &Path, write: bool) -> Result<(), Failure> {
+    let program = std::env::current_exe().map_err(Failure::failed)?;
+    let counts = bench::check_counts(file, write, |case| {
+        let mut command = Command::new(&program);
+        command.args(["bench", "--counted", case, "--counts"]).arg(file);
+        command
+    });
+    let counts = counts.map_err(failure)?;
+    output::text(&counts.table)?;
+    match write || counts.above.is_empty() {
+        true => Ok(()),
+        false => Err(Failure::failed(format_args!("above limits: {}", counts.above.join("; ")))),
     }
 }
 

@@ -35,6 +35,22 @@ fn an_unknown_group_or_a_broken_filter_is_wrong_usage() {
 }
 
 #[test]
+fn a_case_to_be_counted_runs_by_itself() {
+    let dir = tempfile::tempdir().unwrap();
+    let file = dir.path().join("counts.toml");
+    let case = "name = 'transpose 256x256 u1'\ninstructions = 1.0\nmemory_bytes = 2.0\n";
+    fs::write(&file, format!("[[case]]\n{case}")).unwrap();
+    let file = file.to_str().unwrap();
+    iso(&["bench", "--counts", file, "--counted", "transpose 256x256 u1"]).succeeds();
+    let unknown = iso(&["bench", "--counts", file, "--counted", "transpose"]);
+    assert_eq!(unknown.code, 1);
+    assert!(unknown.stderr.contains("no case has this name"), "{}", unknown.stderr);
+    assert_eq!(iso(&["bench", "--counts", "/dev/null/none"]).code, 1);
+    assert_eq!(iso(&["bench", "--write"]).code, 2);
+    assert_eq!(iso(&["bench", "planner", "--counts", file]).code, 2);
+}
+
+#[test]
 fn a_group_prints_what_it_writes() {
     let dir = tempfile::tempdir().unwrap();
     let out = dir.path().to_str().unwrap();

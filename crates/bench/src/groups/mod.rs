@@ -8,7 +8,7 @@ mod planner;
 mod priority;
 mod small;
 
-pub use kernels::run_beside as kernels_beside;
+pub use kernels::{Counts, check_counts, run_beside as kernels_beside, run_counted};
 
 use crate::{Error, Report, Settings};
 

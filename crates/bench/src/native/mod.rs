@@ -5,8 +5,9 @@
 //! that no borrow covers. **Guarantee.** [`Buffers`] outlive every run that is made for them, which
 //! their lifetime says; they are not `Sync`, so that one run goes at a time; each run stays within
 //! the bytes that its maker checked. **Structure.** `memory` owns the buffers, `moves` has the
-//! kernels and the plain copies, `stream` the streaming one, and each library stands alone.
+//! kernels and the plain copies, `counted` the kernels alone, `stream` the streaming one, and each library stands alone.
 
+mod counted;
 mod hptt;
 mod library;
 mod memory;
@@ -15,6 +16,7 @@ mod moves;
 mod onednn;
 mod stream;
 
+pub(crate) use counted::counted;
 pub(crate) use hptt::Hptt;
 pub(crate) use memory::Buffers;
 pub(crate) use mkl::Mkl;

@@ -77,7 +77,8 @@ fn payload_bytes(what: &Move) -> u64 {
     }
 }
 
-fn is_inside(copy: &NdCopy, spans: &Spans) -> bool {
+/// Whether `copy` stays inside the buffers.
+pub(super) fn is_inside(copy: &NdCopy, spans: &Spans) -> bool {
     let (read, written) = touched(copy);
     let within = |range: &std::ops::Range<i64>, bytes: usize| {
         range.start >= 0 && u64::try_from(range.end).is_ok_and(|end| end <= bytes as u64)

@@ -6,6 +6,7 @@
 //! way to do a case, is named beside the case and left out of it.
 
 mod cells;
+mod counts;
 mod family;
 mod problem;
 mod summary;
@@ -15,6 +16,8 @@ use crate::native::{Buffers, HAS_STREAM, Hptt, Mkl, Move, Moves, OneDnn};
 use crate::peer::{self, Peer, Run, Task, View};
 use crate::report::{Bench, Case, Contender};
 use crate::{Error, Report, Settings};
+pub use counts::{Counts, check_counts, run_counted};
+
 use cells::Cells;
 use channel_host::{Crossover, Limits, last_cache_bytes};
 use isometry::Machine;

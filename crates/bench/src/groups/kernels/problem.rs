@@ -2,6 +2,7 @@
 
 use super::cells::Cells;
 use crate::Error;
+use crate::problems::Dims;
 use layout::{NdCopy, Placement, Side, Stream, copies};
 use model::{FieldSpace, IndexSpace, Layout, Selection, Span};
 
@@ -30,6 +31,15 @@ pub(super) struct Problem {
 }
 
 impl Problem {
+    /// The same of other extents; `None` where `dims` has other names.
+    pub(super) fn resized(mut self, dims: &Dims) -> Option<Self> {
+        let pairs = dims.pairs();
+        let own = self.space.dims().iter().map(|d| &*d.name);
+        let alike = own.eq(pairs.iter().map(|(name, _)| *name));
+        self.space = IndexSpace::of(&pairs).ok().filter(|_| alike)?;
+        Some(self)
+    }
+
     /// The payload, once.
     pub(super) fn payload_bytes(&self) -> u64 {
         self.space.entries() * self.field_bytes().iter().sum::<u64>()
