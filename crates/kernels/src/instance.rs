@@ -1,6 +1,7 @@
 //! The bodies, once for each instruction set, and the one that this processor has.
 
 use crate::element::Plane;
+use crate::flat::{self, Panel, Stage, Strip};
 use crate::narrow;
 use crate::stream;
 use crate::tile::{self, Lanes, Tile};
@@ -9,6 +10,9 @@ use crate::vector::scalar::Scalar;
 
 /// Moves a tile.
 pub(crate) type Transpose = unsafe fn(&Tile, *const u8, *mut u8);
+
+/// Puts a strip of a panel together.
+pub(crate) type Squares = unsafe fn(&Panel<'_>, Strip, &mut Stage);
 
 /// The bodies for one instruction set.
 #[derive(Debug, Clone, Copy)]
@@ -19,6 +23,12 @@ pub(crate) struct Instance {
     pub(crate) lanes: usize,
     /// The bodies of `tile` and `narrow`, by [`Lanes`], for elements of 1, 2, 4, 8 and 16 bytes.
     transposes: [[Transpose; 5]; 8],
+    /// [`flat::copy_in`].
+    pub(crate) copy_in: unsafe fn(&Panel<'_>, *const u8, &mut Stage),
+    /// [`flat::squares`], for elements of 1, 2, 4, 8 and 16 bytes.
+    squares: [Squares; 5],
+    /// [`flat::flush`].
+    pub(crate) flush: unsafe fn(&Panel<'_>, Strip, (&mut Stage, *mut u8)),
     /// [`stream::copy`].
     pub(crate) stream: unsafe fn(*const u8, *mut u8, usize),
     /// [`stream::runs`].
@@ -29,6 +39,12 @@ impl Instance {
     /// The body for `lanes` and elements of `bytes`, a power of two up to 16.
     pub(crate) fn transpose(&self, lanes: Lanes, bytes: usize) -> Transpose {
         self.transposes[lanes as usize][bytes.ilog2() as usize]
+    }
+
+    /// The body of long rows for elements of `bytes`, if they make squares.
+    pub(crate) fn squares(&self, bytes: usize) -> Option<Squares> {
+        let body = || self.squares.get(bytes.ilog2() as usize).copied();
+        bytes.is_power_of_two().then(body).flatten()
     }
 }
 
@@ -75,6 +91,30 @@ macro_rules! instance {
             }
 
             /// # Safety
+            /// As [`flat::copy_in`].
+            $(#[target_feature(enable = $features)])?
+            unsafe fn copy_in(panel: &Panel<'_>, src: *const u8, stage: &mut Stage) {
+                // SAFETY: the caller's contract.
+                unsafe { flat::copy_in::<$vector>(panel, src, stage) }
+            }
+
+            /// # Safety
+            /// As [`flat::squares`].
+            $(#[target_feature(enable = $features)])?
+            unsafe fn squares<const E: usize>(panel: &Panel<'_>, strip: Strip, stage: &mut Stage) {
+                // SAFETY: the caller's contract.
+                unsafe { flat::squares::<$vector, E>(panel, strip, stage) }
+            }
+
+            /// # Safety
+            /// As [`flat::flush`].
+            $(#[target_feature(enable = $features)])?
+            unsafe fn flush(panel: &Panel<'_>, strip: Strip, at: (&mut Stage, *mut u8)) {
+                // SAFETY: the caller's contract.
+                unsafe { flat::flush::<$vector>(panel, strip, at) }
+            }
+
+            /// # Safety
             /// As [`stream::copy`].
             $(#[target_feature(enable = $features)])?
             unsafe fn stream(src: *const u8, dst: *mut u8, bytes: usize) {
@@ -103,6 +143,9 @@ macro_rules! instance {
                     sizes!(short_a),
                     sizes!(short_b),
                 ],
+                copy_in,
+                squares: sizes!(squares),
+                flush,
                 stream,
                 runs,
             };

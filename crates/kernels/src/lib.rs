@@ -4,11 +4,12 @@
 //! there is. **Guarantee.** [`copy`] reads and writes exactly the bytes that
 //! [`layout::touched`] bounds and [`layout::oracle`] moves; whoever calls it answers for these
 //! being there. [`copy_slices`] checks them. Neither allocates. **Structure.** `strategy` chooses
-//! a way: runs, `panel`s of a transpose, or `walk` with its `plane`s and `element`s for what fits
-//! neither; `nest` is the form in which it sees a copy. `tile`, `narrow` and `stream` are the
+//! a way: runs, `panel`s of a transpose, `flat` for long rows that start on no line, or `walk` with
+//! its `plane`s and `element`s for what fits none; `nest` is the form in which it sees a copy. `tile`, `narrow` and `stream` are the
 //! bodies, generic over a `vector`; `instance` has them for each instruction set.
 
 mod element;
+mod flat;
 mod instance;
 mod narrow;
 mod nest;
@@ -97,7 +98,7 @@ unsafe fn copy_by(
         return unsafe { strategy::run(instance, (src, dst), run.bytes as usize, stores) };
     }
     if copy.dims.iter().all(|d| d.extent > 0) {
-        let strategy = Strategy::of(copy, dst.addr(), stores);
+        let strategy = Strategy::of(copy, dst.addr(), stores, instance.lanes);
         // SAFETY: the caller keeps the contract, which is the same.
         unsafe { strategy.run(instance, src, dst) }
     }
@@ -109,7 +110,8 @@ pub fn explain(copy: &NdCopy, dst: *const u8, stores: Stores) -> String {
     if copy.dims.iter().any(|d| d.extent == 0) {
         return "nothing".to_owned();
     }
-    format!("{} ({})", Strategy::of(copy, dst.addr(), stores), detect().name)
+    let instance = detect();
+    format!("{} ({})", Strategy::of(copy, dst.addr(), stores, instance.lanes), instance.name)
 }
 
 /// As [`copy`], between slices: offset 0 lies at `src_base` and `dst_base`.

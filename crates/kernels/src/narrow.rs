@@ -4,7 +4,7 @@
 //! rotation of the bits of an element's number is a perfect shuffle, stage by stage. Where it is
 //! not, squares are moved of which a part is of no use.
 
-use crate::tile::{Chunks, PAIR, Tile, elements, loaded, shuffle, square};
+use crate::tile::{Chunks, PAIR, Tile, elements, lanes, loaded, shuffle, square};
 use crate::vector::{LANE_BYTES, LINE_BYTES, Vector};
 
 /// The body for [`crate::tile::Lanes::Split`].
@@ -62,7 +62,7 @@ unsafe fn columns_of<V: Vector, const E: usize, const A: usize>(src: *const u8) 
     // SAFETY: the caller's contract.
     unsafe {
         let by = (A * LANE_BYTES) as isize;
-        let load = |v| V::gather(src.wrapping_offset(v * LANE_BYTES as isize), by);
+        let load = |v| lanes::<V>(src.wrapping_offset(v * LANE_BYTES as isize), by);
         let mut vectors = loaded(A, load);
         shuffle::<V, E>(&mut vectors, A, LANE_BYTES / E);
         vectors
@@ -168,7 +168,7 @@ pub(crate) unsafe fn short_a<V: Vector, const E: usize>(tile: &Tile, src: *const
             let dst = dst.wrapping_offset(b * E as isize);
             // SAFETY: what is read behind a row is of the rows behind it: there are enough.
             unsafe {
-                let load = |j| V::gather(src.wrapping_offset(j * row), n * row);
+                let load = |j| lanes::<V>(src.wrapping_offset(j * row), n * row);
                 let columns = square::<V, E>(load);
                 for i in 0..n {
                     if i < tile.a as isize {

@@ -40,7 +40,7 @@ impl Loop<'_> {
 }
 
 /// Elements of `bytes`, and loops over them, at these offsets from either base.
-#[derive(Debug, Clone, Copy)]
+#[derive(Debug, Clone, Copy, Default)]
 pub(crate) struct Nest<'a> {
     pub(crate) bytes: usize,
     pub(crate) src: isize,

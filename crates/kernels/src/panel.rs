@@ -2,9 +2,9 @@
 //!
 //! **Hazard.** A transpose that follows one side touches another page of the other side for each
 //! element. **Structure.** The loops of a copy are cut into panels of a few lines each way. A
-//! panel whose rows are whole lines of the destination is moved in place; any other that is to go
-//! past the caches is put together in the first-level cache, as the destination has it, and then
-//! written out by whole lines. What lies ahead of a panel is asked for while it is moved.
+//! panel whose rows are whole lines of the destination is moved in place; one whose rows are short
+//! and follow each other is put together in the first-level cache, as the destination has it, and
+//! then written out. What lies ahead of a panel is asked for while it is moved.
 
 use crate::element::{Line, Plane, move_plane};
 use crate::instance::Instance;
@@ -14,6 +14,7 @@ use crate::tile::{Lanes, Tile};
 use crate::vector::{LANE_BYTES, LINE_BYTES};
 use std::fmt;
 use std::mem::MaybeUninit;
+use std::ops::Range;
 
 /// Where a panel is put together has so much room: part of a first-level cache.
 const STAGE_BYTES: usize = 32 << 10;
@@ -22,7 +23,7 @@ const STAGE_BYTES: usize = 32 << 10;
 const PANEL_BYTES: usize = 4 << 10;
 
 /// Lines that are written one behind the other cost less than single ones.
-const PAIR_BYTES: usize = 2 * LINE_BYTES;
+pub(crate) const PAIR_BYTES: usize = 2 * LINE_BYTES;
 
 /// Rows of up to this, one right behind the other, are moved as a whole.
 const PACKED_BYTES: usize = 2 << 10;
@@ -39,6 +40,9 @@ const AHEAD_BYTES: isize = 256;
 
 /// Rows at multiples of this compete for few places in a cache: nothing is asked for ahead.
 const CRITICAL_BYTES: isize = 4096;
+
+/// Lines at multiples of this are at few places of pages.
+const CLASHING_BYTES: isize = 2048;
 
 /// What a visit to a row of the destination is to write.
 const VISIT_BYTES: usize = 1 << 10;
@@ -74,17 +78,6 @@ pub(crate) struct Panels {
     ahead: isize,
 }
 
-/// A part of the rows of the destination.
-#[derive(Debug, Clone, Copy)]
-struct Rows {
-    /// The elements of each.
-    count: usize,
-    /// Where the next part starts.
-    bytes: usize,
-    is_first: bool,
-    is_last: bool,
-}
-
 /// Where a panel is put together.
 #[repr(align(64))]
 struct Stage(MaybeUninit<[u8; STAGE_BYTES]>);
@@ -92,7 +85,11 @@ struct Stage(MaybeUninit<[u8; STAGE_BYTES]>);
 impl Panels {
     /// Takes the loops of panels out of `nest`, whose first element goes to the address `dst`;
     /// `None` if no loop is dense in the destination. `streams` says that it goes past the caches.
-    pub(crate) fn of(nest: &mut Nest, dst: usize, streams: bool) -> Option<Panels> {
+    pub(crate) fn of(
+        nest: &mut Nest,
+        dst: usize,
+        (streams, lanes): (bool, usize),
+    ) -> Option<Panels> {
         let bytes = nest.bytes as isize;
         let plain = |nest: &Nest, is: &dyn Fn(&Loop) -> bool| {
             nest.loops().iter().position(|l| l.is_plain() && is(l))
@@ -107,7 +104,7 @@ impl Panels {
         let mut panels = Panels { bytes: nest.bytes, a, b, o: ONCE, dense, writes, chunk, ahead };
         if streams {
             let aligned = dst.is_multiple_of(LINE_BYTES);
-            let lines = aligned.then(|| panels.whole_lines(all_shared)).flatten();
+            let lines = aligned.then(|| panels.whole_lines(all_shared, lanes)).flatten();
             panels.writes = lines.map_or(Writes::Staged, Writes::Lines);
         }
         panels.o = panels.third(nest);
@@ -123,17 +120,30 @@ impl Panels {
     }
 
     /// The lanes by which all of the destination is written by whole lines, if it is: of the
-    /// loops but `b`, `shared` don't start a line with each turn.
-    fn whole_lines(&self, shared: usize) -> Option<Lanes> {
+    /// loops but `b`, `shared` don't start a line with each turn; vectors have so many `lanes`.
+    fn whole_lines(&self, shared: usize, lanes: usize) -> Option<Lanes> {
         let n = self.square()?;
         let (a, b, row) = (self.a.count, self.b.count, self.row_bytes());
         let joined = b.is_power_of_two() && (2..=LANE_BYTES).contains(&b) && row <= LINE_BYTES;
         match shared {
+            0 if self.clashes(n, lanes) => None,
             0 if a >= n && row % LINE_BYTES == 0 => Some(Lanes::Lines),
             0 if a < n && a.is_power_of_two() && self.is_packed() => Some(Lanes::Split),
-            1 if joined && self.goes_on() => Some(Lanes::Join),
+            1 if joined && a * self.bytes >= LINE_BYTES && self.goes_on() => Some(Lanes::Join),
             _ => None,
         }
+    }
+
+    /// Whether squares of side `n` would begin lines at the same place of pages by vectors that
+    /// are less than a line: some processors give up on a line then.
+    fn clashes(&self, n: usize, lanes: usize) -> bool {
+        let parts = lanes * LANE_BYTES < LINE_BYTES;
+        parts && n >= 4 && self.a.count >= n && self.a.stride.1 % CLASHING_BYTES == 0
+    }
+
+    /// Whether it is put together before it is written.
+    pub(crate) fn is_staged(&self) -> bool {
+        self.writes == Writes::Staged
     }
 
     /// A row of the destination.
@@ -174,26 +184,22 @@ impl Panels {
             return (a, b);
         }
         if self.writes != Writes::Staged {
-            return (if self.is_packed() { a } else { a.min(pair) }, b.min(pair));
+            let few = |count: usize| if count < 2 * pair { count } else { pair };
+            return (if self.is_packed() { a } else { few(a) }, few(b));
         }
-        // The rows of `a` take a line more than they hold, and so do the parts of rows.
         let rows = |a: usize| {
-            let room = (STAGE_BYTES / a - PAIR_BYTES) / self.bytes;
-            let wanted = pair.max(PANEL_BYTES / (a * self.bytes));
-            b.min(wanted.min(room.saturating_sub(self.line()).max(1)))
+            let room = STAGE_BYTES / (a * self.bytes);
+            b.min(room.min(pair.max(PANEL_BYTES / (a * self.bytes))).max(1))
         };
         let turns = |most: usize| a.min((most / (self.row_bytes() * self.o.count)).max(1));
         match () {
             () if self.o.count > 1 => (turns(STAGE_BYTES / 2).min(pair), b),
             () if self.is_packed() => (a, rows(a)),
-            () if self.goes_on() && self.row_bytes() <= PACKED_BYTES => (turns(PANEL_BYTES), b),
+            () if self.goes_on() && self.row_bytes() <= PACKED_BYTES => {
+                (turns(STAGE_BYTES).min(pair), b)
+            }
             () => (a.min(pair), rows(a.min(pair))),
         }
-    }
-
-    /// The elements that reach over the rest of a line.
-    fn line(&self) -> usize {
-        LINE_BYTES.div_ceil(self.bytes)
     }
 
     fn ahead(&self) -> isize {
@@ -203,18 +209,6 @@ impl Panels {
             () if self.b.stride.0 % CRITICAL_BYTES == 0 => 0,
             () => AHEAD_BYTES,
         }
-    }
-
-    /// Whether what is put together is written out by lines that no other panel writes.
-    fn by_lines(&self) -> bool {
-        self.writes == Writes::Staged && self.o.count == 1 && self.chunk.1 < self.b.count
-    }
-
-    /// The part of rows that starts at `b`.
-    fn rows(&self, b: usize) -> Rows {
-        let (left, chunk) = (self.b.count - b, self.chunk.1);
-        let count = left.min(if self.by_lines() { chunk + self.line() } else { chunk });
-        Rows { count, bytes: chunk * self.bytes, is_first: b == 0, is_last: count == left }
     }
 
     /// Moves all that the loops reach.
@@ -227,12 +221,10 @@ impl Panels {
         let band = BAND_ROWS.next_multiple_of(self.chunk.0);
         for start in (0..self.a.count).step_by(band) {
             let end = self.a.count.min(start + band);
-            let mut b = 0;
-            while b < self.b.count {
-                let rows = self.rows(b);
+            for b in (0..self.b.count).step_by(self.chunk.1) {
+                let rows = b..self.b.count.min(b + self.chunk.1);
                 // SAFETY: the caller's contract, for part of the loops.
-                unsafe { self.band(instance, (start..end, b, rows), (src, stage, dst)) };
-                b += if rows.is_last { rows.count } else { self.chunk.1 };
+                unsafe { self.band(instance, (start..end, rows), (src, stage, dst)) };
             }
         }
     }
@@ -244,7 +236,7 @@ impl Panels {
     unsafe fn band(
         &self,
         instance: &Instance,
-        (range, b, rows): (std::ops::Range<usize>, usize, Rows),
+        (range, rows): (Range<usize>, Range<usize>),
         (src, stage, dst): (*const u8, *mut u8, *mut u8),
     ) {
         let least = self.square().unwrap_or(1).min(self.chunk.0);
@@ -252,12 +244,12 @@ impl Panels {
         for a in range.clone().step_by(self.chunk.0) {
             // The last rows overlap those before them where they would make no square.
             let a = a.min(last);
-            let by = |a: isize, (of_a, of_b): (isize, isize)| a * of_a + b as isize * of_b;
+            let by = |a: isize, (of_a, of_b): (isize, isize)| a * of_a + rows.start as isize * of_b;
             let src = src.wrapping_offset(by(a as isize, (self.a.stride.0, self.b.stride.0)));
             let dst = dst.wrapping_offset(by(a as isize, (self.a.stride.1, self.b.stride.1)));
             let count = self.chunk.0.min(range.end - a);
             // SAFETY: a panel of the loops.
-            unsafe { self.panel(instance, (count, rows), (src, stage, dst)) };
+            unsafe { self.panel(instance, (count, rows.len()), (src, stage, dst)) };
         }
     }
 
@@ -268,12 +260,12 @@ impl Panels {
     unsafe fn panel(
         &self,
         instance: &Instance,
-        (a, rows): (usize, Rows),
+        (a, b): (usize, usize),
         (src, stage, dst): (*const u8, *mut u8, *mut u8),
     ) {
         let tile = Tile {
             a,
-            b: rows.count,
+            b,
             o: self.o.count,
             src: (self.b.stride.0, self.o.stride.0),
             dst: (self.a.stride.1, self.o.stride.1),
@@ -287,11 +279,7 @@ impl Panels {
                 Writes::Lines(lanes) => instance.transpose(lanes, self.bytes)(&tile, src, dst),
                 Writes::Staged => {
                     self.ask_ahead(&tile, src);
-                    if self.by_lines() {
-                        self.lines(instance, (tile, rows), (src, stage, dst));
-                    } else {
-                        self.runs(instance, tile, (src, stage, dst));
-                    }
+                    self.runs(instance, tile, (src, stage, dst));
                 }
             }
         }
@@ -313,36 +301,6 @@ impl Panels {
                     prefetch(src.wrapping_offset(by).wrapping_add(at));
                 }
             }
-        }
-    }
-
-    /// Puts `tile` together, its rows as far apart as those of the destination but for whole
-    /// lines, and writes out the lines that start in them.
-    ///
-    /// # Safety
-    /// As [`Panels::panel`].
-    unsafe fn lines(
-        &self,
-        instance: &Instance,
-        (mut tile, rows): (Tile, Rows),
-        (src, stage, dst): (*const u8, *mut u8, *mut u8),
-    ) {
-        let behind = |at: usize| at.wrapping_neg() % LINE_BYTES;
-        let bytes = rows.count * self.bytes;
-        let pitch = bytes.next_multiple_of(LINE_BYTES) + self.a.stride.1 as usize % LINE_BYTES;
-        debug_assert!(LINE_BYTES + tile.a * pitch <= STAGE_BYTES, "{self:?}");
-        let stage = stage.wrapping_add(dst.addr() % LINE_BYTES);
-        tile.dst.0 = pitch as isize;
-        // SAFETY: the stage has room for a panel; every byte of it is written before it is read.
-        unsafe { self.fill(instance, &tile, src, stage) };
-        for a in 0..tile.a {
-            let from = stage.wrapping_add(a * pitch);
-            let to = dst.wrapping_offset(a as isize * self.a.stride.1);
-            let start = if rows.is_first { 0 } else { behind(to.addr()) };
-            let next = rows.bytes + behind(to.addr().wrapping_add(rows.bytes));
-            let end = if rows.is_last { bytes } else { next };
-            // SAFETY: part of a row of the tile.
-            unsafe { (instance.stream)(from.add(start), to.add(start), end - start) };
         }
     }
 
@@ -404,9 +362,6 @@ impl fmt::Display for Panels {
         match self.writes {
             Writes::Cached => write!(f, "in place"),
             Writes::Lines(_) => write!(f, "in place, by lines past the caches"),
-            Writes::Staged if self.by_lines() => {
-                write!(f, "put together, by lines past the caches")
-            }
             Writes::Staged => write!(f, "put together, by runs past the caches"),
         }
     }

@@ -1,6 +1,7 @@
 //! Which way a copy goes: a pure choice, and its execution.
 
 use crate::element::{Line, Plane, move_plane};
+use crate::flat::Flat;
 use crate::instance::Instance;
 use crate::nest::{Loop, Nest};
 use crate::panel::Panels;
@@ -15,32 +16,39 @@ const RUN_BYTES: usize = 64;
 /// Runs from here on may share their first and last lines with others: it doesn't matter.
 const LONG_BYTES: usize = 1536;
 
-/// How a copy is moved.
+/// How a copy is moved: one way, at each position of a nest.
 #[derive(Debug, Clone)]
 pub(crate) struct Strategy<'a> {
     copy: &'a NdCopy,
     stores: Stores,
-    way: Way<'a>,
+    nest: Nest<'a>,
+    way: Way,
 }
 
 /// The ways there are.
 #[derive(Debug, Clone)]
-enum Way<'a> {
+enum Way {
     /// One run.
-    Run(Nest<'a>),
-    /// Runs, in two loops at each position of the nest.
-    Runs(Nest<'a>, Plane),
-    /// Panels at each position of the nest.
-    Panels(Nest<'a>, Panels),
+    Run,
+    /// Runs, in two loops.
+    Runs(Plane),
+    /// Panels.
+    Panels(Panels),
+    /// Long rows.
+    Flat(Flat),
     /// Element by element, one field after the other in parts that fit into the cache.
     Walk,
 }
 
 impl<'a> Strategy<'a> {
-    /// The way for `copy`, whose offset 0 is at the address `dst`; no extent is 0.
-    pub(crate) fn of(copy: &'a NdCopy, dst: usize, stores: Stores) -> Self {
-        let way = Nest::of(copy).map_or(Way::Walk, |nest| way(nest, dst, stores));
-        Strategy { copy, stores, way }
+    /// The way for `copy`, whose offset 0 is at the address `dst`, by vectors of so many `lanes`; no
+    /// extent is 0.
+    pub(crate) fn of(copy: &'a NdCopy, dst: usize, stores: Stores, lanes: usize) -> Self {
+        let (nest, way) = match Nest::of(copy) {
+            Some(nest) => way(nest, dst, (stores, lanes)),
+            None => (Nest::default(), Way::Walk),
+        };
+        Strategy { copy, stores, nest, way }
     }
 
     /// Moves the copy.
@@ -48,19 +56,21 @@ impl<'a> Strategy<'a> {
     /// # Safety
     /// As [`crate::copy`]; the processor has the instructions of `instance`.
     pub(crate) unsafe fn run(&self, instance: &Instance, src: *const u8, dst: *mut u8) {
-        let at = |nest: &Nest| (src.wrapping_offset(nest.src), dst.wrapping_offset(nest.dst));
+        let (nest, bytes) = (&self.nest, self.nest.bytes);
+        let at = (src.wrapping_offset(nest.src), dst.wrapping_offset(nest.dst));
         // SAFETY: the caller's contract, at each position of the loops.
         unsafe {
             match &self.way {
-                Way::Run(nest) => return run(instance, at(nest), nest.bytes, self.stores),
-                Way::Runs(nest, plane) => {
-                    each(nest.loops(), at(nest), &|src, dst| match self.stores {
-                        Stores::Cached => move_plane(nest.bytes, *plane, src, dst),
-                        Stores::Streamed => (instance.runs)(plane, nest.bytes, src, dst),
-                    })
+                Way::Run => return run(instance, at, bytes, self.stores),
+                Way::Runs(plane) => each(nest.loops(), at, &|src, dst| match self.stores {
+                    Stores::Cached => move_plane(bytes, *plane, src, dst),
+                    Stores::Streamed => (instance.runs)(plane, bytes, src, dst),
+                }),
+                Way::Panels(panels) => {
+                    each(nest.loops(), at, &|src, dst| panels.run(instance, src, dst));
                 }
-                Way::Panels(nest, panels) => {
-                    each(nest.loops(), at(nest), &|src, dst| panels.run(instance, src, dst));
+                Way::Flat(flat) => {
+                    each(nest.loops(), at, &|src, dst| flat.run(instance, src, dst));
                 }
                 Way::Walk => walk::walk(self.copy, src, dst),
             }
@@ -98,22 +108,29 @@ fn is_streamed(bytes: usize, stores: Stores) -> bool {
     stores == Stores::Streamed && bytes >= LONG_BYTES
 }
 
-fn way(mut nest: Nest, dst: usize, stores: Stores) -> Way {
+/// The way for `nest`, and what is left of it.
+fn way<'a>(mut nest: Nest<'a>, dst: usize, (stores, lanes): (Stores, usize)) -> (Nest<'a>, Way) {
     if nest.loops().is_empty() {
-        return Way::Run(nest);
+        return (nest, Way::Run);
     }
     nest.sort_by_source();
     let (dst, streams) = (dst.wrapping_add_signed(nest.dst), stores == Stores::Streamed);
     if nest.bytes >= RUN_BYTES && (!streams || nest.bytes >= LONG_BYTES || is_whole(&nest, dst)) {
         let along = innermost(&mut nest);
         let across = innermost(&mut nest);
-        return Way::Runs(nest, Plane { along, across });
+        return (nest, Way::Runs(Plane { along, across }));
     }
     let mut rest = nest;
-    match Panels::of(&mut rest, dst, streams) {
-        Some(panels) if streams || panels.square().is_some() => Way::Panels(rest, panels),
-        _ => Way::Walk,
+    let Some(panels) = Panels::of(&mut rest, dst, (streams, lanes)) else {
+        return (nest, Way::Walk);
+    };
+    if panels.is_staged()
+        && let Some(flat) = Flat::of(&mut nest)
+    {
+        return (nest, Way::Flat(flat));
     }
+    let moves = streams || panels.square().is_some();
+    (rest, if moves { Way::Panels(panels) } else { Way::Walk })
 }
 
 /// Whether every run is whole lines of the destination.
@@ -140,16 +157,16 @@ fn each(loops: &[Loop], at: (*const u8, *mut u8), body: &impl Fn(*const u8, *mut
 
 impl fmt::Display for Strategy<'_> {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let bytes = self.nest.bytes;
         match (&self.way, self.stores) {
-            (Way::Run(nest), stores) => {
-                let past = if is_streamed(nest.bytes, stores) { ", past the caches" } else { "" };
-                write!(f, "one run of {} B{past}", nest.bytes)
+            (Way::Run, stores) => {
+                let past = if is_streamed(bytes, stores) { ", past the caches" } else { "" };
+                write!(f, "one run of {bytes} B{past}")
             }
-            (Way::Runs(nest, _), Stores::Cached) => write!(f, "runs of {} B", nest.bytes),
-            (Way::Runs(nest, _), Stores::Streamed) => {
-                write!(f, "runs of {} B, past the caches", nest.bytes)
-            }
-            (Way::Panels(_, panels), _) => write!(f, "{panels}"),
+            (Way::Runs(_), Stores::Cached) => write!(f, "runs of {bytes} B"),
+            (Way::Runs(_), Stores::Streamed) => write!(f, "runs of {bytes} B, past the caches"),
+            (Way::Flat(flat), _) => write!(f, "{flat}"),
+            (Way::Panels(panels), _) => write!(f, "{panels}"),
             (Way::Walk, _) => {
                 write!(f, "{} fields, element by element", self.copy.fields.len())
             }

@@ -29,6 +29,37 @@ pub(crate) unsafe fn copy<V: Vector>(src: *const u8, dst: *mut u8, bytes: usize)
     }
 }
 
+/// Writes out what a row gains by `bytes` behind the line that starts at `row`: the whole lines of
+/// the destination, where `dst` is what it goes on with, past the caches. What is left of it is
+/// `carried` to the next call, which all but the last leave at least a line's bytes for; `ends`
+/// says whether the row begins and whether it ends.
+///
+/// # Safety
+/// A line and `bytes` are valid for reads and writes at `row`, a line at `carried`, and what the
+/// row gains, with what was left of it, for writes at `dst`, all apart; the processor has the
+/// instruction set of `V`.
+#[inline(always)]
+pub(crate) unsafe fn carry<V: Vector>(
+    (row, carried, dst): (*mut u8, *mut u8, *mut u8),
+    bytes: usize,
+    (is_first, is_last): (bool, bool),
+) {
+    let carried = carried.cast::<[u8; LINE_BYTES]>();
+    let begun = if is_first { 0 } else { dst.addr() % LINE_BYTES };
+    let left = if is_last { 0 } else { dst.addr().wrapping_add(bytes) % LINE_BYTES };
+    // SAFETY: the caller's contract; what of the line is read is what was left before.
+    unsafe {
+        if begun > 0 {
+            row.cast::<[u8; LINE_BYTES]>().write(carried.read());
+        }
+        let from = row.wrapping_add(LINE_BYTES - begun);
+        copy::<V>(from, dst.wrapping_sub(begun), begun + bytes - left);
+        if left > 0 {
+            carried.write(row.wrapping_add(bytes).cast::<[u8; LINE_BYTES]>().read());
+        }
+    }
+}
+
 /// Copies runs of `bytes`, in two loops, as [`copy`] does.
 ///
 /// # Safety

@@ -8,6 +8,7 @@
 //! along a third loop. Where a count is no multiple of a square's side, the last squares overlap
 //! those before them: some elements are moved twice.
 
+use crate::panel::PAIR_BYTES;
 use crate::stream::prefetch;
 use crate::vector::{LANE_BYTES, LINE_BYTES, Vector};
 use std::ops::Range;
@@ -131,6 +132,16 @@ pub(crate) unsafe fn square<V: Vector, const E: usize>(
     rows
 }
 
+/// Lane `i` from `i * by` bytes behind `src`.
+///
+/// # Safety
+/// As [`Vector::gather`].
+#[inline(always)]
+pub(crate) unsafe fn lanes<V: Vector>(src: *const u8, by: isize) -> V {
+    // SAFETY: the caller's contract.
+    unsafe { V::gather(|lane| src.wrapping_offset(lane as isize * by)) }
+}
+
 /// The first `count` vectors, as `load` gives them.
 #[inline(always)]
 pub(crate) fn loaded<V: Vector>(count: usize, load: impl Fn(isize) -> V) -> [V; LANE_BYTES] {
@@ -163,7 +174,8 @@ pub(crate) unsafe fn shuffle<V: Vector, const E: usize>(
     }
 }
 
-/// How many vectors of a row are written one behind the other.
+/// How many vectors of a row are written one behind the other, if they are no less than a pair of
+/// lines.
 pub(crate) const PAIR: usize = 2;
 
 /// Lanes along the destination. With `STREAM`, past the caches.
@@ -180,18 +192,20 @@ pub(crate) unsafe fn along_b<V: Vector, const E: usize, const STREAM: bool>(
 ) {
     let n = const { (LANE_BYTES / E) as isize };
     let (row, to, rows) = (tile.src.0, tile.dst.0, n as usize * V::LANES);
+    // Where nothing is asked for ahead, rows compete for places in the cache: fewer at once.
+    let pair = if tile.ahead == 0 { PAIR } else { PAIR.max(PAIR_BYTES / (V::LANES * LANE_BYTES)) };
     for o in 0..tile.o as isize {
         let (src, dst) = tile.turn(o, src, dst);
-        for start in (0..tile.b).step_by(PAIR * rows) {
+        for start in (0..tile.b).step_by(pair * rows) {
             for a in Chunks::of(tile.a, n as usize) {
-                for b in (start..tile.b.min(start + PAIR * rows)).step_by(rows) {
+                for b in (start..tile.b.min(start + pair * rows)).step_by(rows) {
                     let b = b.min(tile.b - rows) as isize;
                     let src = src.wrapping_offset(b * row + a * E as isize);
                     let dst = dst.wrapping_offset(a * to + b * E as isize);
                     tile.ask_ahead((rows as isize, a / n), src);
                     // SAFETY: squares of the tile.
                     unsafe {
-                        let load = |j| V::gather(src.wrapping_offset(j * row), n * row);
+                        let load = |j| lanes::<V>(src.wrapping_offset(j * row), n * row);
                         let columns = square::<V, E>(load);
                         for i in 0..n {
                             let (column, dst) = (columns[i as usize], dst.wrapping_offset(i * to));
@@ -246,7 +260,7 @@ pub(crate) unsafe fn along_o<V: Vector, const E: usize>(tile: &Tile, src: *const
                 let dst = dst.wrapping_offset(a * to + b * E as isize);
                 // SAFETY: squares of the tile.
                 unsafe {
-                    let load = |j| V::gather(src.wrapping_offset(j * row), tile.src.1);
+                    let load = |j| lanes::<V>(src.wrapping_offset(j * row), tile.src.1);
                     let columns = square::<V, E>(load);
                     for i in 0..n {
                         columns[i as usize].scatter(dst.wrapping_offset(i * to), tile.dst.1);

@@ -23,12 +23,11 @@ impl Vector for Avx2 {
     }
 
     #[inline(always)]
-    unsafe fn gather(src: *const u8, by: isize) -> Self {
+    unsafe fn gather(at: impl Fn(usize) -> *const u8) -> Self {
         // SAFETY: the caller's contract.
         unsafe {
-            let low = _mm256_castsi128_si256(_mm_loadu_si128(src.cast()));
-            let high = _mm_loadu_si128(src.wrapping_offset(by).cast());
-            Avx2(_mm256_inserti128_si256::<1>(low, high))
+            let low = _mm256_castsi128_si256(_mm_loadu_si128(at(0).cast()));
+            Avx2(_mm256_inserti128_si256::<1>(low, _mm_loadu_si128(at(1).cast())))
         }
     }
 

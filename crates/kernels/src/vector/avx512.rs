@@ -31,11 +31,10 @@ impl Vector for Avx512 {
     }
 
     #[inline(always)]
-    unsafe fn gather(src: *const u8, by: isize) -> Self {
-        let at = |i: isize| src.wrapping_offset(i * by);
+    unsafe fn gather(at: impl Fn(usize) -> *const u8) -> Self {
         // SAFETY: the caller's contract.
         unsafe {
-            let all = _mm512_castsi128_si512(lane(src));
+            let all = _mm512_castsi128_si512(lane(at(0)));
             let all = _mm512_inserti32x4::<1>(all, lane(at(1)));
             let all = _mm512_inserti32x4::<2>(all, lane(at(2)));
             Avx512(_mm512_inserti32x4::<3>(all, lane(at(3))))

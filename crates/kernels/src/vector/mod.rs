@@ -27,11 +27,11 @@ pub(crate) trait Vector: Copy {
     /// Bytes in a row.
     unsafe fn load(src: *const u8) -> Self;
 
-    /// Lane `i` from `i * by` bytes behind `src`.
+    /// Lane `i` from where `at` says.
     #[inline(always)]
-    unsafe fn gather(src: *const u8, _by: isize) -> Self {
+    unsafe fn gather(at: impl Fn(usize) -> *const u8) -> Self {
         // SAFETY: the caller's contract; there is one lane.
-        unsafe { Self::load(src) }
+        unsafe { Self::load(at(0)) }
     }
 
     /// Writes bytes in a row.

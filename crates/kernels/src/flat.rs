@@ -1,0 +1,370 @@
+//! Transposes of long rows that start on no line.
+//!
+//! **Hazard.** A line that two panels write costs a read and two writes of it. **Structure.** The
+//! loops in which the destination goes on are one long row, those in which the source does are
+//! another, whatever their extents: where their elements lie stands in a table for each panel.
+//! Panels are put together in the first-level cache; of each row whole lines are written past the
+//! caches, and what is left of it is carried to the panel behind.
+
+use crate::element::{Line, move_line};
+use crate::instance::Instance;
+use crate::nest::{Loop, Nest};
+use crate::stream::{self, prefetch};
+use crate::tile::square;
+use crate::vector::{LANE_BYTES, LINE_BYTES, Vector};
+use std::fmt;
+use std::mem::MaybeUninit;
+use std::ops::Range;
+
+/// The most loops of a long row.
+const MOST_CHAINED: usize = 5;
+
+/// Shorter rows are not worth it.
+const LEAST_ROW_BYTES: usize = 1 << 10;
+
+/// Rows are long enough from here on.
+const ROW_BYTES: usize = 4 << 10;
+
+/// What a panel has of a row, on either side, if its elements are not too many.
+const PIECE_BYTES: usize = 4 * LINE_BYTES;
+
+/// The most rows of the source in a panel.
+const MOST_ROWS: usize = 64;
+
+/// What is copied in.
+const COPIED_BYTES: usize = MOST_ROWS * PIECE_BYTES;
+
+/// Rows of the destination that are put together at once.
+const STRIP_ROWS: usize = 16;
+
+/// A row that is put together, behind the line that is carried.
+const PITCH_BYTES: usize = LINE_BYTES + PIECE_BYTES;
+
+/// Rows of the destination that are gone on with before the next are begun.
+const BAND_ROWS: usize = 512;
+
+/// Rows at multiples of this compete for few places in a cache: nothing is asked for ahead.
+const CRITICAL_BYTES: isize = 4096;
+
+/// Loops in which one side goes on, the fastest first.
+#[derive(Debug, Clone, Copy)]
+struct Chain {
+    lines: [Line; MOST_CHAINED],
+    len: usize,
+}
+
+impl Chain {
+    /// Takes the loops in which a side, as `stride` says, goes on from elements of `bytes`, until
+    /// they are long; but none for which `leave` holds. `None` without a first.
+    fn take(
+        nest: &mut Nest,
+        stride: impl Fn(&Loop) -> isize,
+        leave: impl Fn(&Loop) -> bool,
+    ) -> Option<Chain> {
+        let mut chain = Chain { lines: [Line { count: 1, stride: (0, 0) }; MOST_CHAINED], len: 0 };
+        let mut bytes = nest.bytes;
+        while bytes < ROW_BYTES && chain.len < MOST_CHAINED {
+            let next = |l: &Loop| l.is_plain() && stride(l) == bytes as isize && !leave(l);
+            let Some(k) = nest.loops().iter().position(next) else { break };
+            let taken = nest.take(k);
+            bytes *= taken.count;
+            chain.lines[chain.len] = Line { count: taken.count, stride: (taken.src, taken.dst) };
+            chain.len += 1;
+        }
+        (chain.len > 0).then_some(chain)
+    }
+
+    fn count(&self) -> usize {
+        self.lines[..self.len].iter().map(|l| l.count).product()
+    }
+
+    /// Where its elements are on either side, from `start` on.
+    fn from(&self, start: usize) -> Walk<'_> {
+        let mut walk = Walk { chain: self, at: [0; MOST_CHAINED], offset: (0, 0) };
+        let mut left = start;
+        for (at, line) in walk.at.iter_mut().zip(&self.lines[..self.len]) {
+            *at = left % line.count;
+            left /= line.count;
+            walk.offset.0 += *at as isize * line.stride.0;
+            walk.offset.1 += *at as isize * line.stride.1;
+        }
+        walk
+    }
+}
+
+/// Goes through a chain, without an end.
+struct Walk<'a> {
+    chain: &'a Chain,
+    at: [usize; MOST_CHAINED],
+    offset: (isize, isize),
+}
+
+impl Iterator for Walk<'_> {
+    type Item = (isize, isize);
+
+    fn next(&mut self) -> Option<(isize, isize)> {
+        let offset = self.offset;
+        for (at, line) in self.at.iter_mut().zip(&self.chain.lines[..self.chain.len]) {
+            *at += 1;
+            self.offset.0 += line.stride.0;
+            self.offset.1 += line.stride.1;
+            if *at < line.count {
+                break;
+            }
+            *at = 0;
+            self.offset.0 -= line.count as isize * line.stride.0;
+            self.offset.1 -= line.count as isize * line.stride.1;
+        }
+        Some(offset)
+    }
+}
+
+/// Two long rows over elements of `bytes`: along `b` the destination goes on, along `a` the source.
+#[derive(Debug, Clone, Copy)]
+pub(crate) struct Flat {
+    bytes: usize,
+    a: Chain,
+    b: Chain,
+    /// How much of `a` and `b` a panel has.
+    chunk: (usize, usize),
+    /// Whether the panel behind is asked for.
+    asks: bool,
+}
+
+/// A panel: where its elements are.
+#[derive(Debug, Clone, Copy)]
+pub(crate) struct Panel<'a> {
+    element_bytes: usize,
+    /// How far apart rows are that are copied in.
+    width: usize,
+    /// How far apart rows are that are put together.
+    pitch: usize,
+    /// Where the rows of the source start.
+    src: &'a [isize],
+    /// Where the rows of the destination go on.
+    dst: &'a [isize],
+    /// The number of the first of those in their band.
+    row: usize,
+    is_first: bool,
+    is_last: bool,
+}
+
+/// Rows of the destination that a panel has.
+pub(crate) type Strip = Range<usize>;
+
+/// Where panels are put together, and what is carried of each row.
+#[repr(align(64))]
+pub(crate) struct Stage {
+    copied: [u8; COPIED_BYTES],
+    strip: [u8; STRIP_ROWS * PITCH_BYTES],
+    carried: MaybeUninit<[[u8; LINE_BYTES]; BAND_ROWS]>,
+}
+
+impl Flat {
+    /// Takes long rows out of `nest`; `None` where there are none.
+    pub(crate) fn of(nest: &mut Nest) -> Option<Flat> {
+        let bytes = nest.bytes;
+        if bytes > LINE_BYTES {
+            return None;
+        }
+        let b = Chain::take(nest, |l| l.dst, |l| l.src == bytes as isize)?;
+        let a = Chain::take(nest, |l| l.src, |_| false)?;
+        if b.count() * bytes < LEAST_ROW_BYTES {
+            return None;
+        }
+        let most = |count: usize| (PIECE_BYTES / bytes).min(count);
+        let chunk = (most(a.count()), most(b.count()).min(MOST_ROWS));
+        let asks = b.lines[0].stride.0 % CRITICAL_BYTES != 0;
+        Some(Flat { bytes, a, b, chunk, asks })
+    }
+
+    /// Moves all that the loops reach.
+    ///
+    /// # Safety
+    /// As [`crate::copy`], with `src` and `dst` at a position of the other loops.
+    pub(crate) unsafe fn run(&self, instance: &Instance, src: *const u8, dst: *mut u8) {
+        let mut stage = Stage {
+            copied: [0; COPIED_BYTES],
+            strip: [0; STRIP_ROWS * PITCH_BYTES],
+            carried: MaybeUninit::uninit(),
+        };
+        let (rows, columns) = (self.a.count(), self.b.count());
+        let mut from = [0; MOST_ROWS];
+        for start in (0..rows).step_by(BAND_ROWS) {
+            let band = start..rows.min(start + BAND_ROWS);
+            for b in (0..columns).step_by(self.chunk.1) {
+                let from = &mut from[..self.chunk.1.min(columns - b)];
+                from.iter_mut().zip(self.b.from(b)).for_each(|(row, at)| *row = at.0);
+                let ends = (b == 0, b + from.len() == columns);
+                let dst = dst.wrapping_add(b * self.bytes);
+                // SAFETY: a part of the loops.
+                unsafe { self.band(instance, (band.clone(), from, ends), (src, &mut stage, dst)) };
+            }
+        }
+    }
+
+    /// # Safety
+    /// As [`Flat::run`].
+    unsafe fn band(
+        &self,
+        instance: &Instance,
+        (band, from, (is_first, is_last)): (Range<usize>, &[isize], (bool, bool)),
+        (src, stage, dst): (*const u8, &mut Stage, *mut u8),
+    ) {
+        let mut rows = self.a.from(band.start);
+        let mut to = [0; PIECE_BYTES];
+        for a in band.clone().step_by(self.chunk.0) {
+            let to = &mut to[..self.chunk.0.min(band.end - a)];
+            to.iter_mut().zip(&mut rows).for_each(|(row, at)| *row = at.1);
+            let panel = Panel {
+                element_bytes: self.bytes,
+                width: (to.len() * self.bytes).next_multiple_of(LINE_BYTES),
+                pitch: LINE_BYTES + (from.len() * self.bytes).next_multiple_of(LINE_BYTES),
+                src: from,
+                dst: to,
+                row: a - band.start,
+                is_first,
+                is_last,
+            };
+            // SAFETY: a panel of the loops.
+            unsafe { self.panel(instance, &panel, (src.wrapping_add(a * self.bytes), stage, dst)) };
+        }
+    }
+
+    /// # Safety
+    /// As [`Flat::run`].
+    unsafe fn panel(
+        &self,
+        instance: &Instance,
+        panel: &Panel<'_>,
+        (src, stage, dst): (*const u8, &mut Stage, *mut u8),
+    ) {
+        // SAFETY: the caller's contract.
+        unsafe { (instance.copy_in)(panel, src, stage) };
+        for start in (0..panel.dst.len()).step_by(STRIP_ROWS) {
+            let strip = start..panel.dst.len().min(start + STRIP_ROWS);
+            if self.asks {
+                panel.ask_ahead(start, src);
+            }
+            // SAFETY: rows of the panel, which is copied in.
+            unsafe {
+                match instance.squares(self.bytes) {
+                    Some(squares) => squares(panel, strip.clone(), stage),
+                    None => panel.elements(strip.clone(), stage),
+                }
+                (instance.flush)(panel, strip, (stage, dst));
+            }
+        }
+    }
+}
+
+impl Panel<'_> {
+    /// Asks for what the panel behind has of some rows of the source: of all, in all strips.
+    fn ask_ahead(&self, start: usize, src: *const u8) {
+        let each = self.src.len().div_ceil(self.dst.len().div_ceil(STRIP_ROWS));
+        for row in self.src.iter().skip(start / STRIP_ROWS * each).take(each) {
+            let src = src.wrapping_offset(*row).wrapping_add(self.width);
+            for at in (0..self.width).step_by(LINE_BYTES) {
+                prefetch(src.wrapping_add(at));
+            }
+        }
+    }
+
+    /// Puts a strip together element by element.
+    ///
+    /// # Safety
+    /// The panel is copied in.
+    unsafe fn elements(&self, strip: Strip, stage: &mut Stage) {
+        let bytes = self.element_bytes;
+        let line = Line { count: self.src.len(), stride: (self.width as isize, bytes as isize) };
+        for (i, a) in strip.enumerate() {
+            let src = stage.copied.as_ptr().wrapping_add(a * bytes);
+            let dst = stage.strip.as_mut_ptr().wrapping_add(i * self.pitch + LINE_BYTES);
+            // SAFETY: a row of the panel.
+            unsafe { move_line(bytes, line, src, dst) };
+        }
+    }
+}
+
+/// Copies a panel's rows of the source into the stage.
+///
+/// # Safety
+/// They are valid for reads; the processor has the instruction set of `V`.
+#[inline(always)]
+pub(crate) unsafe fn copy_in<V: Vector>(panel: &Panel<'_>, src: *const u8, stage: &mut Stage) {
+    let bytes = panel.dst.len() * panel.element_bytes;
+    for (b, row) in panel.src.iter().enumerate() {
+        let src = src.wrapping_offset(*row);
+        let to = stage.copied.as_mut_ptr().wrapping_add(b * panel.width);
+        // SAFETY: a row of the panel.
+        unsafe {
+            if bytes == panel.width {
+                for at in (0..bytes).step_by(V::LANES * LANE_BYTES) {
+                    V::load(src.add(at)).store(to.add(at));
+                }
+            } else {
+                std::ptr::copy_nonoverlapping(src, to, bytes);
+            }
+        }
+    }
+}
+
+/// Puts a strip of a panel together by squares: also of what is behind its rows and below them,
+/// which is of no use.
+///
+/// # Safety
+/// The processor has the instruction set of `V`.
+#[inline(always)]
+pub(crate) unsafe fn squares<V: Vector, const E: usize>(
+    panel: &Panel<'_>,
+    strip: Strip,
+    stage: &mut Stage,
+) {
+    let n = const { LANE_BYTES / E };
+    let new = stage.strip.as_mut_ptr().wrapping_add(LINE_BYTES);
+    for a in strip.clone().step_by(n) {
+        let from = stage.copied.as_ptr().wrapping_add(a * E);
+        let to = new.wrapping_add((a - strip.start) * panel.pitch);
+        for b in (0..panel.src.len()).step_by(n * V::LANES) {
+            // SAFETY: squares of what was copied in, which the stage has room for.
+            unsafe {
+                let at = |j: usize| from.wrapping_add((b + j) * panel.width);
+                let columns = square::<V, E>(|j| V::gather(|lane| at(j as usize + lane * n)));
+                for (i, column) in columns.into_iter().enumerate().take(n) {
+                    column.store(to.wrapping_add(i * panel.pitch + b * E));
+                }
+            }
+        }
+    }
+}
+
+/// Writes out the whole lines of a strip, and carries what is left of its rows.
+///
+/// # Safety
+/// The rows of the destination are valid for writes, with what was carried of them; the processor
+/// has the instruction set of `V`.
+#[inline(always)]
+pub(crate) unsafe fn flush<V: Vector>(
+    panel: &Panel<'_>,
+    strip: Strip,
+    (stage, dst): (&mut Stage, *mut u8),
+) {
+    let bytes = panel.src.len() * panel.element_bytes;
+    let carried = stage.carried.as_mut_ptr().cast::<u8>();
+    let carried = carried.wrapping_add((panel.row + strip.start) * LINE_BYTES);
+    for (i, row) in panel.dst[strip].iter().enumerate() {
+        let from = stage.strip.as_mut_ptr().wrapping_add(i * panel.pitch);
+        let at = (from, carried.wrapping_add(i * LINE_BYTES), dst.wrapping_offset(*row));
+        // SAFETY: a row of the strip, and what is carried of it.
+        unsafe { stream::carry::<V>(at, bytes, (panel.is_first, panel.is_last)) };
+    }
+}
+
+impl fmt::Display for Flat {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let (a, b) = self.chunk;
+        let (rows, columns) = (self.a.count(), self.b.count());
+        write!(f, "long rows, {columns} by {rows} elements of {} B, ", self.bytes)?;
+        write!(f, "in panels of {a} by {b}, by lines past the caches")
+    }
+}
