@@ -3,6 +3,7 @@
 use crate::element::Plane;
 use crate::flat::{self, Panel, Stage, Strip};
 use crate::narrow;
+use crate::record::{self, Block, Records};
 use crate::stream;
 use crate::tile::{self, Lanes, Tile};
 use crate::vector::Vector;
@@ -29,6 +30,8 @@ pub(crate) struct Instance {
     squares: [Squares; 5],
     /// [`flat::flush`].
     pub(crate) flush: unsafe fn(&Panel<'_>, Strip, (&mut Stage, *mut u8)),
+    /// [`record::block`].
+    pub(crate) records: unsafe fn(&Records<'_>, Block, (*const u8, &mut record::Stage, *mut u8)),
     /// [`stream::copy`].
     pub(crate) stream: unsafe fn(*const u8, *mut u8, usize),
     /// [`stream::runs`].
@@ -82,7 +85,7 @@ macro_rules! instance {
                 [$($features)?]
                 along_b tile::along_b::<$vector, E, false>,
                 lines tile::along_b::<$vector, E, true>,
-                split narrow::split::<$vector, E>,
+                split narrow::split::<$vector, E, true>,
                 join narrow::join::<$vector, E>,
                 along_a tile::along_a::<$vector, E>,
                 along_o tile::along_o::<$vector, E>,
@@ -112,6 +115,18 @@ macro_rules! instance {
             unsafe fn flush(panel: &Panel<'_>, strip: Strip, at: (&mut Stage, *mut u8)) {
                 // SAFETY: the caller's contract.
                 unsafe { flat::flush::<$vector>(panel, strip, at) }
+            }
+
+            /// # Safety
+            /// As [`record::block`].
+            $(#[target_feature(enable = $features)])?
+            unsafe fn records(
+                records: &Records<'_>,
+                block: Block,
+                at: (*const u8, &mut record::Stage, *mut u8),
+            ) {
+                // SAFETY: the caller's contract.
+                unsafe { record::block::<$vector>(records, block, at) }
             }
 
             /// # Safety
@@ -146,6 +161,7 @@ macro_rules! instance {
                 copy_in,
                 squares: sizes!(squares),
                 flush,
+                records,
                 stream,
                 runs,
             };

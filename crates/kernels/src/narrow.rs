@@ -12,13 +12,17 @@ use crate::vector::{LANE_BYTES, LINE_BYTES, Vector};
 /// # Safety
 /// As [`crate::tile::along_b`] with `STREAM`, but for `b`, which is any number.
 #[inline(always)]
-pub(crate) unsafe fn split<V: Vector, const E: usize>(tile: &Tile, src: *const u8, dst: *mut u8) {
+pub(crate) unsafe fn split<V: Vector, const E: usize, const STREAM: bool>(
+    tile: &Tile,
+    src: *const u8,
+    dst: *mut u8,
+) {
     // SAFETY: the caller's contract; rows are shorter than a lane.
     unsafe {
         match tile.a {
-            2 => split_of::<V, E, 2>(tile, src, dst),
-            4 => split_of::<V, E, 4>(tile, src, dst),
-            _ => split_of::<V, E, 8>(tile, src, dst),
+            2 => split_of::<V, E, 2, STREAM>(tile, src, dst),
+            4 => split_of::<V, E, 4, STREAM>(tile, src, dst),
+            _ => split_of::<V, E, 8, STREAM>(tile, src, dst),
         }
     }
 }
@@ -26,7 +30,7 @@ pub(crate) unsafe fn split<V: Vector, const E: usize>(tile: &Tile, src: *const u
 /// # Safety
 /// As [`split`], for rows of `A` elements.
 #[inline(always)]
-unsafe fn split_of<V: Vector, const E: usize, const A: usize>(
+unsafe fn split_of<V: Vector, const E: usize, const A: usize, const STREAM: bool>(
     tile: &Tile,
     src: *const u8,
     dst: *mut u8,
@@ -43,8 +47,13 @@ unsafe fn split_of<V: Vector, const E: usize, const A: usize>(
                 let second = columns_of::<V, E, A>(src.wrapping_add(rows * A * E));
                 for v in 0..A {
                     let dst = dst.wrapping_offset(v as isize * tile.dst.0);
-                    first[v].stream(dst);
-                    second[v].stream(dst.wrapping_add(rows * E));
+                    if STREAM {
+                        first[v].stream(dst);
+                        second[v].stream(dst.wrapping_add(rows * E));
+                    } else {
+                        first[v].store(dst);
+                        second[v].store(dst.wrapping_add(rows * E));
+                    }
                 }
             }
         }

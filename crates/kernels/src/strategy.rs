@@ -5,6 +5,7 @@ use crate::flat::Flat;
 use crate::instance::Instance;
 use crate::nest::{Loop, Nest};
 use crate::panel::Panels;
+use crate::record::Records;
 use crate::vector::LINE_BYTES;
 use crate::{Stores, stream, walk};
 use layout::NdCopy;
@@ -22,12 +23,12 @@ pub(crate) struct Strategy<'a> {
     copy: &'a NdCopy,
     stores: Stores,
     nest: Nest<'a>,
-    way: Way,
+    way: Way<'a>,
 }
 
 /// The ways there are.
 #[derive(Debug, Clone)]
-enum Way {
+enum Way<'a> {
     /// One run.
     Run,
     /// Runs, in two loops.
@@ -36,6 +37,8 @@ enum Way {
     Panels(Panels),
     /// Long rows.
     Flat(Flat),
+    /// Records.
+    Records(Records<'a>),
     /// Element by element, one field after the other in parts that fit into the cache.
     Walk,
 }
@@ -46,7 +49,7 @@ impl<'a> Strategy<'a> {
     pub(crate) fn of(copy: &'a NdCopy, dst: usize, stores: Stores, lanes: usize) -> Self {
         let (nest, way) = match Nest::of(copy) {
             Some(nest) => way(nest, dst, (stores, lanes)),
-            None => (Nest::default(), Way::Walk),
+            None => (Nest::default(), way_of_fields(copy, stores)),
         };
         Strategy { copy, stores, nest, way }
     }
@@ -71,6 +74,9 @@ impl<'a> Strategy<'a> {
                 }
                 Way::Flat(flat) => {
                     each(nest.loops(), at, &|src, dst| flat.run(instance, src, dst));
+                }
+                Way::Records(records) => {
+                    each(nest.loops(), at, &|src, dst| records.run(instance, src, dst));
                 }
                 Way::Walk => walk::walk(self.copy, src, dst),
             }
@@ -108,8 +114,20 @@ fn is_streamed(bytes: usize, stores: Stores) -> bool {
     stores == Stores::Streamed && bytes >= LONG_BYTES
 }
 
+/// The way for fields that differ.
+fn way_of_fields(copy: &NdCopy, stores: Stores) -> Way<'_> {
+    match stores {
+        Stores::Streamed => Records::of_fields(copy).map_or(Way::Walk, Way::Records),
+        Stores::Cached => Way::Walk,
+    }
+}
+
 /// The way for `nest`, and what is left of it.
-fn way<'a>(mut nest: Nest<'a>, dst: usize, (stores, lanes): (Stores, usize)) -> (Nest<'a>, Way) {
+fn way<'a>(
+    mut nest: Nest<'a>,
+    dst: usize,
+    (stores, lanes): (Stores, usize),
+) -> (Nest<'a>, Way<'a>) {
     if nest.loops().is_empty() {
         return (nest, Way::Run);
     }
@@ -119,6 +137,9 @@ fn way<'a>(mut nest: Nest<'a>, dst: usize, (stores, lanes): (Stores, usize)) -> 
         let along = innermost(&mut nest);
         let across = innermost(&mut nest);
         return (nest, Way::Runs(Plane { along, across }));
+    }
+    if let Some(records) = Records::of_nest(&mut nest, streams) {
+        return (nest, Way::Records(records));
     }
     let mut rest = nest;
     let Some(panels) = Panels::of(&mut rest, dst, (streams, lanes)) else {
@@ -166,6 +187,7 @@ impl fmt::Display for Strategy<'_> {
             (Way::Runs(_), Stores::Cached) => write!(f, "runs of {bytes} B"),
             (Way::Runs(_), Stores::Streamed) => write!(f, "runs of {bytes} B, past the caches"),
             (Way::Flat(flat), _) => write!(f, "{flat}"),
+            (Way::Records(records), _) => write!(f, "{records}"),
             (Way::Panels(panels), _) => write!(f, "{panels}"),
             (Way::Walk, _) => {
                 write!(f, "{} fields, element by element", self.copy.fields.len())

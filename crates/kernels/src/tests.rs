@@ -76,12 +76,22 @@ impl Shape {
 
 /// Structures of fields of these sizes to one array for each, or back.
 fn structures(sizes: &[u64], count: u64, back: bool) -> NdCopy {
-    let whole: u64 = sizes.iter().sum();
-    let mut before = 0;
+    padded_structures(sizes, count, (0, 1), back)
+}
+
+/// As [`structures`], with bytes behind each structure; arrays start at multiples of a number.
+fn padded_structures(
+    sizes: &[u64],
+    count: u64,
+    (padding, apart): (u64, u64),
+    back: bool,
+) -> NdCopy {
+    let whole: u64 = sizes.iter().sum::<u64>() + padding;
+    let (mut before, mut start) = (0, 0);
     let field = |&bytes: &u64| {
-        let offset = before;
+        let (aos, soa) = ((before, whole), (start, bytes));
         before += bytes;
-        let (aos, soa) = ((offset, whole), (offset * count, bytes));
+        start = (start + bytes * count).next_multiple_of(apart);
         let (src, dst) = if back { (soa, aos) } else { (aos, soa) };
         FieldCopy {
             bytes,
@@ -137,12 +147,16 @@ proptest! {
     fn structures_and_arrays(
         sizes in prop_oneof![
             (1usize..18, prop::sample::select(vec![1u64, 2, 4, 8, 12, 16])).prop_map(|(n, e)| vec![e; n]),
+            (1usize..66, prop::sample::select(vec![1u64, 2, 4])).prop_map(|(n, e)| vec![e; n]),
             prop::collection::vec(prop::sample::select(vec![1u64, 2, 4, 8, 12]), 1..6),
         ],
-        count in prop_oneof![1u64..40, Just(64), Just(509)],
+        count in prop_oneof![1u64..40, 256u64..300, prop::sample::select(vec![64, 509, 1025, 2100])],
+        (padding, apart) in prop_oneof![Just((0, 1)), Just((0, 4096)), (0u64..9, Just(1))],
         back: bool,
+        bases in (0usize..3, prop::sample::select(vec![0usize, 1, 4, 60])),
     ) {
-        check(&structures(&sizes, if cfg!(miri) { count.min(40) } else { count }, back), (0, 0));
+        let count = if cfg!(miri) { count.min(40) } else { count };
+        check(&padded_structures(&sizes, count, (padding, apart), back), bases);
     }
 
     #[test]
@@ -173,8 +187,16 @@ fn the_least_of_each_way() {
         Shape { bytes, extents, src_order: vec![1, 0], dst_order: vec![0, 1], gaps }.copy()
     };
     let told = |copy: &NdCopy| explain(copy, std::ptr::null(), Stores::Streamed);
-    let least =
-        [(matrix(4, 259, 33), "long rows, 259 by 33"), (matrix(12, 86, 3), "long rows, 86 by 3")];
+    let least = [
+        (matrix(4, 259, 33), "long rows, 259 by 33"),
+        (matrix(12, 86, 3), "long rows, 86 by 3"),
+        (structures(&[1; 3], 256, false), "records of 3 B, 3 fields, taken apart"),
+        (structures(&[4; 3], 259, true), "records of 12 B, 3 fields, put together"),
+        (structures(&[1, 2, 4], 257, false), "records of 7 B, 3 fields, taken apart"),
+        (structures(&[1, 2, 4], 257, true), "records of 7 B, 3 fields, put together"),
+        (padded_structures(&[4; 2], 256, (0, 4096), false), "records of 8 B, 2 fields, taken"),
+        (padded_structures(&[2], 300, (5, 1), false), "records of 7 B, 1 fields, taken apart"),
+    ];
     for (copy, way) in least {
         assert!(told(&copy).starts_with(way), "{}", told(&copy));
         check(&copy, (1, 4));
@@ -254,6 +276,7 @@ fn dense() -> Vec<NdCopy> {
         for back in [false, true] {
             list.push(structures(&[bytes; 5], 300, back));
             list.push(structures(&[bytes, 1, 8], 300, back));
+            list.push(structures(&[bytes; 3], 259, back));
         }
     }
     list

@@ -4,9 +4,10 @@ use super::Vector;
 use std::arch::x86_64::{
     __m128i, __m256i, _mm_loadu_si128, _mm_storeu_si128, _mm256_castsi128_si256,
     _mm256_castsi256_si128, _mm256_extracti128_si256, _mm256_inserti128_si256, _mm256_loadu_si256,
-    _mm256_permute2x128_si256, _mm256_storeu_si256, _mm256_stream_si256, _mm256_unpackhi_epi8,
-    _mm256_unpackhi_epi16, _mm256_unpackhi_epi32, _mm256_unpackhi_epi64, _mm256_unpacklo_epi8,
-    _mm256_unpacklo_epi16, _mm256_unpacklo_epi32, _mm256_unpacklo_epi64,
+    _mm256_or_si256, _mm256_permute2x128_si256, _mm256_shuffle_epi8, _mm256_storeu_si256,
+    _mm256_stream_si256, _mm256_unpackhi_epi8, _mm256_unpackhi_epi16, _mm256_unpackhi_epi32,
+    _mm256_unpackhi_epi64, _mm256_unpacklo_epi8, _mm256_unpacklo_epi16, _mm256_unpacklo_epi32,
+    _mm256_unpacklo_epi64,
 };
 
 /// Half a cache line.
@@ -77,5 +78,17 @@ impl Vector for Avx2 {
                 Avx2(_mm256_permute2x128_si256::<0x31>(self.0, other.0)),
             )
         }
+    }
+
+    #[inline(always)]
+    unsafe fn swizzle(self, table: Self) -> Self {
+        // SAFETY: the caller has the instruction set.
+        Avx2(unsafe { _mm256_shuffle_epi8(self.0, table.0) })
+    }
+
+    #[inline(always)]
+    unsafe fn or(self, other: Self) -> Self {
+        // SAFETY: the caller has the instruction set.
+        Avx2(unsafe { _mm256_or_si256(self.0, other.0) })
     }
 }

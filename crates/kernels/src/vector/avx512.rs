@@ -4,9 +4,10 @@ use super::Vector;
 use std::arch::x86_64::{
     __m128i, __m512i, _mm_loadu_si128, _mm_storeu_si128, _mm512_castsi128_si512,
     _mm512_castsi512_si128, _mm512_extracti32x4_epi32, _mm512_inserti32x4, _mm512_loadu_si512,
-    _mm512_permutex2var_epi64, _mm512_setr_epi64, _mm512_storeu_si512, _mm512_stream_si512,
-    _mm512_unpackhi_epi8, _mm512_unpackhi_epi16, _mm512_unpackhi_epi32, _mm512_unpackhi_epi64,
-    _mm512_unpacklo_epi8, _mm512_unpacklo_epi16, _mm512_unpacklo_epi32, _mm512_unpacklo_epi64,
+    _mm512_or_si512, _mm512_permutex2var_epi64, _mm512_setr_epi64, _mm512_shuffle_epi8,
+    _mm512_storeu_si512, _mm512_stream_si512, _mm512_unpackhi_epi8, _mm512_unpackhi_epi16,
+    _mm512_unpackhi_epi32, _mm512_unpackhi_epi64, _mm512_unpacklo_epi8, _mm512_unpacklo_epi16,
+    _mm512_unpacklo_epi32, _mm512_unpacklo_epi64,
 };
 
 /// A cache line.
@@ -91,5 +92,17 @@ impl Vector for Avx512 {
                 Avx512(_mm512_permutex2var_epi64(self.0, last, other.0)),
             )
         }
+    }
+
+    #[inline(always)]
+    unsafe fn swizzle(self, table: Self) -> Self {
+        // SAFETY: the caller has the instruction set.
+        Avx512(unsafe { _mm512_shuffle_epi8(self.0, table.0) })
+    }
+
+    #[inline(always)]
+    unsafe fn or(self, other: Self) -> Self {
+        // SAFETY: the caller has the instruction set.
+        Avx512(unsafe { _mm512_or_si512(self.0, other.0) })
     }
 }

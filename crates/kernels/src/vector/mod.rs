@@ -60,4 +60,10 @@ pub(crate) trait Vector: Copy {
     unsafe fn zip_lanes(self, other: Self) -> (Self, Self) {
         (self, other)
     }
+
+    /// In each lane, the bytes whose numbers are in `table`; 0 where a number is 128 or more.
+    unsafe fn swizzle(self, table: Self) -> Self;
+
+    /// The bits of both.
+    unsafe fn or(self, other: Self) -> Self;
 }

@@ -32,4 +32,14 @@ impl Vector for Scalar {
         };
         (zipped(0), zipped(half))
     }
+
+    #[inline(always)]
+    unsafe fn swizzle(self, table: Self) -> Self {
+        Scalar(table.0.map(|at| self.0.get(usize::from(at)).copied().unwrap_or(0)))
+    }
+
+    #[inline(always)]
+    unsafe fn or(self, other: Self) -> Self {
+        Scalar(std::array::from_fn(|i| self.0[i] | other.0[i]))
+    }
 }
