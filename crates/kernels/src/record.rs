@@ -30,8 +30,8 @@ const LEAST_RECORDS: usize = 256;
 /// The records of a block are so many bytes, and at least a line's count of records.
 const BLOCK_BYTES: usize = 4 << 10;
 
-/// Arrays at multiples of this compete for few places of a memory: they want longer runs.
-const CRITICAL_BYTES: isize = 4096;
+/// Arrays at multiples of this want longer runs, where a vector is less than a line.
+const CLASHING_BYTES: isize = 4096;
 
 /// How far ahead records are asked for that are taken apart by tables.
 const AHEAD_BYTES: usize = 2 << 10;
@@ -148,8 +148,8 @@ impl<'a> Records<'a> {
     }
 
     /// Takes the loops of records and of their fields, which are alike, out of `nest`. `streams` says
-    /// that they go past the caches; if not, only tables are worth it.
-    pub(crate) fn of_nest(nest: &mut Nest, streams: bool) -> Option<Records<'a>> {
+    /// that they go past the caches, by vectors of so many `lanes`; if not, only tables are worth it.
+    pub(crate) fn of_nest(nest: &mut Nest, (streams, lanes): (bool, usize)) -> Option<Records<'a>> {
         let bytes = nest.bytes as isize;
         let plain = |is: &dyn Fn((isize, isize)) -> bool| {
             nest.loops().iter().position(|l| l.is_plain() && is((l.src, l.dst)))
@@ -171,12 +171,13 @@ impl<'a> Records<'a> {
         let ends = (records.count, usize::try_from(pitch).ok()?);
         let mut records = Records::new(series, ends, splits)?;
         let squares = nest.bytes.is_power_of_two() && nest.bytes < LANE_BYTES;
+        let clashes = lanes * LANE_BYTES < LINE_BYTES && fields.dst % CLASHING_BYTES == 0;
         let dense = pitch == fields.count as isize * bytes;
         let tables = dense && [3, 5, 6, MOST_BY_TABLE].contains(&fields.count);
         records.fill = match (squares, tables) {
             (true, true) => Fill::Tables,
             (true, false) if fields.count == 1 => Fill::Elements,
-            (true, false) if splits && fields.dst % CRITICAL_BYTES == 0 => Fill::Squares,
+            (true, false) if splits && clashes => Fill::Squares,
             (true, false) => return None,
             _ => Fill::Elements,
         };

@@ -138,7 +138,7 @@ fn way<'a>(
         let across = innermost(&mut nest);
         return (nest, Way::Runs(Plane { along, across }));
     }
-    if let Some(records) = Records::of_nest(&mut nest, streams) {
+    if let Some(records) = Records::of_nest(&mut nest, (streams, lanes)) {
         return (nest, Way::Records(records));
     }
     let mut rest = nest;

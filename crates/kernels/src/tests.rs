@@ -187,6 +187,8 @@ fn the_least_of_each_way() {
         Shape { bytes, extents, src_order: vec![1, 0], dst_order: vec![0, 1], gaps }.copy()
     };
     let told = |copy: &NdCopy| explain(copy, std::ptr::null(), Stores::Streamed);
+    let halves = available().next().is_some_and(|best| best.lanes < 4);
+    let apart = if halves { "records of 8 B, 2 fields, taken apart" } else { "panels of 2 by 256" };
     let least = [
         (matrix(4, 259, 33), "long rows, 259 by 33"),
         (matrix(12, 86, 3), "long rows, 86 by 3"),
@@ -194,7 +196,7 @@ fn the_least_of_each_way() {
         (structures(&[4; 3], 259, true), "records of 12 B, 3 fields, put together"),
         (structures(&[1, 2, 4], 257, false), "records of 7 B, 3 fields, taken apart"),
         (structures(&[1, 2, 4], 257, true), "records of 7 B, 3 fields, put together"),
-        (padded_structures(&[4; 2], 256, (0, 4096), false), "records of 8 B, 2 fields, taken"),
+        (padded_structures(&[4; 2], 256, (0, 4096), false), apart),
         (padded_structures(&[2], 300, (5, 1), false), "records of 7 B, 1 fields, taken apart"),
     ];
     for (copy, way) in least {
