@@ -29,10 +29,10 @@ const ROW_BYTES: usize = 4 << 10;
 const PIECE_BYTES: usize = 4 * LINE_BYTES;
 
 /// The most rows of the source in a panel.
-const MOST_ROWS: usize = 64;
+const MOST_ROWS: usize = 128;
 
 /// What is copied in.
-const COPIED_BYTES: usize = MOST_ROWS * PIECE_BYTES;
+const COPIED_BYTES: usize = 16 << 10;
 
 /// Rows of the destination that are put together at once.
 const STRIP_ROWS: usize = 16;
@@ -172,8 +172,11 @@ impl Flat {
         if b.count() * bytes < LEAST_ROW_BYTES {
             return None;
         }
-        let most = |count: usize| (PIECE_BYTES / bytes).min(count);
-        let chunk = (most(a.count()), most(b.count()).min(MOST_ROWS));
+        let most = PIECE_BYTES / bytes;
+        let rows = most.min(MOST_ROWS);
+        let columns = most.min(COPIED_BYTES / (rows * bytes));
+        debug_assert!(rows * (columns * bytes).next_multiple_of(LINE_BYTES) <= COPIED_BYTES);
+        let chunk = (columns.min(a.count()), rows.min(b.count()));
         let asks = b.lines[0].stride.0 % CRITICAL_BYTES != 0;
         Some(Flat { bytes, a, b, chunk, asks })
     }

@@ -134,11 +134,12 @@ impl Panels {
         }
     }
 
-    /// Whether squares of side `n` would begin lines at the same place of pages by vectors that
-    /// are less than a line: some processors give up on a line then.
+    /// Whether squares of side `n` would begin more lines than a processor holds half written, or
+    /// such as lie at the same place of pages, where vectors are less than a line.
     fn clashes(&self, n: usize, lanes: usize) -> bool {
-        let parts = lanes * LANE_BYTES < LINE_BYTES;
-        parts && n >= 4 && self.a.count >= n && self.a.stride.1 % CLASHING_BYTES == 0
+        let parts = lanes * LANE_BYTES < LINE_BYTES && self.a.count >= n;
+        let few = if self.a.stride.1 % CLASHING_BYTES == 0 { 2 } else { 8 };
+        parts && n > few
     }
 
     /// Whether it is put together before it is written.
