@@ -203,7 +203,12 @@ impl<'a> Records<'a> {
         if !(1..=pitch).contains(&bytes) {
             return None;
         }
-        let block = (BLOCK_BYTES / pitch).max(LINE_BYTES) / LINE_BYTES * LINE_BYTES;
+        // Each array gets a line at least, and tables whole vectors.
+        let least = if splits { LINE_BYTES } else { 1 };
+        let block = match (BLOCK_BYTES / pitch).max(least) {
+            few @ ..LINE_BYTES => few,
+            many => many / LINE_BYTES * LINE_BYTES,
+        };
         let least = |of: &dyn Fn(Field) -> isize| fields.iter().map(of).min().unwrap_or(0);
         let base = (least(&|f| f.src), least(&|f| f.dst));
         let end = fields.iter().map(|f| f.dst + f.bytes as isize).max();
