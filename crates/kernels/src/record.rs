@@ -27,7 +27,7 @@ const MOST_BYTES: usize = 1 << 10;
 /// Fewer records aren't worth it.
 const LEAST_RECORDS: usize = 256;
 
-/// The records of a block are so many bytes, and at least a line's count of records.
+/// The records of a block are so many bytes, unless arrays would get less than a line of them.
 const BLOCK_BYTES: usize = 4 << 10;
 
 /// Arrays at multiples of this want longer runs, where a vector is less than a line.
@@ -211,11 +211,14 @@ impl<'a> Records<'a> {
         };
         let least = |of: &dyn Fn(Field) -> isize| fields.iter().map(of).min().unwrap_or(0);
         let base = (least(&|f| f.src), least(&|f| f.dst));
-        let end = fields.iter().map(|f| f.dst + f.bytes as isize).max();
-        let whole = bytes == pitch && end == Some(base.1 + pitch as isize);
+        // Where each field ends another starts, or the record ends: then they are all of it.
+        let ends = |f: Field| f.dst + f.bytes as isize;
+        let follows = |f: Field| fields.iter().any(|g| g.dst == ends(f));
+        let end = base.1 + pitch as isize;
+        let whole = || bytes == pitch && fields.iter().all(|f| ends(f) == end || follows(f));
         let fill = Fill::Elements;
         let records = Records { fields, count, pitch, splits, streams: true, block, fill, base };
-        (splits || whole).then_some(records)
+        (splits || whole()).then_some(records)
     }
 
     /// Moves all records.
@@ -264,7 +267,6 @@ pub(crate) unsafe fn block<V: Vector>(
 ) {
     let (start, count) = block;
     let ends = (start == 0, start + count == records.count);
-    let rows = stage.block.as_mut_ptr().cast::<u8>();
     // SAFETY: the caller's contract.
     unsafe {
         match records.fill {
@@ -277,7 +279,7 @@ pub(crate) unsafe fn block<V: Vector>(
     let behind = src.wrapping_offset(records.base.0 + ((start + count) * records.pitch) as isize);
     let ahead = if records.fill == Fill::Tables { 0 } else { records.block * records.pitch };
     let share = ahead.div_ceil(records.fields.len());
-    let mut row = rows;
+    let mut row = stage.block.as_mut_ptr().cast::<u8>();
     for i in 0..if records.splits { records.fields.len() } else { 1 } {
         let (to, bytes) = match records.splits {
             true => (records.fields.at(i).dst, records.fields.at(i).bytes),

@@ -336,4 +336,8 @@ fn the_way_is_told() {
     says(&structures(&[8], 900, false), Stores::Streamed, "one run of 7200 B, past the caches (");
     says(&structures(&[8], 900, false), Stores::Cached, "one run of 7200 B (");
     says(&transpose(0, 4), Stores::Cached, "nothing");
+    // As many bytes as a record has, but not all of them.
+    let mut overlapping = structures(&[4, 2, 2], 300, true);
+    overlapping.fields[1].dst_offset = 2;
+    says(&overlapping, Stores::Streamed, "3 fields, element by element");
 }
