@@ -19,7 +19,7 @@ use std::ops::Range;
 /// The most loops of a long row.
 const MOST_CHAINED: usize = 5;
 
-/// Shorter rows are not worth it.
+/// Shorter rows of the destination are not worth it; those of the source have a line at least.
 const LEAST_ROW_BYTES: usize = 1 << 10;
 
 /// Rows are long enough from here on.
@@ -169,7 +169,7 @@ impl Flat {
         }
         let b = Chain::take(nest, |l| l.dst, |l| l.src == bytes as isize)?;
         let a = Chain::take(nest, |l| l.src, |_| false)?;
-        if b.count() * bytes < LEAST_ROW_BYTES {
+        if b.count() * bytes < LEAST_ROW_BYTES || a.count() * bytes < LINE_BYTES {
             return None;
         }
         let most = PIECE_BYTES / bytes;

@@ -50,9 +50,9 @@ pub(crate) struct Nest<'a> {
 }
 
 impl<'a> Nest<'a> {
-    /// `copy` as a nest, if its fields are alike and equally far apart.
+    /// `copy` as a nest, if its fields are alike and equally far apart, and not empty.
     pub(crate) fn of(copy: &'a NdCopy) -> Option<Nest<'a>> {
-        let (first, step) = series(&copy.fields)?;
+        let (first, step) = series(&copy.fields).filter(|(first, _)| first.bytes > 0)?;
         let mut nest = Nest {
             bytes: first.bytes as usize,
             src: first.src_offset as isize,

@@ -124,7 +124,7 @@ impl Panels {
     fn whole_lines(&self, shared: usize, lanes: usize) -> Option<Lanes> {
         let n = self.square()?;
         let (a, b, row) = (self.a.count, self.b.count, self.row_bytes());
-        let joined = b.is_power_of_two() && (2..=LANE_BYTES).contains(&b) && row <= LINE_BYTES;
+        let joined = b.is_power_of_two() && (2..=LANE_BYTES).contains(&b) && row < LINE_BYTES;
         match shared {
             0 if self.clashes(n, lanes) => None,
             0 if a >= n && row % LINE_BYTES == 0 => Some(Lanes::Lines),

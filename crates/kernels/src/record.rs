@@ -19,7 +19,7 @@ use std::fmt;
 use std::mem::MaybeUninit;
 
 /// The most fields of a record.
-pub(crate) const MOST_FIELDS: usize = 64;
+const MOST_FIELDS: usize = 64;
 
 /// Longer records are no records.
 const MOST_BYTES: usize = 1 << 10;
@@ -200,7 +200,7 @@ impl<'a> Records<'a> {
             return None;
         }
         let bytes: usize = fields.iter().map(|f| f.bytes).sum();
-        if !(1..=pitch).contains(&bytes) {
+        if bytes > pitch || fields.iter().any(|f| f.bytes == 0) {
             return None;
         }
         // Each array gets a line at least, and tables whole vectors.

@@ -179,6 +179,29 @@ proptest! {
     }
 }
 
+/// A copy of elements of 4 bytes in loops of (turns, source stride, destination stride).
+fn looped(loops: &[(u64, i64, i64)]) -> NdCopy {
+    let dim =
+        |&(extent, ..): &(u64, i64, i64)| CopyDim { extent, src_index: None, dst_index: None };
+    let strides = loops.iter().map(|&(_, src, dst)| Stride { src, dst }).collect();
+    let field = FieldCopy { bytes: 4, src_offset: 0, dst_offset: 0, strides };
+    NdCopy { dims: loops.iter().map(dim).collect(), fields: vec![field] }
+}
+
+#[test]
+fn whole_lines_of_which_an_outer_loop_starts_inside_one() {
+    check(&looped(&[(3, 1024, 1028), (16, 4, 64), (16, 64, 4)]), (0, 0));
+}
+
+#[test]
+fn fields_without_bytes() {
+    let mut copy = looped(&[(5000, 4, 4)]);
+    copy.fields.push(FieldCopy { bytes: 0, dst_offset: 20_001, ..copy.fields[0].clone() });
+    check(&copy, (0, 0));
+    copy.fields.remove(0);
+    check(&copy, (0, 0));
+}
+
 /// The least of what goes past the caches in each way: also where a case takes long.
 #[test]
 fn the_least_of_each_way() {
@@ -191,7 +214,7 @@ fn the_least_of_each_way() {
     let apart = if halves { "records of 8 B, 2 fields, taken apart" } else { "panels of 2 by 256" };
     let least = [
         (matrix(4, 259, 33), "long rows, 259 by 33"),
-        (matrix(12, 86, 3), "long rows, 86 by 3"),
+        (matrix(12, 86, 6), "long rows, 86 by 6"),
         (structures(&[1; 3], 256, false), "records of 3 B, 3 fields, taken apart"),
         (structures(&[4; 3], 259, true), "records of 12 B, 3 fields, put together"),
         (structures(&[1, 2, 4], 257, false), "records of 7 B, 3 fields, taken apart"),
