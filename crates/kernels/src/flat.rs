@@ -11,7 +11,7 @@ use crate::instance::Instance;
 use crate::nest::{Loop, Nest};
 use crate::stream::{self, prefetch};
 use crate::tile::square;
-use crate::vector::{LANE_BYTES, LINE_BYTES, Vector};
+use crate::vector::{LANE_BYTES, LINE_BYTES, PAGE_BYTES, Vector};
 use std::fmt;
 use std::mem::MaybeUninit;
 use std::ops::Range;
@@ -42,9 +42,6 @@ const PITCH_BYTES: usize = LINE_BYTES + PIECE_BYTES;
 
 /// Rows of the destination that are gone on with before the next are begun.
 const BAND_ROWS: usize = 512;
-
-/// Rows at multiples of this compete for few places in a cache: nothing is asked for ahead.
-const CRITICAL_BYTES: isize = 4096;
 
 /// Loops in which one side goes on, the fastest first.
 #[derive(Debug, Clone, Copy)]
@@ -177,7 +174,7 @@ impl Flat {
         let columns = most.min(COPIED_BYTES / (rows * bytes));
         debug_assert!(rows * (columns * bytes).next_multiple_of(LINE_BYTES) <= COPIED_BYTES);
         let chunk = (columns.min(a.count()), rows.min(b.count()));
-        let asks = b.lines[0].stride.0 % CRITICAL_BYTES != 0;
+        let asks = b.lines[0].stride.0 % PAGE_BYTES != 0;
         Some(Flat { bytes, a, b, chunk, asks })
     }
 

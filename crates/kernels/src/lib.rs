@@ -6,8 +6,8 @@
 //! being there. [`copy_slices`] checks them. Neither allocates. **Structure.** `strategy` chooses
 //! a way: runs, `panel`s of a transpose, `flat` for long rows that start on no line, `record`s and
 //! arrays, or `walk` with its `plane`s and `element`s for what fits none; `nest` is the form in which
-//! it sees a copy. `tile`, `narrow` and `stream` are the
-//! bodies, generic over a `vector`; `instance` has them for each instruction set.
+//! it sees a copy. `tile`, `narrow` and `stream` are the bodies, generic over a `vector`; `instance`
+//! has them for each instruction set.
 
 mod element;
 mod flat;

@@ -11,7 +11,7 @@ use crate::instance::Instance;
 use crate::nest::{Loop, Nest};
 use crate::stream::prefetch;
 use crate::tile::{Lanes, Tile};
-use crate::vector::{LANE_BYTES, LINE_BYTES};
+use crate::vector::{LANE_BYTES, LINE_BYTES, PAGE_BYTES, PAIR_BYTES};
 use std::fmt;
 use std::mem::MaybeUninit;
 use std::ops::Range;
@@ -21,9 +21,6 @@ const STAGE_BYTES: usize = 32 << 10;
 
 /// What a panel that is put together holds, if there is as much: less isn't worth the trouble.
 const PANEL_BYTES: usize = 4 << 10;
-
-/// Lines that are written one behind the other cost less than single ones.
-pub(crate) const PAIR_BYTES: usize = 2 * LINE_BYTES;
 
 /// Rows of up to this, one right behind the other, are moved as a whole.
 const PACKED_BYTES: usize = 2 << 10;
@@ -37,9 +34,6 @@ const BAND_ROWS: usize = 2048;
 
 /// How far ahead a row of the source is asked for.
 const AHEAD_BYTES: isize = 256;
-
-/// Rows at multiples of this compete for few places in a cache: nothing is asked for ahead.
-const CRITICAL_BYTES: isize = 4096;
 
 /// Lines at multiples of this are at few places of pages.
 const CLASHING_BYTES: isize = 2048;
@@ -207,7 +201,7 @@ impl Panels {
         match () {
             () if !self.dense => 0,
             () if self.is_packed() => self.chunk.1 as isize * self.b.stride.0,
-            () if self.b.stride.0 % CRITICAL_BYTES == 0 => 0,
+            () if self.b.stride.0 % PAGE_BYTES == 0 => 0,
             () => AHEAD_BYTES,
         }
     }

@@ -12,8 +12,8 @@ use crate::instance::Instance;
 use crate::narrow::{short_a, split};
 use crate::nest::{Loop, Nest};
 use crate::stream;
-use crate::tile::{Tile, along_b, elements};
-use crate::vector::{LANE_BYTES, LINE_BYTES, Vector};
+use crate::tile::{Lanes, Tile, along_b, elements};
+use crate::vector::{LANE_BYTES, LINE_BYTES, PAGE_BYTES, Vector};
 use layout::{CopyDim, FieldCopy, NdCopy};
 use std::fmt;
 use std::mem::MaybeUninit;
@@ -30,13 +30,11 @@ const LEAST_RECORDS: usize = 256;
 /// The records of a block are so many bytes, unless arrays would get less than a line of them.
 const BLOCK_BYTES: usize = 4 << 10;
 
-/// Arrays at multiples of this want longer runs, where a vector is less than a line.
-const CLASHING_BYTES: isize = 4096;
-
 /// How far ahead records are asked for that are taken apart by tables.
 const AHEAD_BYTES: usize = 2 << 10;
 
-/// The most fields that are moved by tables.
+/// So many fields are moved by tables: [`fill`] has a body for each.
+const BY_TABLE: [usize; 4] = [3, 5, 6, MOST_BY_TABLE];
 const MOST_BY_TABLE: usize = 7;
 
 /// What is put together: a block, and for each field the line before it.
@@ -171,9 +169,10 @@ impl<'a> Records<'a> {
         let ends = (records.count, usize::try_from(pitch).ok()?);
         let mut records = Records::new(series, ends, splits)?;
         let squares = nest.bytes.is_power_of_two() && nest.bytes < LANE_BYTES;
-        let clashes = lanes * LANE_BYTES < LINE_BYTES && fields.dst % CLASHING_BYTES == 0;
+        // Arrays that lie so want longer runs, where a vector is less than a line.
+        let clashes = lanes * LANE_BYTES < LINE_BYTES && fields.dst % PAGE_BYTES == 0;
         let dense = pitch == fields.count as isize * bytes;
-        let tables = dense && [3, 5, 6, MOST_BY_TABLE].contains(&fields.count);
+        let tables = dense && BY_TABLE.contains(&fields.count);
         records.fill = match (squares, tables) {
             (true, true) => Fill::Tables,
             (true, false) if fields.count == 1 => Fill::Elements,
@@ -322,8 +321,7 @@ unsafe fn fill<V: Vector>(
                 3 => tables::<V, 3>(records, (start, count), (src, stage)),
                 5 => tables::<V, 5>(records, (start, count), (src, stage)),
                 6 => tables::<V, 6>(records, (start, count), (src, stage)),
-                7 => tables::<V, 7>(records, (start, count), (src, stage)),
-                _ => 0,
+                _ => tables::<V, MOST_BY_TABLE>(records, (start, count), (src, stage)),
             }
         };
     }
@@ -396,18 +394,15 @@ unsafe fn squares<V: Vector>(
 #[inline(always)]
 unsafe fn squares_of<V: Vector, const E: usize>(tile: &Tile, src: *const u8, dst: *mut u8) {
     let n = const { LANE_BYTES / E };
+    let halves = tile.a < n && tile.a.is_power_of_two();
+    let dense = tile.src.0 == (tile.a * E) as isize;
     // SAFETY: the caller's contract.
     unsafe {
-        if tile.b < n * V::LANES {
-            elements::<E>(tile, (0..tile.a, 0..tile.b), src, dst);
-        } else if tile.a >= n {
-            along_b::<V, E, false>(tile, src, dst);
-        } else if tile.a.is_power_of_two() && tile.src.0 == (tile.a * E) as isize {
-            split::<V, E, false>(tile, src, dst);
-        } else if tile.src.0 == (tile.a * E) as isize && tile.b >= n * V::LANES + n {
-            short_a::<V, E>(tile, src, dst);
-        } else {
-            elements::<E>(tile, (0..tile.a, 0..tile.b), src, dst);
+        match tile.lanes(n, V::LANES) {
+            Some(_) if halves && dense => split::<V, E, false>(tile, src, dst),
+            Some(Lanes::B) => along_b::<V, E, false>(tile, src, dst),
+            Some(Lanes::ShortA) => short_a::<V, E>(tile, src, dst),
+            _ => elements::<E>(tile, (0..tile.a, 0..tile.b), src, dst),
         }
     }
 }

@@ -8,9 +8,8 @@
 //! along a third loop. Where a count is no multiple of a square's side, the last squares overlap
 //! those before them: some elements are moved twice.
 
-use crate::panel::PAIR_BYTES;
 use crate::stream::prefetch;
-use crate::vector::{LANE_BYTES, LINE_BYTES, Vector};
+use crate::vector::{LANE_BYTES, LINE_BYTES, PAIR_BYTES, Vector};
 use std::ops::Range;
 
 /// Three loops over elements: the source is dense along `a`, the destination along `b`.

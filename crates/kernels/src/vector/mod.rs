@@ -11,6 +11,13 @@ pub(crate) mod scalar;
 /// A cache line.
 pub(crate) const LINE_BYTES: usize = 64;
 
+/// Lines that are written one behind the other cost less than single ones.
+pub(crate) const PAIR_BYTES: usize = 2 * LINE_BYTES;
+
+/// Rows at multiples of this compete for few places, in caches and in memory: nothing is asked for
+/// ahead of them.
+pub(crate) const PAGE_BYTES: isize = 4096;
+
 /// A lane: what elements are exchanged in.
 pub(crate) const LANE_BYTES: usize = 16;
 
