@@ -129,10 +129,16 @@ impl Panels {
     }
 
     /// Whether squares of side `n` would begin more lines than a processor holds half written, or
-    /// such as lie at the same place of pages, where vectors are less than a line.
+    /// such as lie at the same place of pages, where vectors are less than a line. Four at a time
+    /// are still better begun than put together from rows that lie at the same place of pages too.
     fn clashes(&self, n: usize, lanes: usize) -> bool {
         let parts = lanes * LANE_BYTES < LINE_BYTES && self.a.count >= n;
-        let few = if self.a.stride.1 % CLASHING_BYTES == 0 { 2 } else { 8 };
+        let clashing = self.a.stride.1 % CLASHING_BYTES == 0;
+        let few = match (clashing, self.b.stride.0 % PAGE_BYTES == 0) {
+            (true, true) => 4,
+            (true, false) => 2,
+            (false, _) => 8,
+        };
         parts && n > few
     }
 
