@@ -44,10 +44,12 @@ macro_rules! by_size {
             24 => $call::<24>($($arg),*),
             32 => $call::<32>($($arg),*),
             48 => $call::<48>($($arg),*),
+            64 => $call::<64>($($arg),*),
             _ => $else,
         }
     };
 }
+pub(crate) use by_size;
 
 /// Moves a line of elements of `bytes`.
 ///

@@ -2,6 +2,7 @@
 
 use crate::element::Plane;
 use crate::flat::{self, Panel, Stage, Strip};
+use crate::gather::{self, Gather};
 use crate::narrow;
 use crate::record::{self, Block, Records};
 use crate::stream;
@@ -32,6 +33,8 @@ pub(crate) struct Instance {
     pub(crate) flush: unsafe fn(&Panel<'_>, Strip, (&mut Stage, *mut u8)),
     /// [`record::block`].
     pub(crate) records: unsafe fn(&Records<'_>, Block, (*const u8, &mut record::Stage, *mut u8)),
+    /// [`gather::runs`].
+    pub(crate) gather: unsafe fn(&Gather<'_>, *const u8, *mut u8),
     /// [`stream::copy`].
     pub(crate) stream: unsafe fn(*const u8, *mut u8, usize),
     /// [`stream::runs`].
@@ -130,6 +133,14 @@ macro_rules! instance {
             }
 
             /// # Safety
+            /// As [`gather::runs`].
+            $(#[target_feature(enable = $features)])?
+            unsafe fn gather(gather: &Gather<'_>, src: *const u8, dst: *mut u8) {
+                // SAFETY: the caller's contract.
+                unsafe { gather::runs::<$vector>(gather, src, dst) }
+            }
+
+            /// # Safety
             /// As [`stream::copy`].
             $(#[target_feature(enable = $features)])?
             unsafe fn stream(src: *const u8, dst: *mut u8, bytes: usize) {
@@ -162,6 +173,7 @@ macro_rules! instance {
                 squares: sizes!(squares),
                 flush,
                 records,
+                gather,
                 stream,
                 runs,
             };

@@ -4,13 +4,14 @@
 //! there is. **Guarantee.** [`copy`] reads and writes exactly the bytes that
 //! [`layout::touched`] bounds and [`layout::oracle`] moves; whoever calls it answers for these
 //! being there. [`copy_slices`] checks them. Neither allocates. **Structure.** `strategy` chooses
-//! a way: runs, `panel`s of a transpose, `flat` for long rows that start on no line, `record`s and
-//! arrays, or `walk` with its `plane`s and `element`s for what fits none; `nest` is the form in which
-//! it sees a copy. `tile`, `narrow` and `stream` are the bodies, generic over a `vector`; `instance`
-//! has them for each instruction set.
+//! a way: runs, a `gather` of them, `panel`s of a transpose, `flat` for long rows that start on no
+//! line, `record`s and arrays, or `walk` with its `plane`s and `element`s for what fits none; `nest`
+//! is the form in which it sees a copy. `tile`, `narrow` and `stream` are the bodies, generic over a
+//! `vector`; `instance` has them for each instruction set.
 
 mod element;
 mod flat;
+mod gather;
 mod instance;
 mod narrow;
 mod nest;

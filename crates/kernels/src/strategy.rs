@@ -2,6 +2,7 @@
 
 use crate::element::{Line, Plane, move_plane};
 use crate::flat::Flat;
+use crate::gather::Gather;
 use crate::instance::Instance;
 use crate::nest::{Loop, Nest};
 use crate::panel::Panels;
@@ -31,6 +32,8 @@ pub(crate) struct Strategy<'a> {
 enum Way<'a> {
     /// One run.
     Run,
+    /// Runs where a table says.
+    Gather(Gather<'a>),
     /// Runs, in two loops.
     Runs(Plane),
     /// Panels.
@@ -65,6 +68,9 @@ impl<'a> Strategy<'a> {
         unsafe {
             match &self.way {
                 Way::Run => return run(instance, at, bytes, self.stores),
+                Way::Gather(gather) => {
+                    each(nest.loops(), at, &|src, dst| (instance.gather)(gather, src, dst));
+                }
                 Way::Runs(plane) => each(nest.loops(), at, &|src, dst| match self.stores {
                     Stores::Cached => move_plane(bytes, *plane, src, dst),
                     Stores::Streamed => (instance.runs)(plane, bytes, src, dst),
@@ -133,7 +139,11 @@ fn way<'a>(
     }
     nest.sort_by_source();
     let (dst, streams) = (dst.wrapping_add_signed(nest.dst), stores == Stores::Streamed);
-    if nest.bytes >= RUN_BYTES && (!streams || nest.bytes >= LONG_BYTES || is_whole(&nest, dst)) {
+    let (are_runs, whole) = (nest.bytes >= RUN_BYTES, is_whole(&nest, dst));
+    if let Some(gather) = Gather::of(&mut nest, are_runs, streams && whole) {
+        return (nest, Way::Gather(gather));
+    }
+    if are_runs && (!streams || nest.bytes >= LONG_BYTES || whole) {
         let along = innermost(&mut nest);
         let across = innermost(&mut nest);
         return (nest, Way::Runs(Plane { along, across }));
@@ -186,6 +196,7 @@ impl fmt::Display for Strategy<'_> {
             }
             (Way::Runs(_), Stores::Cached) => write!(f, "runs of {bytes} B"),
             (Way::Runs(_), Stores::Streamed) => write!(f, "runs of {bytes} B, past the caches"),
+            (Way::Gather(gather), _) => write!(f, "{gather}"),
             (Way::Flat(flat), _) => write!(f, "{flat}"),
             (Way::Records(records), _) => write!(f, "{records}"),
             (Way::Panels(panels), _) => write!(f, "{panels}"),

@@ -90,7 +90,11 @@ pub(crate) unsafe fn runs<V: Vector>(plane: &Plane, bytes: usize, src: *const u8
 /// # Safety
 /// As [`copy`], for whole lines.
 #[inline(always)]
-unsafe fn lines<V: Vector>(src: *const u8, dst: *mut u8, (bytes, ahead): (usize, isize)) {
+pub(crate) unsafe fn lines<V: Vector>(
+    src: *const u8,
+    dst: *mut u8,
+    (bytes, ahead): (usize, isize),
+) {
     for at in (0..bytes).step_by(V::LANES * LANE_BYTES) {
         if ahead != 0 {
             prefetch(src.wrapping_add(at).wrapping_offset(ahead));
@@ -132,4 +136,16 @@ pub(crate) fn prefetch(src: *const u8) {
     }
     #[cfg(not(all(target_arch = "x86_64", not(miri))))]
     let _ = src;
+}
+
+/// As [`prefetch`], for a line that is going to be written.
+#[inline(always)]
+pub(crate) fn prefetch_to_write(dst: *mut u8) {
+    #[cfg(all(target_arch = "x86_64", not(miri)))]
+    // SAFETY: a hint; a processor that lacks it does nothing, and it faults at no address.
+    unsafe {
+        std::arch::x86_64::_mm_prefetch::<{ std::arch::x86_64::_MM_HINT_ET0 }>(dst.cast());
+    }
+    #[cfg(not(all(target_arch = "x86_64", not(miri))))]
+    let _ = dst;
 }

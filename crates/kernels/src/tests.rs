@@ -5,6 +5,7 @@ use crate::{Stores, copy_by, explain};
 use layout::{CopyDim, FieldCopy, NdCopy, Stride, oracle, touched};
 use proptest::prelude::*;
 use rustix::mm::{MapFlags, MprotectFlags, ProtFlags, mmap_anonymous, mprotect, munmap};
+use std::sync::Arc;
 
 const CASES: u32 = if cfg!(miri) { 8 } else { 400 };
 const MOST_BYTES: u64 = if cfg!(miri) { 3000 } else { 100_000 };
@@ -177,6 +178,41 @@ proptest! {
         dst_order.rotate_left(turned.min(extents.len()));
         check(&Shape { bytes, extents, src_order, dst_order, gaps: (gap, 0) }.copy(), bases);
     }
+}
+
+proptest! {
+    #![proptest_config(ProptestConfig::with_cases(CASES))]
+
+    #[test]
+    fn runs_where_a_table_says(
+        bytes in prop::sample::select(vec![1u64, 3, 4, 8, 12, 16, 48, 64, 100, 128, 192, 640, 1500]),
+        (places, rows) in (1u64..70, 1u64..4),
+        tables in prop::sample::select(vec![(true, false), (false, true), (true, true)]),
+        seed: u64,
+        outside: bool,
+        bases in (0usize..3, prop::sample::select(vec![0usize, 1, 60])),
+    ) {
+        let src_index = tables.0.then(|| shuffled(places, seed));
+        let dst_index = tables.1.then(|| shuffled(places, !seed));
+        let places = CopyDim { extent: places, src_index, dst_index };
+        let rows = CopyDim { extent: rows, src_index: None, dst_index: None };
+        // The rows are outside the places, or inside them.
+        let (run, whole) = (bytes.cast_signed(), (bytes * places.extent).cast_signed());
+        let gap = run * rows.extent.cast_signed();
+        let strides = match outside {
+            true => [Stride { src: whole, dst: whole }, Stride { src: run, dst: run }],
+            false => [Stride { src: whole, dst: run }, Stride { src: run, dst: gap }],
+        };
+        let field = FieldCopy { bytes, src_offset: 0, dst_offset: 0, strides: strides.to_vec() };
+        check(&NdCopy { dims: vec![rows, places], fields: vec![field] }, bases);
+    }
+}
+
+/// The numbers below `count` in some order.
+fn shuffled(count: u64, seed: u64) -> Arc<[u64]> {
+    let mut all: Vec<u64> = (0..count).collect();
+    all.sort_by_key(|&i| (i ^ seed).wrapping_mul(0x9E37_79B9_7F4A_7C15).rotate_left(29));
+    all.into()
 }
 
 /// A copy of elements of 4 bytes in loops of (turns, source stride, destination stride).
@@ -358,6 +394,11 @@ fn the_way_is_told() {
     says(&structures(&[8], 9, false), Stores::Cached, "one run of 72 B");
     says(&structures(&[8], 900, false), Stores::Streamed, "one run of 7200 B, past the caches (");
     says(&structures(&[8], 900, false), Stores::Cached, "one run of 7200 B (");
+    let mut pages = looped(&[(40, 128, 128)]);
+    pages.fields[0].bytes = 128;
+    pages.dims[0].dst_index = Some(shuffled(40, 1));
+    says(&pages, Stores::Cached, "runs of 128 B where a table says (");
+    says(&pages, Stores::Streamed, "runs of 128 B where a table says, past the caches (");
     says(&transpose(0, 4), Stores::Cached, "nothing");
     // As many bytes as a record has, but not all of them.
     let mut overlapping = structures(&[4, 2, 2], 300, true);

@@ -1,0 +1,127 @@
+//! Runs that lie where an index table says: gathers and scatters.
+//!
+//! **Hazard.** No processor guesses where the next run lies, so that each would wait for memory in
+//! its turn. **Structure.** The table knows: the lines of runs ahead are asked for while one is
+//! moved, those of the source to be read, and those of the destination to be written where they are
+//! not written whole past the caches.
+
+use crate::element::by_size;
+use crate::nest::{Loop, Nest};
+use crate::stream::{lines, prefetch, prefetch_to_write};
+use crate::vector::{LINE_BYTES, Vector};
+use std::fmt;
+
+/// Longer runs don't wait long for their first line.
+const LONGEST_BYTES: usize = 16 << 10;
+
+/// Of a run, so much is asked for: from there on the processor goes ahead by itself.
+const ASKED_BYTES: usize = 512;
+
+/// Lines that are asked for at once.
+const AHEAD_LINES: usize = 32;
+
+/// Runs of `bytes`, one for each turn of a loop that has a table.
+#[derive(Debug, Clone, Copy)]
+pub(crate) struct Gather<'a> {
+    bytes: usize,
+    runs: Loop<'a>,
+    /// How many runs ahead is asked.
+    ahead: usize,
+    /// Whether runs are whole lines of the destination that go past the caches.
+    streams: bool,
+}
+
+impl<'a> Gather<'a> {
+    /// Takes the innermost loop out of `nest`, if it has a table and its runs are short; elements
+    /// that are no runs, as `are_runs` says, must be written in the order of that loop. `streams`
+    /// says that runs are whole lines of the destination that go past the caches.
+    pub(crate) fn of(nest: &mut Nest<'a>, are_runs: bool, streams: bool) -> Option<Gather<'a>> {
+        let last = nest.loops().len().checked_sub(1)?;
+        let runs = nest.loops()[last];
+        let nearest = || nest.loops().iter().all(|l| l.dst.abs() >= runs.dst.abs());
+        let fits = !runs.is_plain() && nest.bytes <= LONGEST_BYTES && (are_runs || nearest());
+        let ahead = (AHEAD_LINES / nest.bytes.div_ceil(LINE_BYTES)).max(1);
+        fits.then(|| Gather { bytes: nest.bytes, runs: nest.take(last), ahead, streams })
+    }
+
+    /// Where run `i` is, or the last.
+    #[inline(always)]
+    fn at(&self, i: usize, (src, dst): (*const u8, *mut u8)) -> (*const u8, *mut u8) {
+        let (from, to) = self.runs.at(i.min(self.runs.count - 1));
+        (src.wrapping_offset(from), dst.wrapping_offset(to))
+    }
+
+    /// Asks for the first lines of a run, on a side where a table says where it is.
+    #[inline(always)]
+    fn ask(&self, (src, dst): (*const u8, *mut u8)) {
+        let lines = |at: usize| {
+            let begun = at % LINE_BYTES;
+            (0..begun + self.bytes.min(ASKED_BYTES))
+                .step_by(LINE_BYTES)
+                .map(move |by| by.wrapping_sub(begun))
+        };
+        if self.runs.src_table.is_some() {
+            lines(src.addr()).for_each(|by| prefetch(src.wrapping_add(by)));
+        }
+        if self.runs.dst_table.is_some() {
+            lines(dst.addr()).for_each(|by| prefetch_to_write(dst.wrapping_add(by)));
+        }
+    }
+}
+
+/// Moves all runs.
+///
+/// # Safety
+/// As [`crate::copy`], with `src` and `dst` at a position of the other loops; the processor has the
+/// instruction set of `V`.
+#[inline(always)]
+pub(crate) unsafe fn runs<V: Vector>(gather: &Gather<'_>, src: *const u8, dst: *mut u8) {
+    if !gather.streams {
+        // SAFETY: the caller's contract.
+        return unsafe {
+            by_size!(gather.bytes, sized(gather, src, dst), unsized_runs(gather, src, dst))
+        };
+    }
+    for i in 0..gather.runs.count {
+        let (ahead, _) = gather.at(i + gather.ahead, (src, dst));
+        let (src, dst) = gather.at(i, (src, dst));
+        let by = ahead.addr().wrapping_sub(src.addr()) as isize;
+        // SAFETY: a run, of whole lines.
+        unsafe { lines::<V>(src, dst, (gather.bytes, by)) };
+    }
+}
+
+/// Calls `body` for each run, with the one ahead asked for.
+#[inline(always)]
+fn each(gather: &Gather<'_>, at: (*const u8, *mut u8), body: impl Fn(*const u8, *mut u8)) {
+    for i in 0..gather.runs.count {
+        gather.ask(gather.at(i + gather.ahead, at));
+        let (src, dst) = gather.at(i, at);
+        body(src, dst);
+    }
+}
+
+/// # Safety
+/// As [`runs`], for runs of `N` bytes.
+unsafe fn sized<const N: usize>(gather: &Gather<'_>, src: *const u8, dst: *mut u8) {
+    // SAFETY: each is a run; byte arrays need no alignment.
+    let body = |src: *const u8, dst: *mut u8| unsafe {
+        dst.cast::<[u8; N]>().write(src.cast::<[u8; N]>().read());
+    };
+    each(gather, (src, dst), body);
+}
+
+/// # Safety
+/// As [`runs`].
+unsafe fn unsized_runs(gather: &Gather<'_>, src: *const u8, dst: *mut u8) {
+    // SAFETY: each is a run.
+    let body = |src, dst| unsafe { std::ptr::copy_nonoverlapping(src, dst, gather.bytes) };
+    each(gather, (src, dst), body);
+}
+
+impl fmt::Display for Gather<'_> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let past = if self.streams { ", past the caches" } else { "" };
+        write!(f, "runs of {} B where a table says{past}", self.bytes)
+    }
+}
