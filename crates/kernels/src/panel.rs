@@ -66,6 +66,8 @@ pub(crate) struct Panels {
     /// Whether the source is dense along `a`.
     dense: bool,
     writes: Writes,
+    /// Whether every row of the destination is whole lines.
+    whole: bool,
     /// How much of `a` and `b` a panel has.
     chunk: (usize, usize),
     /// How far ahead of a panel the source is asked for.
@@ -95,9 +97,11 @@ impl Panels {
         let (dense, a) = (a.is_some(), a.unwrap_or(ONCE));
         let writes = Writes::Cached;
         let (chunk, ahead) = ((1, 1), 0);
-        let mut panels = Panels { bytes: nest.bytes, a, b, o: ONCE, dense, writes, chunk, ahead };
+        let aligned = dst.is_multiple_of(LINE_BYTES);
+        let whole = aligned && all_shared == 0 && (b.count * nest.bytes).is_multiple_of(LINE_BYTES);
+        let o = ONCE;
+        let mut panels = Panels { bytes: nest.bytes, a, b, o, dense, writes, whole, chunk, ahead };
         if streams {
-            let aligned = dst.is_multiple_of(LINE_BYTES);
             let lines = aligned.then(|| panels.whole_lines(all_shared, lanes)).flatten();
             panels.writes = lines.map_or(Writes::Staged, Writes::Lines);
         }
@@ -145,6 +149,11 @@ impl Panels {
     /// Whether it is put together before it is written.
     pub(crate) fn is_staged(&self) -> bool {
         self.writes == Writes::Staged
+    }
+
+    /// Whether long rows are no better: a panel's source is one run, and it shares no line.
+    pub(crate) fn keeps_rows(&self) -> bool {
+        self.whole && self.is_packed()
     }
 
     /// A row of the destination.

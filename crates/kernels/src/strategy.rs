@@ -156,6 +156,7 @@ fn way<'a>(
         return (nest, Way::Walk);
     };
     if panels.is_staged()
+        && !panels.keeps_rows()
         && let Some(flat) = Flat::of(&mut nest)
     {
         return (nest, Way::Flat(flat));

@@ -251,6 +251,7 @@ fn the_least_of_each_way() {
     let least = [
         (matrix(4, 259, 33), "long rows, 259 by 33"),
         (matrix(12, 86, 6), "long rows, 86 by 6"),
+        (matrix(1, 512, 64), "panels of 64 by 128"),
         (structures(&[1; 3], 256, false), "records of 3 B, 3 fields, taken apart"),
         (structures(&[4; 3], 259, true), "records of 12 B, 3 fields, put together"),
         (structures(&[1, 2, 4], 257, false), "records of 7 B, 3 fields, taken apart"),
