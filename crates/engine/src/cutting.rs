@@ -2,6 +2,7 @@
 
 use crate::CompileError;
 use crate::memo::{Axis, MAX_AXES};
+use crate::order::order;
 use crate::program::Hop;
 use crate::ring::{ALIGN_BYTES, Ring};
 use layout::{Part, Stream};
@@ -64,31 +65,17 @@ fn without_sliver(left: u64, want: u64) -> u64 {
 /// The stream of each ring; the order of a direct hop.
 pub(crate) fn streams(plan: &Plan, src: &Part) -> Result<Vec<Stream>, CompileError> {
     let count = plan.layouts.len();
-    let direct = || {
-        let order = direct_order(plan, src);
-        order..order + 1
-    };
-    let range = if count > 2 { 1..count - 1 } else { direct() };
-    let stream = |at: usize| {
-        Stream::new(&plan.layouts[at], src.extents(), &plan.phase, src.field_bytes())
+    let stream = |at: usize, layout: &Layout| {
+        Stream::new(layout, src.extents(), &plan.phase, src.field_bytes())
             .map_err(|source| CompileError::Layout { at, source })
     };
-    range.map(stream).collect()
-}
-
-/// The side in whose order a direct hop is cut: a file's, so that its offsets ascend; else the one
-/// that has an entry's fields closer together, so that a request moves them all; else the
-/// destination's.
-fn direct_order(plan: &Plan, src: &Part) -> usize {
-    let fast = |at: usize| {
-        let components = plan.layouts[at].components();
-        let fields = components.iter().position(|c| *c == Component::Fields);
-        fast_entries(plan, at, fields.unwrap_or(0), src)
-    };
-    match plan.hops[0].kind {
-        ChannelKind::DiskRead => 0,
-        ChannelKind::DiskWrite => 1,
-        _ => usize::from(src.field_bytes().len() == 1 || fast(1) <= fast(0)),
+    match count {
+        2 => {
+            let order = order(plan, 0, src);
+            let at = usize::from(order != plan.layouts[0]);
+            Ok(vec![stream(at, &order)?])
+        }
+        _ => (1..count - 1).map(|at| stream(at, &plan.layouts[at])).collect(),
     }
 }
 
@@ -215,7 +202,7 @@ fn granule_bytes(plan: &Plan, at: usize, below: usize, part: &Part) -> u64 {
 }
 
 /// The most entries over which the components of layout `at` from `below` on stand still.
-fn fast_entries(plan: &Plan, at: usize, below: usize, part: &Part) -> u64 {
+pub(crate) fn fast_entries(plan: &Plan, at: usize, below: usize, part: &Part) -> u64 {
     let fast = &plan.layouts[at].components()[..below];
     let indices = |(dim, &extent): (usize, &u64)| {
         let blocks: Vec<u64> = plan.layouts[at].blocks(dim).collect();
@@ -252,7 +239,7 @@ pub(crate) fn axes(
     sides: [Option<&Part>; 2],
     src: &Part,
 ) -> Vec<Axis> {
-    let layout = &plan.layouts[order_of(plan, hop, src)];
+    let layout = order(plan, hop, src);
     let axis = |component: &Component| {
         let (Component::Whole(dim) | Component::Outer(dim)) = *component else { return None };
         let dim = usize::from(dim);
@@ -263,15 +250,6 @@ pub(crate) fn axes(
     };
     let slow = layout.components()[granule.unwrap_or(0)..].iter().rev();
     slow.map_while(axis).take(MAX_AXES).collect()
-}
-
-/// The layout in whose order hop `hop` makes its requests.
-fn order_of(plan: &Plan, hop: usize, src: &Part) -> usize {
-    match plan.hops.len() {
-        1 => direct_order(plan, src),
-        hops if hop + 1 == hops => hop,
-        _ => hop + 1,
-    }
 }
 
 /// Whether hop `at` moves whole runs, so that it may be cut anywhere.

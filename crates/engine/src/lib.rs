@@ -18,6 +18,7 @@ mod error;
 mod flight;
 mod lifecycle;
 mod memo;
+mod order;
 mod policy;
 mod program;
 mod report;

@@ -3,7 +3,7 @@
 //! A hop that touches an end is cut in the order of the window at its other side; a hop between
 //! two windows of one layout moves plain runs; one between two layouts works granule by granule,
 //! since the iterations of the components that both share at their slow end are the same ranges
-//! of both streams. A direct hop is cut in the order of the side that suits its channel.
+//! of both streams. A direct hop is cut in an order that suits its channel and both ends.
 
 use crate::CompileError;
 use crate::chain::Cut;

@@ -65,11 +65,11 @@ fn what_is_left_is_halved_rather_than_a_sliver() {
     assert_eq!(lengths(16_384), [16_384, 13_616]);
     assert_eq!(lengths(20_480), [16_384, 13_616]);
     // At a boundary of components too.
-    let turned = plan(&[&whole([0, 1, 2]), &whole([1, 0, 2])], &[Memcpy], &[6000], &[]);
+    let turned = plan(&[&whole([0, 1, 2]), &whole([0, 2, 1])], &[Memcpy], &[6000], &[]);
     let parts = [0, 1].map(|end| part(&turned.layouts[end], &[4], 0));
     let program = Program::compile(&turned, parts[0].clone(), parts[1].clone()).unwrap();
     let ends: Vec<u64> = program.requests(0).map(|range| range.end).collect();
-    assert_eq!(ends, [5120, 10_240, 12_800, 16_384]);
+    assert_eq!(ends, [5120, 10_240, 12_288, 16_384]);
 }
 
 #[test]
@@ -108,22 +108,22 @@ fn a_file_is_read_and_written_in_its_own_order() {
     let layouts = [whole([0, 1, 2]), whole([2, 1, 0])];
     let order = |kind, fields: &[u64]| {
         let plan = plan(&[&layouts[0], &layouts[1]], &[kind], &[100], &[]);
-        direct_order(&plan, &part(&layouts[0], fields, 0))
+        super::order(&plan, 0, &part(&layouts[0], fields, 0))
     };
-    assert_eq!([DiskRead, DiskWrite, Memcpy].map(|kind| order(kind, &[4])), [0, 1, 1]);
-    assert_eq!([DiskRead, DiskWrite].map(|kind| order(kind, &[4, 4])), [0, 1]);
+    assert_eq!([DiskRead, DiskWrite].map(|kind| order(kind, &[4])), layouts);
+    assert_eq!([DiskRead, DiskWrite].map(|kind| order(kind, &[4, 4])), layouts);
     // Elsewhere in that of the end that has an entry's fields together, or in the destination's.
     let columns = Layout::new([0, 1, 2].map(Component::Whole).into_iter().chain([FIELDS]), 3);
     let (records, columns) = (&layouts[0], &columns.unwrap());
     let order = |kind, ends: [&Layout; 2]| {
         let plan = plan(&ends, &[kind], &[100], &[]);
-        direct_order(&plan, &part(ends[0], &[4, 4], 0))
+        super::order(&plan, 0, &part(ends[0], &[4, 4], 0))
     };
-    assert_eq!(order(Memcpy, [records, columns]), 0);
-    assert_eq!(order(Memcpy, [columns, records]), 1);
-    assert_eq!(order(Memcpy, [columns, columns]), 1);
-    assert_eq!(order(DiskRead, [columns, records]), 0);
-    assert_eq!(order(DiskWrite, [records, columns]), 1);
+    assert_eq!(order(Memcpy, [records, columns]), *records);
+    assert_eq!(order(Memcpy, [columns, records]), *records);
+    assert_eq!(order(Memcpy, [columns, columns]), *columns);
+    assert_eq!(order(DiskRead, [columns, records]), *columns);
+    assert_eq!(order(DiskWrite, [records, columns]), *columns);
 }
 
 /// Entries of 4 bytes, 16 KiB in all. The hop between the rings turns planes of 8 by 16.

@@ -41,6 +41,21 @@ fn cases() -> impl Strategy<Value = Case> {
     })
 }
 
+/// Direct copies of one field that are cut into boxes, many of them ragged.
+fn boxed_cases() -> impl Strategy<Value = Case> {
+    let dim = (1..90u64, 0..4u64).prop_map(|(extent, lo)| Dim { extent, lo, block: 2 });
+    let keys = prop::collection::vec(any::<u8>(), 7);
+    let bytes = prop::sample::select(vec![1u64, 3, 4, 8, 64]);
+    let shape = (prop::collection::vec(dim, 2..4), bytes, [keys.clone(), keys]);
+    (shape, 1000..20_000u64).prop_map(|((mut dims, bytes, orders), request_bytes)| {
+        while bytes * dims.iter().map(|d| d.extent).product::<u64>() > 200_000 {
+            dims.pop();
+        }
+        let orders = orders.map(|keys| [keys, vec![0]].concat()).to_vec();
+        Case { dims, field_bytes: vec![bytes], orders, request_bytes, buffer_bytes: 1 }
+    })
+}
+
 impl Case {
     fn layout(&self, keys: &[u8]) -> Layout {
         let mut components = vec![Component::Fields];
@@ -129,6 +144,24 @@ proptest! {
                 prop_assert_eq!(moves(&kept), moves(&anew), "hop {}, bytes {:?}", hop, range);
             }
         }
+    }
+}
+
+proptest! {
+    #![proptest_config(ProptestConfig::with_cases(100))]
+
+    #[test]
+    fn boxes_move_every_byte_once(case in boxed_cases()) {
+        let program = case.program();
+        let slots = <(Slot, Slot)>::default();
+        let whole = chunk_of(&program.sides(0, slots), 0..program.payload_bytes());
+        let mut all = Vec::new();
+        for (ordinal, (range, slots)) in program.walk(0).enumerate() {
+            prop_assert!(range.end - range.start <= case.request_bytes);
+            all.extend(moves(&program.chunk(0, ordinal, range, slots)));
+        }
+        all.sort_unstable();
+        prop_assert_eq!(all, moves(&whole));
     }
 }
 

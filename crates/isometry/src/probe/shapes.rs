@@ -8,6 +8,9 @@ use std::sync::Arc;
 /// The payload of one request.
 const REQUEST_BYTES: u64 = 1 << 20;
 
+/// How long a row of the source is in a box.
+const ROW_BYTES: u64 = 2 << 10;
+
 pub(super) fn dim(extent: u64) -> CopyDim {
     CopyDim { extent: extent.max(1), src_index: None, dst_index: None }
 }
@@ -41,10 +44,23 @@ pub(super) fn interleaved(element: u64, bytes: u64) -> Vec<NdCopy> {
     requests(&NdCopy { dims: vec![dim(entries)], fields: (0..4).map(field).collect() })
 }
 
-/// A square matrix, turned.
+/// A square matrix, turned by boxes as an engine cuts it, whose rows are whole lines.
 pub(super) fn transposed(element: u64, bytes: u64) -> Vec<NdCopy> {
-    let side = (bytes / element).isqrt().max(2);
-    requests(&turned(element, (side, side)))
+    let side = ((bytes / element).isqrt() / 64 * 64).max(64);
+    let columns = (REQUEST_BYTES / element).isqrt().min(ROW_BYTES / element).clamp(1, side);
+    let rows = (REQUEST_BYTES / element / columns).clamp(1, side);
+    let whole = turned(element, (side, side));
+    let boxed = |(column, row): (u64, u64)| {
+        let mut boxed = whole.clone();
+        boxed.dims = vec![dim(columns.min(side - column)), dim(rows.min(side - row))];
+        let field = &mut boxed.fields[0];
+        field.src_offset = step((row * side + column) * element);
+        field.dst_offset = step((column * side + row) * element);
+        boxed
+    };
+    let starts = |each: u64| (0..side).step_by(usize::try_from(each).unwrap_or(usize::MAX));
+    let corners = starts(columns).flat_map(|column| starts(rows).map(move |row| (column, row)));
+    corners.map(boxed).collect()
 }
 
 /// A matrix of so many rows and columns, row after row of the result.
@@ -74,4 +90,25 @@ pub(super) fn gathered(run: u64, bytes: u64) -> Vec<NdCopy> {
         NdCopy { dims, fields: vec![FieldCopy { bytes: run, src_offset, dst_offset, strides }] }
     };
     (0..pieces).map(piece).collect()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_boxes_of_a_transpose_are_all_of_it() {
+        for (element, side) in [(1, 4096), (4, 2048), (6, 1664), (16, 1024), (256, 256)] {
+            let boxes = transposed(element, side * side * element);
+            let payload: u64 = boxes.iter().map(NdCopy::payload_bytes).sum();
+            assert_eq!(payload, side * side * element);
+            assert!(boxes.iter().all(|b| b.payload_bytes() <= REQUEST_BYTES));
+            let ends = |copy: &NdCopy| {
+                let (read, written) = layout::touched(copy);
+                [read.end, written.end]
+            };
+            let last = boxes.iter().map(ends).fold([0; 2], |a, b| [a[0].max(b[0]), a[1].max(b[1])]);
+            assert_eq!(last, [payload.cast_signed(); 2]);
+        }
+    }
 }
