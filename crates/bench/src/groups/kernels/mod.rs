@@ -121,7 +121,8 @@ struct Group {
 struct Scene {
     buffers: Buffers,
     copies: Vec<NdCopy>,
-    views: Vec<View>,
+    /// What peers move; none where that is too many to tell more of a peer than of the loop over them.
+    views: Option<Vec<View>>,
     expected: Cells,
     /// The payload, which is what a plain copy moves too.
     bytes: u64,
@@ -170,7 +171,11 @@ impl Group {
             checked.check(scene, name, run)?;
         }
         let spans = scene.buffers.spans()?;
-        let task = Task { views: &scene.views, spans, threads: case.threads, buffers: PhantomData };
+        let Some(views) = &scene.views else {
+            checked.unable = self.peers.iter().map(|peer| peer.name().to_owned()).collect();
+            return self.time(checked, case);
+        };
+        let task = Task { views, spans, threads: case.threads, buffers: PhantomData };
         for peer in &mut self.peers {
             let name = peer.name().to_owned();
             match peer
@@ -234,8 +239,7 @@ impl Scene {
         let source = problem.source()?;
         buffers.fill(|src| source.fill(src))?;
         let copies = problem.copies()?;
-        let views = peer::views(&copies, &problem.field_bytes())
-            .ok_or_else(|| Error::part("preparing a case")("it has too many pages"))?;
+        let views = peer::views(&copies, &problem.field_bytes());
         let (expected, bytes) = (problem.destination()?, problem.payload_bytes());
         Ok(Scene { buffers, copies, views, expected, bytes })
     }
