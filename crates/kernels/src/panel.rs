@@ -151,9 +151,11 @@ impl Panels {
         self.writes == Writes::Staged
     }
 
-    /// Whether long rows are no better: a panel's source is one run, and it shares no line.
+    /// Whether long rows are no better: a panel's source is one run of pixels of a line at most, and
+    /// it shares no line of the destination.
     pub(crate) fn keeps_rows(&self) -> bool {
-        self.whole && self.is_packed()
+        let short = self.a.count * self.bytes <= LINE_BYTES && self.square().is_some();
+        self.whole && short && self.is_packed()
     }
 
     /// A row of the destination.

@@ -140,7 +140,9 @@ fn way<'a>(
     nest.sort_by_source();
     let (dst, streams) = (dst.wrapping_add_signed(nest.dst), stores == Stores::Streamed);
     let (are_runs, whole) = (nest.bytes >= RUN_BYTES, is_whole(&nest, dst));
-    if let Some(gather) = Gather::of(&mut nest, are_runs, streams && whole) {
+    // Long runs that share lines are better written past the caches than looked ahead for.
+    let gathers = !streams || whole || nest.bytes < LONG_BYTES;
+    if gathers && let Some(gather) = Gather::of(&mut nest, are_runs, streams && whole) {
         return (nest, Way::Gather(gather));
     }
     if are_runs && (!streams || nest.bytes >= LONG_BYTES || whole) {
