@@ -2,19 +2,18 @@
 //!
 //! **Hazard.** No processor guesses where the next run lies, so that each would wait for memory in
 //! its turn. **Structure.** The table knows: the lines of runs ahead are asked for while one is
-//! moved, those of the source to be read, and those of the destination to be written where they are
-//! not written whole past the caches.
+//! moved, also those of the destination where they are not written whole past the caches.
 
 use crate::element::by_size;
 use crate::nest::{Loop, Nest};
-use crate::stream::{lines, prefetch, prefetch_to_write};
+use crate::stream::{lines, prefetch};
 use crate::vector::{LINE_BYTES, Vector};
 use std::fmt;
 
 /// Longer runs don't wait long for their first line.
 const LONGEST_BYTES: usize = 16 << 10;
 
-/// Of a run, so much is asked for: from there on the processor goes ahead by itself.
+/// Of a run into the caches, so much is asked for: from there on the processor goes ahead by itself.
 const ASKED_BYTES: usize = 512;
 
 /// Lines that are asked for at once.
@@ -64,7 +63,7 @@ impl<'a> Gather<'a> {
             lines(src.addr()).for_each(|by| prefetch(src.wrapping_add(by)));
         }
         if self.runs.dst_table.is_some() {
-            lines(dst.addr()).for_each(|by| prefetch_to_write(dst.wrapping_add(by)));
+            lines(dst.addr()).for_each(|by| prefetch(dst.wrapping_add(by)));
         }
     }
 }

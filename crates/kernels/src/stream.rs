@@ -137,15 +137,3 @@ pub(crate) fn prefetch(src: *const u8) {
     #[cfg(not(all(target_arch = "x86_64", not(miri))))]
     let _ = src;
 }
-
-/// As [`prefetch`], for a line that is going to be written.
-#[inline(always)]
-pub(crate) fn prefetch_to_write(dst: *mut u8) {
-    #[cfg(all(target_arch = "x86_64", not(miri)))]
-    // SAFETY: a hint; a processor that lacks it does nothing, and it faults at no address.
-    unsafe {
-        std::arch::x86_64::_mm_prefetch::<{ std::arch::x86_64::_MM_HINT_ET0 }>(dst.cast());
-    }
-    #[cfg(not(all(target_arch = "x86_64", not(miri))))]
-    let _ = dst;
-}

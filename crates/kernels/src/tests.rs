@@ -185,7 +185,7 @@ proptest! {
 
     #[test]
     fn runs_where_a_table_says(
-        bytes in prop::sample::select(vec![1u64, 3, 4, 8, 12, 16, 48, 64, 100, 128, 192, 640, 1500]),
+        bytes in prop::sample::select(vec![1u64, 3, 4, 8, 12, 16, 48, 64, 100, 128, 192, 640, 1500, 2048]),
         (places, rows) in (1u64..70, 1u64..4),
         tables in prop::sample::select(vec![(true, false), (false, true), (true, true)]),
         seed: u64,
@@ -400,6 +400,12 @@ fn the_way_is_told() {
     pages.dims[0].dst_index = Some(shuffled(40, 1));
     says(&pages, Stores::Cached, "runs of 128 B where a table says (");
     says(&pages, Stores::Streamed, "runs of 128 B where a table says, past the caches (");
+    // Long ones that start on no line go past the caches, as others do.
+    let mut pages = looped(&[(40, 4096, 4096)]);
+    (pages.fields[0].bytes, pages.fields[0].dst_offset) = (4096, 16);
+    pages.dims[0].src_index = Some(shuffled(40, 1));
+    says(&pages, Stores::Streamed, "runs of 4096 B, past the caches (");
+    says(&pages, Stores::Cached, "runs of 4096 B where a table says (");
     says(&transpose(0, 4), Stores::Cached, "nothing");
     // As many bytes as a record has, but not all of them.
     let mut overlapping = structures(&[4, 2, 2], 300, true);
