@@ -2,7 +2,7 @@
 
 use crate::CompileError;
 use crate::memo::{Axis, MAX_AXES};
-use crate::order::order;
+use crate::order::{direct_order, order};
 use crate::program::Hop;
 use crate::ring::{ALIGN_BYTES, Ring};
 use layout::{Part, Stream};
@@ -83,7 +83,11 @@ pub(crate) fn streams(plan: &Plan, src: &Part) -> Result<Vec<Stream>, CompileErr
 pub(crate) fn direct_hop(plan: &Plan, src: &Part, dst: &Part) -> Hop {
     let bytes = plan.hops[0].request_bytes.max(1);
     let is_run = plan.layouts[0] == plan.layouts[1] && is_dense(src) && is_dense(dst);
-    let rule = if is_run { Rule::Every { bytes } } else { Rule::Component { bytes } };
+    let rule = match direct_order(plan, src).1 {
+        _ if is_run => Rule::Every { bytes },
+        Some(below) => Rule::Granules { below, bytes },
+        None => Rule::Component { bytes },
+    };
     Hop::new(plan, 0, rule, None)
 }
 

@@ -18,35 +18,39 @@ const LINE_BYTES: u64 = 64;
 /// The layout in whose order hop `hop` of `plan` makes its requests.
 pub(crate) fn order(plan: &Plan, hop: usize, src: &Part) -> Layout {
     match plan.hops.len() {
-        1 => direct_order(plan, src),
+        1 => direct_order(plan, src).0,
         hops if hop + 1 == hops => plan.layouts[hop].clone(),
         _ => plan.layouts[hop + 1].clone(),
     }
 }
 
-/// The order of a direct hop: a file's, so that its offsets ascend; else boxes, where they have
-/// longer rows; else the order of the side that has an entry's fields closer together, so that a
-/// request moves them all; else the destination's.
-fn direct_order(plan: &Plan, src: &Part) -> Layout {
+/// The order of a direct hop, and of how many components its boxes are, if it has any: a file's, so
+/// that its offsets ascend; else boxes, where they can be made; else the order of the side that has
+/// an entry's fields closer together, so that a request moves them all; else the destination's.
+pub(crate) fn direct_order(plan: &Plan, src: &Part) -> (Layout, Option<usize>) {
     let fast = |at: usize| {
         let components = plan.layouts[at].components();
         let fields = components.iter().position(|c| *c == Component::Fields);
         fast_entries(plan, at, fields.unwrap_or(0), src)
     };
-    let end = match plan.hops[0].kind {
+    let kind = plan.hops[0].kind;
+    if kind == ChannelKind::Memcpy
+        && let Some((order, below)) = boxes(plan, src)
+    {
+        return (order, Some(below));
+    }
+    let end = match kind {
         ChannelKind::DiskRead => 0,
         ChannelKind::DiskWrite => 1,
-        _ => match boxes(plan, src) {
-            Some(order) => return order,
-            None => usize::from(src.field_bytes().len() == 1 || fast(1) <= fast(0)),
-        },
+        _ => usize::from(src.field_bytes().len() == 1 || fast(1) <= fast(0)),
     };
-    plan.layouts[end].clone()
+    (plan.layouts[end].clone(), None)
 }
 
-/// The destination's order with boxes of the two dimensions along which the ends are fastest;
-/// `None` where there are no two, an end blocks them itself, or a request holds too little.
-fn boxes(plan: &Plan, src: &Part) -> Option<Layout> {
+/// The destination's order with boxes of the two dimensions along which the ends are fastest, and
+/// of how many components these are; `None` where there are no two, an end blocks them itself, or a
+/// request holds too little.
+fn boxes(plan: &Plan, src: &Part) -> Option<(Layout, usize)> {
     let &[bytes] = src.field_bytes() else { return None };
     let extent = |dim: u8| src.extents().get(usize::from(dim)).copied().unwrap_or(0);
     let is_long = |c: &&Component| c.dim().is_some_and(|dim| extent(dim as u8) > 1);
@@ -67,10 +71,13 @@ fn boxes(plan: &Plan, src: &Part) -> Option<Layout> {
     order.take((along, extent(along)), rows, unit)?;
     order.take((across, extent(across)), columns, unit)?;
     // Where the destination goes on with another dimension, its rows still end with a line.
-    if let (true, Some(&Component::Whole(next))) = (rows == extent(along), order.rest.first()) {
+    let next = order.rest.iter().find(is_long);
+    if let (true, Some(&Component::Whole(next))) = (rows == extent(along), next) {
         order.take((next, extent(next)), entries / rows / columns, whole_lines(rows * bytes))?;
     }
-    Layout::new(order.fast.into_iter().chain(order.rest), src.extents().len()).ok()
+    let below = order.fast.len();
+    let order = Layout::new(order.fast.into_iter().chain(order.rest), src.extents().len());
+    Some((order.ok()?, below))
 }
 
 /// An order that is being made: what is in it, and what it goes on with.
@@ -86,7 +93,7 @@ impl Order {
         let at = self.rest.iter().position(|c| *c == Component::Whole(dim))?;
         if count >= extent {
             self.fast.push(self.rest.remove(at));
-        } else if count >= unit {
+        } else if count >= unit.max(2) {
             let size = count / unit * unit;
             self.fast.push(Component::Inner { dim, level: 1, size });
             self.rest[at] = Component::Outer(dim);

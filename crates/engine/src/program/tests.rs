@@ -165,6 +165,23 @@ proptest! {
     }
 }
 
+#[test]
+fn a_box_is_one_request() {
+    let lengths = |extents: [u64; 2], bytes| {
+        let dims = extents.map(|extent| Dim { extent, lo: 0, block: 2 }).to_vec();
+        let orders = vec![vec![0, 1, 2, 0, 0, 0, 0, 0], vec![0, 2, 1, 0, 0, 0, 0, 0]];
+        let (field_bytes, request_bytes) = (vec![bytes], 1 << 20);
+        let case = Case { dims, field_bytes, orders, request_bytes, buffer_bytes: 1 };
+        case.program().requests(0).map(|r| r.end - r.start).collect::<Vec<_>>()
+    };
+    assert_eq!(lengths([8192, 8192], 4), [1 << 20; 256]);
+    for (extents, bytes, boxes) in [([8000, 8000], 4, 16 * 16), ([5000, 8000], 16, 10 * 63)] {
+        let lengths = lengths(extents, bytes);
+        assert!(lengths.len() <= boxes, "{} of {boxes}", lengths.len());
+        assert_eq!(lengths[0], 1 << 20);
+    }
+}
+
 /// How many lists of copies the requests of the first hop have, and how many requests these are.
 fn lists(case: &Case) -> (usize, usize) {
     let program = case.program();

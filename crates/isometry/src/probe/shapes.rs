@@ -46,9 +46,11 @@ pub(super) fn interleaved(element: u64, bytes: u64) -> Vec<NdCopy> {
 
 /// A square matrix, turned by boxes as an engine cuts it, whose rows are whole lines.
 pub(super) fn transposed(element: u64, bytes: u64) -> Vec<NdCopy> {
-    let side = ((bytes / element).isqrt() / 64 * 64).max(64);
-    let columns = (REQUEST_BYTES / element).isqrt().min(ROW_BYTES / element).clamp(1, side);
-    let rows = (REQUEST_BYTES / element / columns).clamp(1, side);
+    let whole_lines = |count: u64| count - count % count.clamp(1, 64);
+    let side = whole_lines((bytes / element).isqrt().max(1));
+    let columns = (REQUEST_BYTES / element).isqrt().min(ROW_BYTES / element);
+    let columns = whole_lines(columns).clamp(1, side);
+    let rows = whole_lines(REQUEST_BYTES / element / columns).clamp(1, side);
     let whole = turned(element, (side, side));
     let boxed = |(column, row): (u64, u64)| {
         let mut boxed = whole.clone();
