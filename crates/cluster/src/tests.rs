@@ -6,6 +6,9 @@ use proptest::prelude::*;
 
 const TWO_NODES: &str = include_str!("../../../clusters/two-nodes.toml");
 const SAPLING: &str = include_str!("../../../clusters/sapling.toml");
+const XSTREAM: &str = include_str!("../../../clusters/xstream.toml");
+const MOONLIGHT: &str = include_str!("../../../clusters/moonlight.toml");
+const MODERN: &str = include_str!("../../../clusters/modern.toml");
 
 const SMALL: &str = r#"
 th_bytes = 1024
@@ -51,6 +54,18 @@ fn sapling_has_the_bandwidths_of_table_5() {
     }
 }
 
+/// Neither paper nor vendor gives a rate of these.
+#[test]
+fn clusters_without_a_source_say_that_they_are_assumed() {
+    for (text, nodes) in [(XSTREAM, 16), (MOONLIGHT, 64), (MODERN, 2)] {
+        let topology = parse(text).unwrap();
+        assert_eq!(topology.node_count(), nodes, "{}", topology.name);
+        let channels = topology.classes.iter().flat_map(|class| &class.channels);
+        assert!(channels.map(|c| c.assumed).all(|assumed| assumed), "{}", topology.name);
+        assert!(topology.links.iter().all(|l| l.assumed), "{}", topology.name);
+    }
+}
+
 fn round_trip(topology: &Topology) {
     let text = to_json(topology).to_string();
     assert_eq!(&parse(&text).unwrap(), topology);
@@ -58,7 +73,7 @@ fn round_trip(topology: &Topology) {
 
 #[test]
 fn json_reads_back_what_was_written() {
-    for text in [TWO_NODES, SAPLING, SMALL] {
+    for text in [TWO_NODES, SAPLING, XSTREAM, MOONLIGHT, MODERN, SMALL] {
         round_trip(&parse(text).unwrap());
     }
 }
