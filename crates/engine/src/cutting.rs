@@ -272,10 +272,12 @@ fn is_disk_run(plan: &Plan, at: usize, parts: (&Part, &Part)) -> bool {
     matches!(kind, ChannelKind::DiskRead | ChannelKind::DiskWrite) && moves_runs(plan, at, parts)
 }
 
-/// Whether a part has no byte between its first and its last that isn't payload.
+/// Whether a part has no byte between its first and its last that isn't payload, and its bytes
+/// ascend in the order of its layout: not so under a negative stride, nor along a list.
 fn is_dense(part: &Part) -> bool {
     let span = part.span();
-    span.start.abs_diff(span.end) == part.payload_bytes()
+    let is_whole = span.start.abs_diff(span.end) == part.payload_bytes();
+    is_whole && part.gaps() == 0 && !part.has_lists()
 }
 
 #[cfg(test)]

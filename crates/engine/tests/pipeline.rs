@@ -277,3 +277,32 @@ proptest! {
         check(&case);
     }
 }
+
+/// Both ends lie in one piece and alike, yet later entries lie lower, or anywhere.
+#[test]
+fn runs_that_do_not_ascend_are_copied_right() {
+    const ENTRIES: i64 = 64;
+    let space = IndexSpace::of(&[("x", 64)]).unwrap();
+    let fields = FieldSpace::packed(&[4, 8]).unwrap();
+    let item = i64::try_from(fields.item_bytes()).unwrap();
+    let turned: Vec<i64> = (0..ENTRIES).rev().collect();
+    let all = Selection::all(&space);
+    let listed = Selection::new(&space, vec![Span::List(turned.into())]).unwrap();
+    for (stride, first, selection) in [(-item, (ENTRIES - 1) * item, all), (item, 0, listed)] {
+        let placement = Placement::of_strides(&space, &fields, &[stride]).unwrap();
+        let part = placement.select(&selection, &[0, 1]).unwrap();
+        let mut plan = plan(vec![Layout::row_major(1); 2], &[17], &[], 1);
+        plan.phase = vec![0];
+        let program = Arc::new(Program::compile(&plan, part.clone(), part).unwrap());
+        let len = usize::try_from(ENTRIES * item).unwrap();
+        let mut bytes = Bytes { regions: vec![(0..len).map(|i| i as u8).collect(), vec![0; len]] };
+        let base = u64::try_from(first).unwrap();
+        let mut engine = engine(1, 4, 0);
+        engine.submit(Time(0), Transfer::new(program, place(0, base), place(1, base))).unwrap();
+        while let Some(request) = engine.poll_request() {
+            bytes.finish(&request);
+            engine.handle_completion(Time(0), done(&request));
+        }
+        assert_eq!(bytes.regions[0], bytes.regions[1]);
+    }
+}

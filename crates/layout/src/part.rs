@@ -119,6 +119,12 @@ impl Part {
         if sizes.all(|other| other == size) { one.checked_mul(blocks) } else { None }
     }
 
+    /// Whether an index list is taken of some dimension.
+    #[must_use]
+    pub fn has_lists(&self) -> bool {
+        self.axes.iter().any(|(_, indices)| matches!(indices, Indices::List(_)))
+    }
+
     /// A bit for each dimension whose next index doesn't follow the bytes of all that is faster:
     /// what lies between belongs to entries outside a box, to fields left out, or to nothing.
     /// Blocks that the box cuts count as whole.
