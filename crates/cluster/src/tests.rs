@@ -60,8 +60,8 @@ fn clusters_without_a_source_say_that_they_are_assumed() {
     for (text, nodes) in [(XSTREAM, 16), (MOONLIGHT, 64), (MODERN, 2)] {
         let topology = parse(text).unwrap();
         assert_eq!(topology.node_count(), nodes, "{}", topology.name);
-        let channels = topology.classes.iter().flat_map(|class| &class.channels);
-        assert!(channels.map(|c| c.assumed).all(|assumed| assumed), "{}", topology.name);
+        let mut channels = topology.classes.iter().flat_map(|class| &class.channels);
+        assert!(channels.all(|c| c.assumed), "{}", topology.name);
         assert!(topology.links.iter().all(|l| l.assumed), "{}", topology.name);
     }
 }
