@@ -114,9 +114,30 @@ impl Chain {
         }
     }
 
-    /// Whether everything has arrived at the destination.
-    pub(crate) fn is_complete(&self, program: &Program) -> bool {
-        self.xds.last().is_some_and(|xd| xd.spans.watermark() == program.payload_bytes())
+    /// How far hop `hop` has moved the stream, and whether that is all.
+    pub(crate) fn moved(&self, program: &Program, hop: usize) -> (u64, bool) {
+        let done = self.xds[hop].spans.watermark();
+        (done, done == program.payload_bytes())
+    }
+
+    /// How far the stream is written to `ring`, which lies on another node.
+    pub(crate) fn written(&self, ring: usize) -> u64 {
+        self.windows.get(ring).map_or(0, Window::written)
+    }
+
+    /// How far the stream was read from `ring`.
+    pub(crate) fn read(&self, ring: usize) -> u64 {
+        self.windows.get(ring).map_or(0, Window::freed)
+    }
+
+    /// Another node has written the stream to `ring` as far as `position`.
+    pub(crate) fn arrived(&mut self, ring: usize, position: u64) {
+        self.windows[ring].write(position);
+    }
+
+    /// Another node has read the stream from `ring` as far as `position`.
+    pub(crate) fn freed(&mut self, program: &Program, ring: usize, position: u64) {
+        self.windows[ring].free(&program.rings()[ring], position);
     }
 }
 

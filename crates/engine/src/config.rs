@@ -1,5 +1,6 @@
 //! How an engine is set up.
 
+use crate::peer::PeerConfig;
 use crate::policy::{ByPriority, Policy};
 use model::{ChannelId, MemoryId, RegionId};
 use std::sync::Arc;
@@ -51,6 +52,9 @@ pub struct EngineConfig {
     /// When set, descriptors that have waited for a channel this long get at most 5% of it,
     /// whatever its policy says.
     pub ageing: Option<Duration>,
+    /// Which node this is, where there are others. Transfers whose plans have channels that are not
+    /// here are asked of them; without, such plans are refused.
+    pub peers: Option<PeerConfig>,
 }
 
 impl EngineConfig {
@@ -60,6 +64,7 @@ impl EngineConfig {
     /// These channels and pools, no ageing.
     #[must_use]
     pub fn new(channels: Vec<ChannelConfig>, pools: Vec<PoolConfig>) -> Self {
-        EngineConfig { channels, pools, max_transfers: Self::MAX_TRANSFERS, ageing: None }
+        let max_transfers = Self::MAX_TRANSFERS;
+        EngineConfig { channels, pools, max_transfers, ageing: None, peers: None }
     }
 }

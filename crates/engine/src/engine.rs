@@ -5,13 +5,14 @@ use crate::SubmitError;
 use crate::config::{ChannelConfig, EngineConfig};
 use crate::flight::Flights;
 use crate::lifecycle::Step;
+use crate::peer::{AskId, Packet, Peers};
 use crate::report::Report;
 use crate::staging::Staging;
 use crate::transfer::{Dependency, State, Table, Transfer, TransferEvent};
 use crate::worker::Worker;
 use model::{
-    ChannelError, ChannelId, Completion, FenceId, MemoryId, Outcome, Priority, Request, Time,
-    TransferId,
+    ChannelError, ChannelId, Completion, FenceId, MemoryId, NodeId, Outcome, Priority, Request,
+    Time, TransferId,
 };
 use std::collections::{BTreeSet, HashMap, VecDeque};
 use std::time::Duration;
@@ -44,7 +45,6 @@ use std::time::Duration;
 #[derive(Debug)]
 pub struct Engine {
     pub(crate) now: Time,
-    pub(crate) arrivals: u64,
     pub(crate) table: Table,
     pub(crate) workers: Vec<Worker>,
     pub(crate) turn: usize,
@@ -54,6 +54,7 @@ pub struct Engine {
     pub(crate) fences: HashMap<FenceId, BTreeSet<TransferId>>,
     pub(crate) steps: VecDeque<Step>,
     pub(crate) events: VecDeque<TransferEvent>,
+    pub(crate) peers: Option<Peers>,
     ageing: Option<Duration>,
 }
 
@@ -64,7 +65,6 @@ impl Engine {
         let worker = |channel| Worker::new(channel, config.ageing);
         Engine {
             now: Time::default(),
-            arrivals: 0,
             table: Table::new(config.max_transfers),
             workers: config.channels.iter().map(worker).collect(),
             turn: 0,
@@ -74,6 +74,7 @@ impl Engine {
             fences: HashMap::new(),
             steps: VecDeque::new(),
             events: VecDeque::new(),
+            peers: config.peers.map(Peers::new),
             ageing: config.ageing,
         }
     }
@@ -127,13 +128,28 @@ impl Engine {
         self.settle();
     }
 
-    /// Gives up the transfers whose deadlines have passed.
+    /// A packet of another node's engine has come; one that is for somebody else is ignored.
+    pub fn handle_peer(&mut self, now: Time, packet: Packet) {
+        self.now = now;
+        self.receive(packet);
+        self.settle();
+    }
+
+    /// Nothing that `node` was writing arrives here any more: see [`Engine::poll_disconnect`].
+    pub fn handle_disconnected(&mut self, now: Time, node: NodeId) {
+        self.now = now;
+        self.disconnected(node);
+        self.settle();
+    }
+
+    /// Gives up the transfers whose deadlines have passed, and the peers that are silent.
     pub fn handle_timeout(&mut self, now: Time) {
         self.now = now;
         while let Some(&(deadline, id)) = self.deadlines.first().filter(|d| d.0 <= now) {
             self.deadlines.remove(&(deadline, id));
             self.stop(id, Outcome::TimedOut);
         }
+        self.mind_peers();
         self.settle();
     }
 
@@ -154,6 +170,18 @@ impl Engine {
         self.next_request(worker)
     }
 
+    /// The next packet for another node's engine.
+    pub fn poll_peer(&mut self) -> Option<Packet> {
+        self.peers.as_mut()?.sessions.poll_packet()
+    }
+
+    /// The next peer that was given up. The driver makes sure that nothing of what it was writing
+    /// arrives any more, by revoking what it had registered or closing the connection, and says so
+    /// by [`Engine::handle_disconnected`]; requests that write to it fail.
+    pub fn poll_disconnect(&mut self) -> Option<NodeId> {
+        self.peers.as_mut()?.poll_disconnect()
+    }
+
     /// The next transfer that has ended.
     pub fn poll_event(&mut self) -> Option<TransferEvent> {
         self.events.pop_front()
@@ -162,7 +190,9 @@ impl Engine {
     /// When to call [`Engine::handle_timeout`].
     #[must_use]
     pub fn poll_timeout(&self) -> Option<Time> {
-        self.deadlines.first().map(|(deadline, _)| *deadline)
+        let deadline = self.deadlines.first().map(|(deadline, _)| *deadline);
+        let peers = self.peers.as_ref().and_then(|peers| peers.sessions.poll_timeout());
+        deadline.into_iter().chain(peers).min()
     }
 
     /// The payload written to the destination, and the payload in all.
@@ -194,6 +224,33 @@ impl Engine {
     #[must_use]
     pub fn next_priority(&self, channel: ChannelId) -> Option<Priority> {
         self.workers[self.worker_of(channel)?].next_priority()
+    }
+
+    /// Names a transfer between nodes that this engine asked for, or has a share of.
+    #[must_use]
+    pub fn ask_id(&self, id: TransferId) -> Option<AskId> {
+        self.ask_of(id)
+    }
+
+    /// The share that this engine has of a transfer between nodes, while it has one.
+    #[must_use]
+    pub fn share(&self, ask: AskId) -> Option<TransferId> {
+        self.peers.as_ref()?.share(ask)
+    }
+
+    /// The numbers of the present session with a peer, this side's first; the other's is 0 while
+    /// nothing is known of it. Who writes to a node does so in the session that he knows of; what
+    /// was written in one that is over must not arrive: see [`Engine::poll_disconnect`].
+    #[must_use]
+    pub fn session(&self, node: NodeId) -> Option<(u64, u64)> {
+        self.peers.as_ref()?.sessions.numbers(node)
+    }
+
+    /// How much staging a transfer has.
+    #[must_use]
+    pub fn staged_bytes(&self, id: TransferId) -> Option<u64> {
+        let record = self.table.get(id)?;
+        Some(record.grants.iter().map(|grant| grant.block.end - grant.block.start).sum())
     }
 
     /// Bytes of a memory's staging that are given out, and its size.

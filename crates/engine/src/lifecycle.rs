@@ -6,11 +6,14 @@
 
 use crate::SubmitError;
 use crate::engine::Engine;
+use crate::peer::Note;
+use crate::program::Stretch;
 use crate::report::Doing;
-use crate::transfer::{Dependency, Phase, Record, Transfer, TransferEvent};
+use crate::transfer::{Dependency, Phase, Record, Role, Transfer, TransferEvent};
 use crate::worker::XdRef;
 use model::{
-    ChannelError, ChannelErrorKind, FenceId, MemoryId, Outcome, Place, TransferError, TransferId,
+    ChannelError, ChannelErrorKind, ChannelId, FenceId, MemoryId, Outcome, Place, RegionId,
+    TransferError, TransferId,
 };
 use std::ops::Range;
 
@@ -21,6 +24,8 @@ pub(crate) enum Step {
     Resolve(TransferId, Result<(), ChannelError>),
     /// Staging came back, or somebody new waits for it.
     Admit,
+    /// This node says something to itself, as the asker or a party.
+    Note(Note),
 }
 
 impl Engine {
@@ -30,6 +35,10 @@ impl Engine {
             match step {
                 Step::Resolve(id, result) => self.resolve(id, result),
                 Step::Admit => self.admit(),
+                Step::Note(Note { ask, message }) => {
+                    let me = self.peers.as_ref().map(|peers| peers.config.node);
+                    me.into_iter().for_each(|me| self.handle_note(me, ask, message.clone()));
+                }
             }
         }
     }
@@ -37,11 +46,11 @@ impl Engine {
     /// Checks a transfer and enters it in the table.
     pub(crate) fn accept(&mut self, transfer: Transfer) -> Result<TransferId, SubmitError> {
         self.check(&transfer)?;
-        let (now, arrival, deadline) = (self.now, self.arrivals, transfer.deadline);
-        let workers = &self.workers;
-        let worker_of = |channel| workers.iter().position(|w| w.id() == channel).unwrap_or(0);
-        let id = self.table.insert(|run| Record::new(transfer, arrival, now, run, worker_of));
-        self.arrivals += 1;
+        let (deadline, is_away) = (transfer.deadline, self.is_away(&transfer.program));
+        let id = self.enter(transfer);
+        if let Some(record) = self.table.get_mut(id).filter(|_| is_away) {
+            (record.role, record.run.own) = (Role::Away, 0..0);
+        }
         if let Some(deadline) = deadline {
             self.deadlines.insert((deadline, id));
         }
@@ -49,12 +58,31 @@ impl Engine {
         Ok(id)
     }
 
+    /// Adds a transfer that was checked to the table.
+    pub(crate) fn enter(&mut self, transfer: Transfer) -> TransferId {
+        let (now, arrival, workers) = (self.now, self.table.arrivals(), &self.workers);
+        let worker_of = |channel| workers.iter().position(|w| w.id() == channel).unwrap_or(0);
+        self.table.insert(|run| Record::new(transfer, arrival, now, run, worker_of))
+    }
+
     /// Ends a transfer as `outcome` once nothing of it is in flight. Not where it has ended, is
     /// ending otherwise, or its commit is out: what that says is the truth.
     pub(crate) fn stop(&mut self, id: TransferId, outcome: Outcome) -> bool {
         let Some(record) = self.table.get_mut(id) else { return false };
         match record.phase {
-            Phase::Waiting => self.unhook(id),
+            Phase::Waiting => {
+                let must_undo = record.transfer.commit.is_some();
+                self.unhook(id);
+                let is_away = |r: &&Record| matches!(r.role, Role::Away);
+                if must_undo && self.table.get(id).is_some_and(|r| is_away(&r)) {
+                    let serial = self.name_ask(id);
+                    return self.stop_away(id, serial, outcome);
+                }
+            }
+            Phase::Away => {
+                let Role::Asker(serial) = record.role else { return false };
+                return self.stop_away(id, Some(serial), outcome);
+            }
             Phase::Queued => {
                 let turn = record.turn();
                 self.staging.withdraw(turn);
@@ -69,8 +97,18 @@ impl Engine {
         true
     }
 
+    /// Ends a transfer that others run; how, is up to them.
+    fn stop_away(&mut self, id: TransferId, serial: Option<u64>, outcome: Outcome) -> bool {
+        if let Some(record) = self.table.get_mut(id) {
+            record.phase = Phase::Draining(outcome.clone());
+        }
+        serial.into_iter().for_each(|serial| self.recall(serial, &outcome));
+        false
+    }
+
     /// From here on nothing more of the transfer is given out.
     pub(crate) fn drain(&mut self, id: TransferId, outcome: Outcome) {
+        self.tell_broken(id, &outcome);
         let Some(record) = self.table.get_mut(id) else { return };
         record.phase = Phase::Draining(outcome);
         if record.in_flight == 0 {
@@ -80,6 +118,9 @@ impl Engine {
 
     /// Nothing of a stopped transfer is in flight any more.
     pub(crate) fn drained(&mut self, id: TransferId) {
+        if !self.may_leave(id) {
+            return;
+        }
         self.release_staging(id);
         let Some(record) = self.table.get_mut(id) else { return };
         let Phase::Draining(outcome) = &record.phase else { return };
@@ -114,8 +155,13 @@ impl Engine {
         for lane in &mut record.run.lanes {
             lane.meter.turn(self.now, Doing::Nothing);
         }
+        if matches!(record.role, Role::Share(_)) {
+            self.end_share(id, outcome);
+            self.table.retire();
+            return self.table.remove(id);
+        }
         let (deadline, is_forgotten) = (record.transfer.deadline, record.is_forgotten);
-        for dependent in std::mem::take(&mut record.dependents) {
+        for dependent in std::mem::take(&mut record.ties.dependents) {
             self.steps.push_back(Step::Resolve(dependent, resolution(&outcome)));
         }
         if let Some(deadline) = deadline {
@@ -150,7 +196,9 @@ impl Engine {
             return Err(SubmitError::Full);
         }
         let program = &transfer.program;
-        if let Some(channel) = program.channels().find(|&c| self.worker_of(c).is_none()) {
+        let is_away = self.is_away(program);
+        let unknown = program.channels().find(|&c| self.worker_of(c).is_none());
+        if let Some(channel) = unknown.filter(|_| !is_away) {
             return Err(SubmitError::UnknownChannel(channel));
         }
         for (place, span) in
@@ -167,12 +215,39 @@ impl Engine {
                 return Err(SubmitError::UnknownDependency(id));
             }
         }
-        self.check_staging(transfer)
+        // What others run is theirs to check.
+        if is_away { Ok(()) } else { self.check_staging(transfer, |_| true) }
     }
 
-    fn check_staging(&self, transfer: &Transfer) -> Result<(), SubmitError> {
+    /// Whether a share can run here.
+    pub(crate) fn check_share(
+        &self,
+        transfer: &Transfer,
+        stretch: &Stretch,
+    ) -> Result<(), SubmitError> {
+        if self.table.is_full() {
+            return Err(SubmitError::Full);
+        }
+        let mut channels = transfer.program.channels().enumerate();
+        let is_lacking = |(at, channel): &(usize, ChannelId)| {
+            stretch.hops.contains(at) && self.worker_of(*channel).is_none()
+        };
+        if let Some((_, channel)) = channels.find(is_lacking) {
+            return Err(SubmitError::UnknownChannel(channel));
+        }
+        self.check_staging(transfer, |memory| memory.node == stretch.node)
+    }
+
+    /// Whether the buffers in the memories that are `mine` can be had.
+    fn check_staging(
+        &self,
+        transfer: &Transfer,
+        mine: impl Fn(MemoryId) -> bool,
+    ) -> Result<(), SubmitError> {
         let pool_of = |memory| self.staging.pool_of(memory);
-        if let Some((memory, _)) = transfer.program.buffers().find(|b| pool_of(b.0).is_none()) {
+        let is_lacking =
+            |(memory, _): &(MemoryId, u64)| mine(*memory) && pool_of(*memory).is_none();
+        if let Some((memory, _)) = transfer.program.buffers().find(is_lacking) {
             return Err(SubmitError::UnknownPool(memory));
         }
         let is_direct = transfer.program.rings().is_empty();
@@ -191,7 +266,7 @@ impl Engine {
         }
         for i in 0..dependencies {
             let Some(record) = self.table.get_mut(id) else { return };
-            record.unmet += 1;
+            record.ties.unmet += 1;
             let dependency = record.transfer.after[i];
             let is_new = match (self.outcome_of(dependency), dependency) {
                 (Some(outcome), _) => {
@@ -202,12 +277,12 @@ impl Engine {
                     self.fences.entry(fence).or_default().insert(id)
                 }
                 (None, Dependency::Transfer(other)) => {
-                    self.table.get_mut(other).is_some_and(|r| r.dependents.insert(id))
+                    self.table.get_mut(other).is_some_and(|r| r.ties.dependents.insert(id))
                 }
             };
             if let Some(record) = self.table.get_mut(id).filter(|_| !is_new) {
                 // Named twice, resolved once.
-                record.unmet -= 1;
+                record.ties.unmet -= 1;
             }
         }
     }
@@ -221,7 +296,7 @@ impl Engine {
                 Dependency::Transfer(other) => {
                     let others = self.table.get_mut(other).into_iter();
                     others.for_each(|r| {
-                        r.dependents.remove(&id);
+                        r.ties.dependents.remove(&id);
                     });
                 }
                 Dependency::Fence(fence) => {
@@ -242,8 +317,8 @@ impl Engine {
         }
         match result {
             Ok(()) => {
-                record.unmet -= 1;
-                if record.unmet == 0 {
+                record.ties.unmet -= 1;
+                if record.ties.unmet == 0 {
                     self.release(id);
                 }
             }
@@ -255,18 +330,22 @@ impl Engine {
     }
 
     /// Everything in `after` is done: on to staging, or to the start.
-    fn release(&mut self, id: TransferId) {
+    pub(crate) fn release(&mut self, id: TransferId) {
         let now = self.now;
         let Some(record) = self.table.get_mut(id) else { return };
         record.stages.released = Some(now);
-        if record.transfer.program.payload_bytes() == 0 {
+        let is_empty = record.transfer.program.payload_bytes() == 0;
+        if matches!(record.role, Role::Away) && !(is_empty && record.transfer.commit.is_none()) {
+            return self.ask(id);
+        }
+        let needs = record.transfer.needs(|memory: MemoryId| self.staging.pool_of(memory));
+        if is_empty {
             self.copied(id);
-        } else if record.transfer.program.rings().is_empty() {
+        } else if needs.is_empty() {
             self.start(id);
         } else {
             record.phase = Phase::Queued;
             let turn = record.turn();
-            let needs = record.transfer.needs(|memory: MemoryId| self.staging.pool_of(memory));
             self.staging.wait(turn, id, needs);
             self.steps.push_back(Step::Admit);
         }
@@ -310,9 +389,22 @@ impl Engine {
         let Some(record) = self.table.get_mut(id) else { return };
         record.phase = Phase::Running;
         record.stages.started = Some(now);
-        let hops = record.transfer.program.hops().len();
+        let rings = record.transfer.program.rings().iter();
+        let mut grants = record.grants.iter();
+        let nowhere = Place { region: RegionId { index: 0, generation: 0 }, offset: 0 };
+        record.run.rings.clear();
+        record.run.rings.extend(rings.map(|ring| {
+            let is_here = self.staging.pool_of(ring.memory).is_some();
+            let grant = is_here.then(|| grants.next()).flatten();
+            grant.map_or(nowhere, |grant| Place {
+                region: self.staging.region(grant.pool),
+                offset: grant.block.start,
+            })
+        }));
         record.run.chain.start(&record.transfer.program);
-        for hop in 0..hops {
+        let own = record.run.own.clone();
+        self.reserved(id);
+        for hop in own {
             self.refresh(id, hop);
         }
     }

@@ -12,7 +12,7 @@ use crate::cutting::{self, Rule};
 use crate::memo::{Memo, Origins, Repeat};
 use crate::ring::{Ring, Slot};
 use layout::{Part, Side, Stream};
-use model::{ChannelId, ChannelKind, MemoryId, Plan};
+use model::{ChannelId, ChannelKind, MemoryId, NodeId, Plan};
 use std::ops::Range;
 
 /// The most hops of a program.
@@ -37,6 +37,18 @@ pub(crate) struct Hop {
     /// The copies of all its requests, where they are few.
     heads: Vec<Chunk>,
     memo: Memo,
+}
+
+/// The part of a path that lies on one node.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub(crate) struct Stretch {
+    pub(crate) node: NodeId,
+    /// Those whose source lies there.
+    pub(crate) hops: Range<usize>,
+    /// The node before it on the path.
+    pub(crate) before: Option<NodeId>,
+    /// The node behind it.
+    pub(crate) behind: Option<NodeId>,
 }
 
 /// How to run a plan on one pair of parts: immutable, and the same for every pair of instances
@@ -132,6 +144,34 @@ impl Program {
     /// If there is no such hop.
     pub fn requests(&self, hop: usize) -> impl Iterator<Item = Range<u64>> + '_ {
         self.walk(hop).map(|(range, _)| range)
+    }
+
+    /// The parts of the path on each node, in its order; `None` where it comes back to one, or
+    /// a channel is not its source's.
+    pub(crate) fn stretches(&self) -> Option<Vec<Stretch>> {
+        let mut stretches: Vec<Stretch> = Vec::new();
+        let last = self.hops.last().map(|hop| hop.ends[1].node);
+        let nodes = self.hops.iter().map(|hop| hop.ends[0].node).chain(last);
+        for (at, node) in nodes.enumerate() {
+            let is_hop = at < self.hops.len();
+            if is_hop && self.hops[at].channel.node != node {
+                return None;
+            }
+            let end = at + usize::from(is_hop);
+            let comes_back = stretches.iter().rev().skip(1).any(|s| s.node == node);
+            match stretches.last_mut() {
+                _ if comes_back => return None,
+                Some(stretch) if stretch.node == node => stretch.hops.end = end,
+                last => {
+                    let before = last.map(|stretch| {
+                        stretch.behind = Some(node);
+                        stretch.node
+                    });
+                    stretches.push(Stretch { node, hops: at..end, before, behind: None });
+                }
+            }
+        }
+        Some(stretches)
     }
 
     pub(crate) fn hops(&self) -> &[Hop] {

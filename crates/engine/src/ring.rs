@@ -89,6 +89,11 @@ impl Window {
         self.written
     }
 
+    /// How far the stream was read.
+    pub(crate) fn freed(&self) -> u64 {
+        self.freed
+    }
+
     /// Whether the part of `slot` up to stream position `end` may be overwritten.
     pub(crate) fn has_room(&self, ring: &Ring, slot: Slot, end: u64) -> bool {
         let Some(before) = slot.index.checked_sub(ring.slots) else { return true };

@@ -5,7 +5,7 @@ use crate::engine::Engine;
 use crate::flight::{Errand, Flight};
 use crate::lifecycle::hop_number;
 use crate::report::Doing;
-use crate::transfer::{Phase, Record};
+use crate::transfer::{Phase, Record, Role};
 use crate::worker::XdRef;
 use model::{
     ChannelError, Completion, CopyWork, Outcome, Place, Request, TransferError, TransferId, Work,
@@ -64,7 +64,10 @@ impl Engine {
     pub(crate) fn refresh(&mut self, id: TransferId, hop: usize) {
         let now = self.now;
         let Some(record) = self.table.get_mut(id) else { return };
-        let readiness = record.run.chain.readiness(&record.transfer.program, hop);
+        let readiness = match &record.role {
+            Role::Share(share) if share.crosses(hop) && !share.is_open => Readiness::NeedsSpace,
+            _ => record.run.chain.readiness(&record.transfer.program, hop),
+        };
         let lane = &mut record.run.lanes[hop];
         let doing = if lane.in_flight > 0 { Doing::Busy } else { doing(readiness) };
         lane.meter.turn(now, doing);
@@ -128,10 +131,13 @@ impl Engine {
         if hop == last {
             record.done_bytes += bytes;
         }
-        if record.run.chain.is_complete(program) {
+        let own = record.run.own.clone();
+        let is_complete = record.run.chain.moved(program, own.end - 1).1;
+        self.tell_neighbours(id, hop);
+        if is_complete {
             return self.copied(id);
         }
-        for neighbour in hop.saturating_sub(1)..=(hop + 1).min(last) {
+        for neighbour in hop.saturating_sub(1).max(own.start)..(hop + 2).min(own.end) {
             self.refresh(id, neighbour);
         }
     }
@@ -161,8 +167,8 @@ impl Engine {
             Side::Dst => (hop.output, issue.dst_ring, record.transfer.dst, issue.chunk.dst_offset),
         };
         let base = ring.map_or(instance, |ring| {
-            let grant = record.grants[ring];
-            Place { region: self.staging.region(grant.pool), offset: grant.block.start + offset }
+            let start = record.run.rings[ring];
+            Place { offset: start.offset + offset, ..start }
         });
         Place { offset: base.offset.wrapping_add_signed(inside), ..base }
     }

@@ -2,6 +2,7 @@
 
 use crate::arena::Fit;
 use crate::chain::Chain;
+use crate::peer::Share;
 use crate::policy::Standing;
 use crate::program::Program;
 use crate::report::{Meter, Report, Stages};
@@ -13,6 +14,7 @@ use model::{
 };
 use std::cmp::Reverse;
 use std::collections::BTreeSet;
+use std::ops::Range;
 use std::sync::Arc;
 
 /// Something that a transfer waits for before it starts.
@@ -117,6 +119,8 @@ pub enum State {
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(crate) enum Phase {
     Waiting,
+    /// Others run it.
+    Away,
     Queued,
     Running,
     Committing,
@@ -142,9 +146,9 @@ pub(crate) struct Lane {
 pub(crate) struct Record {
     pub(crate) transfer: Transfer,
     pub(crate) phase: Phase,
+    pub(crate) role: Role,
     pub(crate) arrival: u64,
-    pub(crate) unmet: u32,
-    pub(crate) dependents: BTreeSet<TransferId>,
+    pub(crate) ties: Ties,
     pub(crate) grants: Vec<Grant>,
     /// Its own turn, or that of a more urgent transfer that waits for staging it holds.
     pub(crate) served_as: Turn,
@@ -155,11 +159,35 @@ pub(crate) struct Record {
     pub(crate) is_forgotten: bool,
 }
 
+/// What of a transfer this engine runs.
+#[derive(Debug)]
+pub(crate) enum Role {
+    /// All of it.
+    Whole,
+    /// Nothing: others will be asked to.
+    Away,
+    /// Nothing: others were asked to, under this number.
+    Asker(u64),
+    /// What another engine, or this one itself, has asked for.
+    Share(Box<Share>),
+}
+
+/// What holds a transfer up, and whom it holds up.
+#[derive(Debug, Default)]
+pub(crate) struct Ties {
+    pub(crate) unmet: u32,
+    pub(crate) dependents: BTreeSet<TransferId>,
+}
+
 /// The parts of a record whose memory the next transfer reuses.
 #[derive(Debug, Default)]
 pub(crate) struct Run {
     pub(crate) chain: Chain,
     pub(crate) lanes: Vec<Lane>,
+    /// The hops that this engine runs.
+    pub(crate) own: Range<usize>,
+    /// Where each ring lies, once that is known.
+    pub(crate) rings: Vec<Place>,
 }
 
 impl Record {
@@ -174,14 +202,15 @@ impl Record {
         let lane = |channel| Lane { worker: worker_of(channel), ..Lane::default() };
         run.lanes.clear();
         run.lanes.extend(transfer.program.channels().map(lane));
+        run.own = 0..run.lanes.len();
         let served_as = (Reverse(transfer.priority), arrival);
         Record {
             transfer,
             served_as,
             phase: Phase::Waiting,
+            role: Role::Whole,
             arrival,
-            unmet: 0,
-            dependents: BTreeSet::new(),
+            ties: Ties::default(),
             grants: Vec::new(),
             run,
             in_flight: 0,
@@ -214,7 +243,7 @@ impl Record {
         match &self.phase {
             Phase::Waiting => State::WaitingForOthers,
             Phase::Queued => State::WaitingForStaging,
-            Phase::Running => State::Running,
+            Phase::Running | Phase::Away => State::Running,
             Phase::Committing => State::Committing,
             Phase::Draining(outcome) | Phase::Aborting(outcome) => State::Stopping(outcome.clone()),
             Phase::Ended(outcome) => State::Ended(outcome.clone()),
@@ -236,11 +265,12 @@ pub(crate) struct Table {
     vacant: Vec<u32>,
     max_transfers: u32,
     live: u32,
+    arrivals: u64,
 }
 
 impl Table {
     pub(crate) fn new(max_transfers: u32) -> Self {
-        Table { seats: Vec::new(), vacant: Vec::new(), max_transfers, live: 0 }
+        Table { seats: Vec::new(), vacant: Vec::new(), max_transfers, live: 0, arrivals: 0 }
     }
 
     pub(crate) fn is_full(&self) -> bool {
@@ -254,9 +284,15 @@ impl Table {
             u32::try_from(self.seats.len() - 1).expect("fewer than max_transfers")
         });
         self.live += 1;
+        self.arrivals += 1;
         let seat = &mut self.seats[index as usize];
         seat.record = Some(record(std::mem::take(&mut seat.spare)));
         TransferId { index, generation: seat.generation }
+    }
+
+    /// How many were ever added.
+    pub(crate) fn arrivals(&self) -> u64 {
+        self.arrivals
     }
 
     /// How many have not ended.

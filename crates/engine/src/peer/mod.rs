@@ -1,0 +1,232 @@
+//! How the engines of several nodes run one plan (DESIGN.md, decisions 7, 8 and 10).
+//!
+//! **Hazard.** A node writes into memory that another has given to somebody else; two transfers
+//! hold staging on two nodes and wait for each other's; a message is lost, repeated or overtaken; a
+//! node dies, is cut off, or comes back and knows nothing; the one who asked dies. **Guarantee.** A
+//! node writes to another only after that one has reserved the place, and that one gives the place
+//! back only once the writer has said that it is quiet, or the driver that nothing of the writer's
+//! arrives any more. Whatever happens, every transfer ends on every node that lives, at the latest
+//! one lease after the last message. **Structure.**
+//!
+//! The node where a transfer is submitted is its *asker*; the nodes whose memories the plan names
+//! are the *parties*, the asker among them or not. Each party has a *share*: the hops whose
+//! channels are its own, the rings in its memories. A hop between two nodes is the sender's, and
+//! its ring the receiver's: two half-descriptors, of which the one says what has
+//! [`Arrived`](PeerMessage::Arrived) and the other what is [`Freed`](PeerMessage::Freed) (credit).
+//!
+//! 1. The asker has the parties [`Reserve`](PeerMessage::Reserve) their rings, one after the other
+//!    in the global order of nodes, so that no two transfers wait for each other. A party answers
+//!    [`Reserved`](PeerMessage::Reserved), and runs what stays inside it.
+//! 2. It tells the party before it where to write, by [`Open`](PeerMessage::Open); that one, which
+//!    may have come later, [`Knock`](PeerMessage::Knock)s. So who writes has heard from who reads
+//!    in the session that both are in, and a session that is over takes the leave to write along.
+//! 3. A party whose part is done, or given up, is [`Ended`](PeerMessage::Ended). When all are, so
+//!    is the transfer.
+//! 4. What fails is [`Broken`](PeerMessage::Broken); the asker has the others
+//!    [`Stop`](PeerMessage::Stop). A party that stops asks who writes to it to
+//!    [`Hush`](PeerMessage::Hush), and keeps its memory until that one is
+//!    [`Quiet`](PeerMessage::Quiet).
+//! 5. A peer that is not heard for a lease is given up with all that it has part in: see
+//!    [`session`], which also makes of the wire's packets messages that come once and in order.
+
+mod asking;
+mod session;
+mod sharing;
+
+pub use session::Packet;
+
+use crate::engine::Engine;
+use crate::program::Program;
+use crate::transfer::Commit;
+use model::{
+    ChannelError, ChannelErrorKind, MemoryId, NodeId, Outcome, Place, Priority, TransferError,
+    TransferId,
+};
+use session::{Sessions, Use};
+use std::collections::{BTreeMap, BTreeSet, VecDeque};
+use std::sync::Arc;
+use std::time::Duration;
+
+pub(crate) use asking::Ask;
+pub(crate) use sharing::Share;
+
+/// How an engine speaks to those of other nodes.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct PeerConfig {
+    /// The node whose channels and memories these are.
+    pub node: NodeId,
+    /// Greater each time that the node starts anew.
+    pub life: u32,
+    /// A peer that is not heard for so long is given up.
+    pub lease: Duration,
+    /// A message that is not acknowledged for so long is sent again.
+    pub resend: Duration,
+}
+
+impl PeerConfig {
+    /// A node in its first life: a lease of 5 seconds, messages again after a fifth of one.
+    #[must_use]
+    pub fn new(node: NodeId) -> Self {
+        let (lease, resend) = (Duration::from_secs(5), Duration::from_millis(200));
+        PeerConfig { node, life: 1, lease, resend }
+    }
+}
+
+/// Names a transfer between nodes, once and for ever.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, PartialOrd, Ord)]
+pub struct AskId {
+    /// Who asked for it.
+    pub asker: NodeId,
+    /// In which of its lives.
+    pub life: u32,
+    /// The asker's number for it.
+    pub serial: u64,
+}
+
+/// What is asked of every party.
+#[derive(Debug, Clone)]
+pub struct Asked {
+    /// How the whole transfer runs.
+    pub program: Arc<Program>,
+    /// The base of the source's instance; its region is one of the first memory's node.
+    pub src: Place,
+    /// The base of the destination's instance; its region is one of the last memory's node.
+    pub dst: Place,
+    /// How urgent it is.
+    pub priority: Priority,
+    /// What becomes of the destination's region in the end; it is up to the party of the last hop.
+    pub commit: Option<Commit>,
+}
+
+/// What two engines say to each other.
+#[derive(Debug, Clone)]
+pub enum PeerMessage {
+    /// Asker to party: hold your share. Of the asker's transfers, those before `oldest` have ended.
+    Reserve {
+        /// What to hold a share of.
+        asked: Arc<Asked>,
+        /// The least serial of a transfer of the asker's that has not ended.
+        oldest: u64,
+    },
+    /// Party to asker: its rings are its own.
+    Reserved,
+    /// Writer to its neighbour: where may I write?
+    Knock,
+    /// Reader to its neighbour: write here, if it is a ring; else to the destination.
+    Open(Option<Place>),
+    /// Writer to its neighbour: so much of the stream has arrived.
+    Arrived(u64),
+    /// Reader to its neighbour: so much of the stream was read, and may be overwritten.
+    Freed(u64),
+    /// Party to asker: its share has failed, and waits for the others to stop.
+    Broken(Outcome),
+    /// Asker to party: give it up, as `Outcome` says.
+    Stop(Outcome),
+    /// Reader to its neighbour: it ends so; write nothing more, and say when nothing is under way.
+    Hush(Outcome),
+    /// Writer to its neighbour: nothing is under way, and nothing more will be.
+    Quiet,
+    /// Party to asker: its share has ended so; nothing of it is left.
+    Ended(Outcome),
+}
+
+/// A message and the transfer that it is about.
+#[derive(Debug, Clone)]
+pub(crate) struct Note {
+    pub(crate) ask: AskId,
+    pub(crate) message: PeerMessage,
+}
+
+/// What an engine has to do with others.
+#[derive(Debug)]
+pub(crate) struct Peers {
+    pub(crate) config: PeerConfig,
+    pub(crate) sessions: Sessions,
+    /// How many transfers were asked of others.
+    serial: u64,
+    /// Those that have not ended, by serial.
+    asks: BTreeMap<u64, Ask>,
+    /// What others, or this node itself, have asked of it.
+    shares: BTreeMap<AskId, TransferId>,
+    /// What was hushed before it was known: a late [`PeerMessage::Reserve`] is refused.
+    refused: BTreeSet<AskId>,
+    disconnects: VecDeque<NodeId>,
+}
+
+impl Peers {
+    pub(crate) fn new(config: PeerConfig) -> Self {
+        Peers {
+            config,
+            sessions: Sessions::new(config),
+            serial: 0,
+            asks: BTreeMap::new(),
+            shares: BTreeMap::new(),
+            refused: BTreeSet::new(),
+            disconnects: VecDeque::new(),
+        }
+    }
+
+    pub(crate) fn poll_disconnect(&mut self) -> Option<NodeId> {
+        self.disconnects.pop_front()
+    }
+
+    /// This node's share of a transfer.
+    pub(crate) fn share(&self, name: AskId) -> Option<TransferId> {
+        self.shares.get(&name).copied()
+    }
+
+    fn is_me(&self, node: NodeId) -> bool {
+        self.config.node == node
+    }
+}
+
+/// A transfer of which a party is gone.
+fn gone(program: &Program, node: NodeId) -> Outcome {
+    let hops = program.hops().iter().enumerate();
+    let beside = |memory: &MemoryId| memory.node == node;
+    let found =
+        hops.filter_map(|(at, hop)| Some((at, *hop.ends.iter().find(|m| beside(m))?))).next();
+    let (hop, memory) = found.unwrap_or((0, program.hops()[0].ends[0]));
+    let cause = ChannelError::new(ChannelErrorKind::PeerLost, format!("{node} is gone"));
+    Outcome::Failed(TransferError { hop, memory, cause })
+}
+
+impl Engine {
+    /// Takes in what a peer sends.
+    pub(crate) fn receive(&mut self, packet: Packet) {
+        let Some(peers) = &mut self.peers else { return };
+        let from = packet.from;
+        if !peers.is_me(packet.to) || peers.is_me(from) {
+            return;
+        }
+        let heard = peers.sessions.handle(self.now, packet);
+        if let Some(users) = heard.lost {
+            self.lose(from, users);
+        }
+        for Note { ask, message } in heard.notes {
+            self.handle_note(from, ask, message);
+        }
+    }
+
+    /// Minds the peers' clocks.
+    pub(crate) fn mind_peers(&mut self) {
+        let Some(peers) = &mut self.peers else { return };
+        for (node, users) in peers.sessions.handle_timeout(self.now) {
+            self.lose(node, users);
+        }
+    }
+
+    /// A peer is given up: all that counted on it fails, and the driver is to cut it off.
+    fn lose(&mut self, node: NodeId, users: BTreeSet<Use>) {
+        if let Some(peers) = &mut self.peers {
+            peers.refused.retain(|r| r.asker != node);
+            peers.disconnects.push_back(node);
+        }
+        for by in users {
+            match by {
+                Use::Ask(name) => self.lose_party(node, name),
+                Use::Share(name) => self.lose_partner(node, name),
+            }
+        }
+    }
+}

@@ -1,0 +1,325 @@
+//! One peer: every message once and in order, over a wire that loses, repeats and reorders packets.
+//!
+//! **Hazard.** A packet of a peer's earlier life, or from before it was given up, is taken for a new
+//! one; a peer that is gone is waited for. **Guarantee.** Within a pair of sessions messages come
+//! once and in order; a message of any other pair comes never. A peer that is in use and is not
+//! heard for a lease is given up, and learns of it from the next packet that comes from here.
+//! **Structure.** Each side numbers its sessions with each peer, in ascending order over all its
+//! lives; a packet names the session of either side. Messages are numbered, kept until they are
+//! acknowledged, and at most [`WINDOW`] are out.
+
+use super::{AskId, Note, PeerConfig, PeerMessage};
+use model::{NodeId, Time};
+use std::collections::{BTreeMap, BTreeSet, VecDeque};
+use std::time::Duration;
+
+/// The most messages that are out to one peer; others wait.
+const WINDOW: usize = 256;
+
+/// The least lease, and the least time before a message is sent again.
+const LEAST: Duration = Duration::from_nanos(4);
+
+/// What one engine hands another. The driver may lose it, repeat it, delay it, and let others
+/// overtake it.
+#[derive(Debug, Clone)]
+pub struct Packet {
+    /// Who sends it.
+    pub from: NodeId,
+    /// For whom it is.
+    pub to: NodeId,
+    /// The sender's session, which ascends for ever.
+    pub session: u64,
+    /// The receiver's session as the sender knows it; 0 if it knows none.
+    pub to_session: u64,
+    /// All messages up to this number have come.
+    pub ack: u64,
+    /// The message's number, from 1, with what it is about.
+    pub body: Option<(u64, AskId, PeerMessage)>,
+}
+
+/// What a packet brought.
+#[derive(Debug, Default)]
+pub(crate) struct Heard {
+    /// Who counted on the peer's session before this one, which has ended.
+    pub(crate) lost: Option<BTreeSet<Use>>,
+    /// In order.
+    pub(crate) notes: Vec<Note>,
+}
+
+#[derive(Debug)]
+struct Out {
+    number: u64,
+    sent_at: Time,
+    note: Note,
+}
+
+/// Who counts on a peer: a transfer that this node has asked for, or a share that it has.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
+pub(crate) enum Use {
+    Ask(AskId),
+    Share(AskId),
+}
+
+/// What is known of one peer. Invariant: `unacked` is sorted, and no longer than [`WINDOW`].
+#[derive(Debug)]
+struct Session {
+    mine: u64,
+    theirs: u64,
+    /// `theirs` was given up.
+    is_dead: bool,
+    users: BTreeSet<Use>,
+    last_number: u64,
+    unacked: VecDeque<Out>,
+    waiting: VecDeque<Note>,
+    received: u64,
+    early: BTreeMap<u64, Note>,
+    heard_at: Time,
+    sent_at: Time,
+    owes_since: Option<Time>,
+}
+
+/// All peers, by node.
+#[derive(Debug)]
+pub(crate) struct Sessions {
+    config: PeerConfig,
+    all: BTreeMap<NodeId, Session>,
+    alarms: Alarms,
+    packets: VecDeque<Packet>,
+}
+
+/// When each peer that has something to do is due.
+#[derive(Debug, Default)]
+struct Alarms {
+    queue: BTreeSet<(Time, NodeId)>,
+    set: BTreeMap<NodeId, Time>,
+}
+
+impl Alarms {
+    fn set(&mut self, node: NodeId, due: Option<Time>) {
+        if let Some(before) = self.set.remove(&node) {
+            self.queue.remove(&(before, node));
+        }
+        if let Some(due) = due {
+            self.set.insert(node, due);
+            self.queue.insert((due, node));
+        }
+    }
+
+    fn next(&self) -> Option<(Time, NodeId)> {
+        self.queue.first().copied()
+    }
+}
+
+impl Session {
+    fn new(life: u32, now: Time) -> Self {
+        Session {
+            mine: u64::from(life) << 32 | 1,
+            theirs: 0,
+            is_dead: false,
+            users: BTreeSet::new(),
+            last_number: 0,
+            unacked: VecDeque::new(),
+            waiting: VecDeque::new(),
+            received: 0,
+            early: BTreeMap::new(),
+            heard_at: now,
+            sent_at: now,
+            owes_since: None,
+        }
+    }
+
+    /// Starts over; returns who counted on the peer.
+    fn renew(&mut self, now: Time) -> BTreeSet<Use> {
+        let next = Session::new(0, now);
+        let old = std::mem::replace(self, next);
+        (self.mine, self.theirs, self.is_dead) = (old.mine + 1, old.theirs, true);
+        old.users
+    }
+
+    fn is_in_use(&self) -> bool {
+        !self.users.is_empty() || !self.unacked.is_empty()
+    }
+
+    /// When something is to be done about it.
+    fn due(&self, config: &PeerConfig) -> Option<Time> {
+        let again = self.unacked.front().map(|out| out.sent_at + config.resend);
+        let ack = self.owes_since.map(|at| at + config.resend / 4);
+        let use_by = self.is_in_use().then(|| self.heard_at + config.lease);
+        let beat = self.is_in_use().then(|| self.sent_at + beat(config));
+        [again, ack, use_by, beat].into_iter().flatten().min()
+    }
+
+    /// Takes a message in, and returns those whose turn it is.
+    fn take(&mut self, number: u64, note: Note) -> Vec<Note> {
+        let mut notes = Vec::new();
+        if number <= self.received || number > self.received + WINDOW as u64 {
+            return notes;
+        }
+        self.early.insert(number, note);
+        while let Some(note) = self.early.remove(&(self.received + 1)) {
+            self.received += 1;
+            notes.push(note);
+        }
+        notes
+    }
+}
+
+/// How often a peer in use hears something.
+fn beat(config: &PeerConfig) -> Duration {
+    config.lease / 4
+}
+
+impl Sessions {
+    pub(crate) fn new(config: PeerConfig) -> Self {
+        // Time goes on between two alarms.
+        let (lease, resend) = (config.lease.max(LEAST), config.resend.max(LEAST));
+        let (all, alarms, packets) = (BTreeMap::new(), Alarms::default(), VecDeque::new());
+        Sessions { config: PeerConfig { lease, resend, ..config }, all, alarms, packets }
+    }
+
+    /// Says `note` to a peer.
+    pub(crate) fn send(&mut self, now: Time, to: NodeId, note: Note) {
+        self.change(now, to, |session| session.waiting.push_back(note));
+    }
+
+    /// From now on somebody counts on the peer: its silence is its end.
+    pub(crate) fn hold(&mut self, now: Time, node: NodeId, by: Use) {
+        self.change(now, node, |session| {
+            if !session.is_in_use() {
+                session.heard_at = now;
+            }
+            session.users.insert(by);
+        });
+    }
+
+    /// Nobody counts on the peer for that any more.
+    pub(crate) fn release(&mut self, now: Time, node: NodeId, by: Use) {
+        self.change(now, node, |session| {
+            session.users.remove(&by);
+        });
+    }
+
+    /// Takes a packet in.
+    pub(crate) fn handle(&mut self, now: Time, packet: Packet) -> Heard {
+        let mut heard = Heard::default();
+        let from = packet.from;
+        let mut is_stale = false;
+        self.change(now, from, |session| {
+            let knows_me = packet.to_session == 0 || packet.to_session == session.mine;
+            let is_old = packet.session < session.theirs;
+            if is_old || !knows_me || (session.is_dead && packet.session == session.theirs) {
+                is_stale = !is_old;
+                return;
+            }
+            if packet.session > session.theirs {
+                if session.theirs != 0 && !session.is_dead {
+                    heard.lost = Some(session.renew(now));
+                }
+                (session.theirs, session.is_dead) = (packet.session, false);
+            }
+            session.heard_at = now;
+            // A message that started a session of theirs says nothing of mine, which is new.
+            let acked = if packet.to_session == session.mine { packet.ack } else { 0 };
+            while session.unacked.front().is_some_and(|out| out.number <= acked) {
+                session.unacked.pop_front();
+            }
+            if let Some((number, ask, message)) = packet.body {
+                session.owes_since.get_or_insert(now);
+                heard.notes = session.take(number, Note { ask, message });
+            }
+        });
+        if is_stale {
+            // It has not noticed that a session is over.
+            self.post(now, from, None);
+            self.rearm(from);
+        }
+        heard
+    }
+
+    /// Sends again what is due, and gives up who was not heard: with those who counted on it.
+    pub(crate) fn handle_timeout(&mut self, now: Time) -> Vec<(NodeId, BTreeSet<Use>)> {
+        let mut lost = Vec::new();
+        while let Some((_, node)) = self.alarms.next().filter(|(due, _)| *due <= now) {
+            lost.extend(self.wake(now, node).map(|users| (node, users)));
+            self.rearm(node);
+        }
+        lost
+    }
+
+    /// What is due with one peer; who counted on it, if it is given up.
+    fn wake(&mut self, now: Time, node: NodeId) -> Option<BTreeSet<Use>> {
+        let config = self.config;
+        let session = self.all.get_mut(&node)?;
+        if session.is_in_use() && now.since(session.heard_at) >= config.lease {
+            return Some(session.renew(now));
+        }
+        let late = |out: &&mut Out| now.since(out.sent_at) >= config.resend;
+        let again = session.unacked.iter_mut().filter(late).map(|out| {
+            out.sent_at = now;
+            (out.number, out.note.clone())
+        });
+        let again: Vec<_> = again.collect();
+        let beats = session.is_in_use() && now.since(session.sent_at) >= beat(&config);
+        let owes = |at: Time| now.since(at) >= config.resend / 4;
+        if again.is_empty() && (beats || session.owes_since.is_some_and(owes)) {
+            self.post(now, node, None);
+        }
+        again.into_iter().for_each(|message| self.post(now, node, Some(message)));
+        None
+    }
+
+    /// This side's number of the present session, and the other's, 0 where that is not known.
+    pub(crate) fn numbers(&self, node: NodeId) -> Option<(u64, u64)> {
+        let session = self.all.get(&node)?;
+        Some((session.mine, if session.is_dead { 0 } else { session.theirs }))
+    }
+
+    pub(crate) fn poll_packet(&mut self) -> Option<Packet> {
+        self.packets.pop_front()
+    }
+
+    pub(crate) fn poll_timeout(&self) -> Option<Time> {
+        self.alarms.next().map(|(due, _)| due)
+    }
+
+    /// Changes what is known of a peer, then sends what may go and minds its alarm.
+    fn change(&mut self, now: Time, node: NodeId, act: impl FnOnce(&mut Session)) {
+        let life = self.config.life;
+        let session = self.all.entry(node).or_insert_with(|| Session::new(life, now));
+        act(session);
+        let mut ready = Vec::new();
+        while session.unacked.len() < WINDOW {
+            let Some(note) = session.waiting.pop_front() else { break };
+            if session.unacked.is_empty() && session.users.is_empty() {
+                session.heard_at = now;
+            }
+            session.last_number += 1;
+            let number = session.last_number;
+            ready.push((number, note.clone()));
+            session.unacked.push_back(Out { number, sent_at: now, note });
+        }
+        ready.into_iter().for_each(|message| self.post(now, node, Some(message)));
+        self.rearm(node);
+    }
+
+    fn rearm(&mut self, node: NodeId) {
+        let due = self.all.get(&node).and_then(|session| session.due(&self.config));
+        self.alarms.set(node, due);
+    }
+
+    fn post(&mut self, now: Time, node: NodeId, message: Option<(u64, Note)>) {
+        let Some(session) = self.all.get_mut(&node) else { return };
+        (session.sent_at, session.owes_since) = (now, None);
+        self.packets.push_back(Packet {
+            from: self.config.node,
+            to: node,
+            session: session.mine,
+            to_session: if session.is_dead { 0 } else { session.theirs },
+            ack: if session.is_dead { 0 } else { session.received },
+            body: message.map(|(number, note)| (number, note.ask, note.message)),
+        });
+    }
+}
+
+#[cfg(test)]
+mod tests;

@@ -1,0 +1,418 @@
+//! A party's side: its share of a transfer, its neighbours, and when it may give its memory back.
+
+use super::{AskId, Asked, PeerMessage, Peers, Use, gone};
+use crate::engine::Engine;
+use crate::program::{Program, Stretch};
+use crate::transfer::{Phase, Record, Role, Transfer};
+use model::{ChannelError, ChannelErrorKind, NodeId, Outcome, Place, TransferError, TransferId};
+use std::sync::Arc;
+
+/// What the neighbour that writes here is known to do.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum Writer {
+    /// It writes, or may start to.
+    Free,
+    /// It was asked to hush.
+    Hushed,
+    /// It is gone; the driver has not said that nothing of it arrives any more.
+    Gone,
+    /// Nothing of it is under way, and nothing will be.
+    Quiet,
+}
+
+/// What a transfer between nodes has on this one.
+#[derive(Debug)]
+pub(crate) struct Share {
+    pub(crate) name: AskId,
+    stretch: Stretch,
+    writer: Writer,
+    /// The neighbour behind has said where to write.
+    pub(crate) is_open: bool,
+    /// The asker knows that it can't go on, or is gone.
+    is_told: bool,
+    /// The asker is gone: nobody is to hear of the end.
+    is_orphan: bool,
+    /// The neighbour behind wants to hear when nothing is under way.
+    owes_quiet: bool,
+    /// How much the neighbour before has brought, and how much of that it knows to be read.
+    arrived: u64,
+    told: u64,
+    /// How much the neighbour behind has read.
+    freed: u64,
+}
+
+impl Share {
+    fn new(name: AskId, stretch: Stretch) -> Self {
+        let writer = if stretch.before.is_some() { Writer::Free } else { Writer::Quiet };
+        Share {
+            name,
+            stretch,
+            writer,
+            is_open: false,
+            is_told: false,
+            is_orphan: false,
+            owes_quiet: false,
+            arrived: 0,
+            told: 0,
+            freed: 0,
+        }
+    }
+
+    /// The ring into which the neighbour before writes; none where that is the destination.
+    fn first_ring(&self, program: &Program) -> Option<usize> {
+        let ring = self.stretch.hops.start.checked_sub(1)?;
+        (self.stretch.before.is_some() && ring < program.rings().len()).then_some(ring)
+    }
+
+    /// The ring of the neighbour behind into which the last hop writes.
+    fn last_ring(&self, program: &Program) -> Option<usize> {
+        let hop = self.stretch.hops.end.checked_sub(1)?;
+        (self.stretch.behind.is_some() && hop < program.rings().len()).then_some(hop)
+    }
+
+    /// Whether `hop` writes to another node.
+    pub(crate) fn crosses(&self, hop: usize) -> bool {
+        self.stretch.behind.is_some() && hop + 1 == self.stretch.hops.end
+    }
+
+    /// Those with whom the share has to do.
+    fn partners(&self) -> impl Iterator<Item = NodeId> + use<> {
+        [Some(self.name.asker), self.stretch.before, self.stretch.behind].into_iter().flatten()
+    }
+}
+
+impl Peers {
+    /// Forgets the refusals that no late message can need.
+    fn prune(&mut self, asker: NodeId, life: u32, oldest: u64) {
+        let is_over = |r: &AskId| r.asker == asker && (r.life, r.serial) < (life, oldest);
+        self.refused.retain(|r| !is_over(r));
+    }
+}
+
+impl Engine {
+    /// Runs what a message asks for.
+    pub(crate) fn handle_note(&mut self, from: NodeId, name: AskId, message: PeerMessage) {
+        let is_asker = from == name.asker;
+        let is_mine = self.peers.as_ref().is_some_and(|peers| {
+            let (node, life) = (peers.config.node, peers.config.life);
+            (name.asker, name.life) == (node, life)
+        });
+        match message {
+            PeerMessage::Reserve { asked, oldest } if is_asker => {
+                self.handle_reserve(name, &asked, oldest);
+            }
+            PeerMessage::Stop(outcome) if is_asker => self.handle_stop(name, outcome),
+            PeerMessage::Reserved if is_mine => self.handle_reserved(from, name),
+            PeerMessage::Broken(outcome) if is_mine => self.handle_broken(from, name, outcome),
+            PeerMessage::Ended(outcome) if is_mine => self.handle_ended(from, name, outcome),
+            PeerMessage::Knock => self.handle_knock(from, name),
+            PeerMessage::Open(place) => self.handle_open(from, name, place),
+            PeerMessage::Arrived(bytes) => self.handle_arrived(from, name, bytes),
+            PeerMessage::Freed(bytes) => self.handle_freed(from, name, bytes),
+            PeerMessage::Hush(outcome) => self.handle_hush(from, name, outcome),
+            PeerMessage::Quiet => self.handle_quiet(from, name),
+            // Only the asker may say these, and only to the asker those.
+            _ => {}
+        }
+    }
+
+    fn handle_reserve(&mut self, name: AskId, asked: &Asked, oldest: u64) {
+        let Some(peers) = &mut self.peers else { return };
+        peers.prune(name.asker, name.life, oldest);
+        let me = peers.config.node;
+        if peers.shares.contains_key(&name) {
+            return;
+        }
+        let was_refused = peers.refused.remove(&name);
+        let stretches = asked.program.stretches().unwrap_or_default();
+        let stretch = stretches.into_iter().find(|s| s.node == me).filter(|_| !was_refused);
+        let taken = match stretch {
+            Some(stretch) => self.take_share(name, asked, stretch),
+            None => Err(self.refusal(asked, "was given up before it was known here".to_owned())),
+        };
+        if let Err(outcome) = taken {
+            self.say(name.asker, name, PeerMessage::Ended(outcome));
+        }
+    }
+
+    fn refusal(&self, asked: &Asked, why: String) -> Outcome {
+        let me = self.peers.as_ref().map_or(NodeId(0), |peers| peers.config.node);
+        let kind = ChannelErrorKind::Dependency;
+        let cause = ChannelError::new(kind, format!("the transfer {why}: {me}"));
+        Outcome::Failed(TransferError { hop: 0, memory: asked.program.hops()[0].ends[0], cause })
+    }
+
+    /// Enters a share in the table; it runs when it has its rings.
+    fn take_share(&mut self, name: AskId, asked: &Asked, stretch: Stretch) -> Result<(), Outcome> {
+        let ends_here = stretch.hops.end == asked.program.hops().len() && !stretch.hops.is_empty();
+        let mut transfer = Transfer::new(Arc::clone(&asked.program), asked.src, asked.dst);
+        transfer.priority = asked.priority;
+        transfer.commit = asked.commit.filter(|_| ends_here);
+        let checked = self.check_share(&transfer, &stretch);
+        checked.map_err(|e| self.refusal(asked, format!("can't run here ({e})")))?;
+        let share = Share::new(name, stretch);
+        let partners: Vec<NodeId> = share.partners().collect();
+        let own = share.stretch.hops.clone();
+        let id = self.enter(transfer);
+        let Some(record) = self.table.get_mut(id) else { return Ok(()) };
+        (record.role, record.run.own) = (Role::Share(Box::new(share)), own);
+        let Some(peers) = &mut self.peers else { return Ok(()) };
+        peers.shares.insert(name, id);
+        for node in partners {
+            if !peers.is_me(node) {
+                peers.sessions.hold(self.now, node, Use::Share(name));
+            }
+        }
+        self.release(id);
+        Ok(())
+    }
+
+    /// A share has its rings: what stays on this node may run.
+    pub(crate) fn reserved(&mut self, id: TransferId) {
+        let Some(record) = self.table.get(id) else { return };
+        let Role::Share(share) = &record.role else { return };
+        let (name, behind) = (share.name, share.stretch.behind);
+        self.say(name.asker, name, PeerMessage::Reserved);
+        self.open(id);
+        if let Some(behind) = behind {
+            self.say(behind, name, PeerMessage::Knock);
+        }
+    }
+
+    /// Tells the neighbour before where to write.
+    fn open(&mut self, id: TransferId) {
+        let Some(record) = self.table.get(id) else { return };
+        let Role::Share(share) = &record.role else { return };
+        let ring = share.first_ring(&record.transfer.program);
+        let place = ring.map(|ring| record.run.rings[ring]);
+        if let Some(before) = share.stretch.before {
+            self.say(before, share.name, PeerMessage::Open(place));
+        }
+    }
+
+    fn handle_knock(&mut self, from: NodeId, name: AskId) {
+        let Some((id, record)) = self.share_mut(name) else { return };
+        let Role::Share(share) = &record.role else { return };
+        if share.stretch.before == Some(from) && record.phase == Phase::Running {
+            self.open(id);
+        }
+    }
+
+    fn handle_open(&mut self, from: NodeId, name: AskId, place: Option<Place>) {
+        let Some((id, record)) = self.share_mut(name) else { return };
+        let Role::Share(share) = &mut record.role else { return };
+        let ring = share.last_ring(&record.transfer.program);
+        let is_sane = share.stretch.behind == Some(from) && ring.is_some() == place.is_some();
+        if !is_sane || record.phase != Phase::Running || share.is_open {
+            return;
+        }
+        share.is_open = true;
+        let hop = share.stretch.hops.end - 1;
+        if let (Some(ring), Some(place)) = (ring, place) {
+            record.run.rings[ring] = place;
+        }
+        self.refresh(id, hop);
+    }
+
+    fn handle_arrived(&mut self, from: NodeId, name: AskId, bytes: u64) {
+        let Some((id, record)) = self.share_mut(name) else { return };
+        let total = record.transfer.program.payload_bytes();
+        let Role::Share(share) = &mut record.role else { return };
+        if share.stretch.before != Some(from) || bytes <= share.arrived || bytes > total {
+            return;
+        }
+        share.arrived = bytes;
+        if bytes == total {
+            share.writer = Writer::Quiet;
+        }
+        let ring = share.first_ring(&record.transfer.program);
+        let (first, is_empty) = (share.stretch.hops.start, share.stretch.hops.is_empty());
+        match record.phase {
+            Phase::Running => {
+                if let Some(ring) = ring {
+                    record.run.chain.arrived(ring, bytes);
+                }
+                if is_empty && bytes == total {
+                    record.done_bytes = total;
+                    self.copied(id);
+                } else if !is_empty {
+                    self.refresh(id, first);
+                }
+            }
+            Phase::Draining(_) => self.try_drained(id),
+            _ => {}
+        }
+    }
+
+    fn handle_freed(&mut self, from: NodeId, name: AskId, bytes: u64) {
+        let Some((id, record)) = self.share_mut(name) else { return };
+        let program = Arc::clone(&record.transfer.program);
+        let Role::Share(share) = &mut record.role else { return };
+        let Some(ring) = share.last_ring(&program) else { return };
+        let is_sane = share.freed < bytes && bytes <= record.run.chain.written(ring);
+        if share.stretch.behind != Some(from) || !is_sane || record.phase != Phase::Running {
+            return;
+        }
+        share.freed = bytes;
+        record.run.chain.freed(&program, ring, bytes);
+        let hop = share.stretch.hops.end - 1;
+        self.refresh(id, hop);
+    }
+
+    /// Tells the neighbours what one of the share's hops has moved.
+    pub(crate) fn tell_neighbours(&mut self, id: TransferId, hop: usize) {
+        let Some(record) = self.table.get_mut(id) else { return };
+        let program = &record.transfer.program;
+        let Role::Share(share) = &mut record.role else { return };
+        let (name, chain) = (share.name, &record.run.chain);
+        let mut notes = Vec::new();
+        if let Some(behind) = share.stretch.behind.filter(|_| share.crosses(hop)) {
+            let (done, is_all) = chain.moved(program, hop);
+            if share.last_ring(program).is_some() || is_all {
+                notes.push((behind, PeerMessage::Arrived(done)));
+            }
+        }
+        if let (Some(before), Some(ring)) = (share.stretch.before, share.first_ring(program))
+            && hop == share.stretch.hops.start
+            && chain.read(ring) > share.told
+        {
+            share.told = chain.read(ring);
+            notes.push((before, PeerMessage::Freed(share.told)));
+        }
+        for (node, message) in notes {
+            self.say(node, name, message);
+        }
+    }
+
+    fn handle_stop(&mut self, name: AskId, outcome: Outcome) {
+        let Some((id, record)) = self.share_mut(name) else { return };
+        let Role::Share(share) = &mut record.role else { return };
+        share.is_told = true;
+        self.stop(id, outcome);
+    }
+
+    /// The neighbour behind stops. Somebody who knows nothing of the transfer never will.
+    fn handle_hush(&mut self, from: NodeId, name: AskId, outcome: Outcome) {
+        let Some((id, record)) = self.share_mut(name) else {
+            if let Some(peers) = &mut self.peers {
+                peers.refused.insert(name);
+            }
+            return self.say(from, name, PeerMessage::Quiet);
+        };
+        let Role::Share(share) = &mut record.role else { return };
+        if share.stretch.behind != Some(from) {
+            return;
+        }
+        (share.owes_quiet, share.is_told) = (true, true);
+        self.stop(id, outcome);
+        self.try_drained(id);
+    }
+
+    fn handle_quiet(&mut self, from: NodeId, name: AskId) {
+        let Some((id, record)) = self.share_mut(name) else { return };
+        let Role::Share(share) = &mut record.role else { return };
+        if share.stretch.before == Some(from) {
+            share.writer = Writer::Quiet;
+            self.try_drained(id);
+        }
+    }
+
+    /// A share that stops can't go on: its asker is told, once.
+    pub(crate) fn tell_broken(&mut self, id: TransferId, outcome: &Outcome) {
+        let Some(record) = self.table.get_mut(id) else { return };
+        let Role::Share(share) = &mut record.role else { return };
+        if std::mem::replace(&mut share.is_told, true) {
+            return;
+        }
+        let name = share.name;
+        self.say(name.asker, name, PeerMessage::Broken(outcome.clone()));
+    }
+
+    /// Whether a share of which nothing is in flight may give its memory back. Says that it is
+    /// quiet, and has the neighbour before hush, where that is needed.
+    pub(crate) fn may_leave(&mut self, id: TransferId) -> bool {
+        let Some(record) = self.table.get_mut(id) else { return false };
+        let Phase::Draining(outcome) = &record.phase else { return true };
+        let outcome = outcome.clone();
+        let Role::Share(share) = &mut record.role else { return true };
+        let (name, before, behind) = (share.name, share.stretch.before, share.stretch.behind);
+        let owes_quiet = std::mem::take(&mut share.owes_quiet);
+        let hushes = share.writer == Writer::Free;
+        if hushes {
+            share.writer = Writer::Hushed;
+        }
+        let is_quiet = share.writer == Writer::Quiet;
+        if let Some(behind) = behind.filter(|_| owes_quiet) {
+            self.say(behind, name, PeerMessage::Quiet);
+        }
+        if let Some(before) = before.filter(|_| hushes) {
+            self.say(before, name, PeerMessage::Hush(outcome));
+        }
+        is_quiet
+    }
+
+    /// A share has ended: its asker hears of it, nobody else.
+    pub(crate) fn end_share(&mut self, id: TransferId, outcome: Outcome) {
+        let Some(record) = self.table.get_mut(id) else { return };
+        let Role::Share(share) = &record.role else { return };
+        let (name, is_orphan) = (share.name, share.is_orphan);
+        let awaited = share.stretch.behind.filter(|_| share.owes_quiet);
+        let partners: Vec<NodeId> = share.partners().collect();
+        let Some(peers) = &mut self.peers else { return };
+        peers.shares.remove(&name);
+        for node in partners {
+            if !peers.is_me(node) {
+                peers.sessions.release(self.now, node, Use::Share(name));
+            }
+        }
+        if let Some(behind) = awaited {
+            self.say(behind, name, PeerMessage::Quiet);
+        }
+        if !is_orphan {
+            self.say(name.asker, name, PeerMessage::Ended(outcome));
+        }
+    }
+
+    /// A peer is gone: a share that it has to do with stops, and keeps what it may still write.
+    pub(super) fn lose_partner(&mut self, node: NodeId, name: AskId) {
+        let Some((id, record)) = self.share_mut(name) else { return };
+        let failure = gone(&record.transfer.program, node);
+        let Role::Share(share) = &mut record.role else { return };
+        if share.stretch.before == Some(node) && share.writer != Writer::Quiet {
+            share.writer = Writer::Gone;
+        }
+        if share.stretch.behind == Some(node) {
+            share.owes_quiet = false;
+        }
+        share.is_orphan |= name.asker == node;
+        share.is_told |= share.is_orphan;
+        self.stop(id, failure);
+    }
+
+    /// Nothing of `node` arrives any more.
+    pub(crate) fn disconnected(&mut self, node: NodeId) {
+        let names = self.peers.as_ref().map(|peers| peers.shares.keys().copied().collect());
+        let names: Vec<AskId> = names.unwrap_or_default();
+        for name in names {
+            let Some((id, record)) = self.share_mut(name) else { continue };
+            let Role::Share(share) = &mut record.role else { continue };
+            if share.stretch.before == Some(node) && share.writer == Writer::Gone {
+                share.writer = Writer::Quiet;
+                self.try_drained(id);
+            }
+        }
+    }
+
+    /// Goes on with a stopping share of which nothing is in flight.
+    fn try_drained(&mut self, id: TransferId) {
+        let is_drained = |r: &Record| r.in_flight == 0 && matches!(r.phase, Phase::Draining(_));
+        if self.table.get(id).is_some_and(is_drained) {
+            self.drained(id);
+        }
+    }
+
+    fn share_mut(&mut self, name: AskId) -> Option<(TransferId, &mut Record)> {
+        let id = *self.peers.as_ref()?.shares.get(&name)?;
+        Some((id, self.table.get_mut(id)?))
+    }
+}
