@@ -45,7 +45,7 @@ fn last_seed(first_seed: u64, report: &FuzzReport) -> u64 {
 
 fn trace(path: &Path, seed: u64) -> Result<(), Failure> {
     let mut text = String::new();
-    for entry in &sim::run(&sim::scenario(seed)).trace {
+    for entry in &sim::run_seed(seed).trace {
         let _ = writeln!(text, "{entry}");
     }
     fs::write(path, text).map_err(|e| Failure::failed(format_args!("{}: {e}", path.display())))

@@ -58,6 +58,11 @@ impl Flight {
         copy_of(&self.request)
     }
 
+    /// Makes it fail.
+    pub(crate) fn fail(&mut self, kind: ChannelErrorKind) {
+        self.fault = Some(kind);
+    }
+
     /// How it ends.
     pub(crate) fn result(&self) -> Result<(), ChannelError> {
         let detail = || format!("injected into {:?}", self.request.id);

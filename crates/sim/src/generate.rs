@@ -42,13 +42,13 @@ pub fn scenario(seed: u64) -> Scenario {
 }
 
 /// Ten virtual seconds: a thousand times what the longest scenario takes.
-const LIMIT_NS: u64 = 10_000_000_000;
+pub(crate) const LIMIT_NS: u64 = 10_000_000_000;
 
 /// About how long a scenario without trouble takes; what goes wrong goes wrong within it.
-const SPAN_NS: u64 = 400_000;
+pub(crate) const SPAN_NS: u64 = 400_000;
 
 /// About the most requests of one hop.
-const MAX_REQUESTS: u64 = 48;
+pub(crate) const MAX_REQUESTS: u64 = 48;
 
 /// The memories and channels of one scenario.
 struct Land {
@@ -114,50 +114,64 @@ impl Land {
     }
 
     fn plan(&self, rng: &mut Rng, geometry: &Geometry, layouts: Vec<Layout>) -> Plan {
-        let sizes = geometry.sizes();
         let memories: Vec<MemoryId> = layouts.iter().map(|_| self.memory(rng)).collect();
-        let pairs = layouts.windows(2);
-        let hops: Vec<Hop> = pairs.map(|pair| self.hop(rng, pair, &sizes)).collect();
-        let ring = |at: usize| ring_bytes(&hops, at);
-        let rings: Vec<u64> = (1..hops.len()).map(ring).collect();
-        let buffer = |(memory, least)| Buffer { memory, bytes: roomy(rng, least) };
-        let buffers = memories[1..].iter().copied().zip(rings).map(buffer).collect();
-        Plan {
-            algorithm: Algorithm::Full,
-            model: CostModel::Default,
-            throughput: 1e9,
-            seconds: None,
-            memories,
-            layouts,
-            phase: geometry.phase.clone(),
-            hops,
-            buffers,
-            bound_by: Bound { hop: 0, why: Limit::Channel },
-            alternatives: Vec::new(),
-            search: SearchReport::default(),
+        let mut plan = plan(rng, geometry, layouts, memories);
+        for hop in &mut plan.hops {
+            hop.channel = rng.pick(&self.channels).id;
         }
-    }
-
-    fn hop(&self, rng: &mut Rng, pair: &[Layout], sizes: &Sizes) -> Hop {
-        Hop {
-            channel: rng.pick(&self.channels).id,
-            kind: ChannelKind::Memcpy,
-            prefix_bytes: prefix_bytes(&pair[0], &pair[1], sizes),
-            shuffle_bytes: shuffle_bytes(&pair[0], &pair[1], sizes),
-            class: ShapeClass::Run,
-            throughput: 1e9,
-            request_bytes: rng.pick(&[1, 16, 64, 256, 1024, 8192]),
-        }
+        plan
     }
 
     /// Pools that hold every transfer by itself: some just so, some all at once.
     fn pools(&self, rng: &mut Rng, transfers: &[TransferSpec]) -> Vec<PoolSpec> {
-        (0..self.memories).map(|index| pool(rng, index, transfers)).collect()
+        let memory = |index| MemoryId { node: NodeId(0), index };
+        (0..self.memories).map(|index| pool(rng, memory(index), transfers)).collect()
     }
 }
 
-fn pool(rng: &mut Rng, index: u16, transfers: &[TransferSpec]) -> PoolSpec {
-    let memory = MemoryId { node: NodeId(0), index };
+/// A plan through `memories` in these layouts, whose hops have no channel yet.
+pub(crate) fn plan(
+    rng: &mut Rng,
+    geometry: &Geometry,
+    layouts: Vec<Layout>,
+    memories: Vec<MemoryId>,
+) -> Plan {
+    let sizes = geometry.sizes();
+    let pairs = layouts.windows(2);
+    let hops: Vec<Hop> = pairs.map(|pair| hop(rng, pair, &sizes)).collect();
+    let ring = |at: usize| ring_bytes(&hops, at);
+    let rings: Vec<u64> = (1..hops.len()).map(ring).collect();
+    let buffer = |(memory, least)| Buffer { memory, bytes: roomy(rng, least) };
+    let buffers = memories[1..].iter().copied().zip(rings).map(buffer).collect();
+    Plan {
+        algorithm: Algorithm::Full,
+        model: CostModel::Default,
+        throughput: 1e9,
+        seconds: None,
+        memories,
+        layouts,
+        phase: geometry.phase.clone(),
+        hops,
+        buffers,
+        bound_by: Bound { hop: 0, why: Limit::Channel },
+        alternatives: Vec::new(),
+        search: SearchReport::default(),
+    }
+}
+
+fn hop(rng: &mut Rng, pair: &[Layout], sizes: &Sizes) -> Hop {
+    Hop {
+        channel: ChannelId { node: NodeId(0), index: 0 },
+        kind: ChannelKind::Memcpy,
+        prefix_bytes: prefix_bytes(&pair[0], &pair[1], sizes),
+        shuffle_bytes: shuffle_bytes(&pair[0], &pair[1], sizes),
+        class: ShapeClass::Run,
+        throughput: 1e9,
+        request_bytes: rng.pick(&[1, 16, 64, 256, 1024, 8192]),
+    }
+}
+
+pub(crate) fn pool(rng: &mut Rng, memory: MemoryId, transfers: &[TransferSpec]) -> PoolSpec {
     let need = |t: &TransferSpec| -> u64 {
         let here = t.plan.buffers.iter().filter(|b| b.memory == memory);
         here.map(|b| b.bytes.next_multiple_of(STAGING_ALIGN_BYTES)).sum()
@@ -172,7 +186,7 @@ fn pool(rng: &mut Rng, index: u16, transfers: &[TransferSpec]) -> PoolSpec {
 /// Engines hand out staging in multiples of this.
 const STAGING_ALIGN_BYTES: u64 = 4096;
 
-fn channel(rng: &mut Rng, index: u16) -> ChannelSpec {
+pub(crate) fn channel(rng: &mut Rng, index: u16) -> ChannelSpec {
     let rate = rng.pick(&[0.05e9, 0.5e9, 2e9, 8e9]);
     let flat = Throughput::constant(rate).expect("a positive rate");
     let steep = Throughput::through(vec![(64, rate / 8.0), (4096, rate)]).expect("rising rates");
@@ -187,7 +201,12 @@ fn channel(rng: &mut Rng, index: u16) -> ChannelSpec {
 }
 
 /// The layouts of a path: an intermediate one is that of the memory before, of the end, or new.
-fn layouts(rng: &mut Rng, geometry: &Geometry, ends: (Layout, Layout), hops: usize) -> Vec<Layout> {
+pub(crate) fn layouts(
+    rng: &mut Rng,
+    geometry: &Geometry,
+    ends: (Layout, Layout),
+    hops: usize,
+) -> Vec<Layout> {
     let mut layouts = vec![ends.0];
     for _ in 1..hops {
         let before = layouts[layouts.len() - 1].clone();
@@ -215,7 +234,7 @@ fn roomy(rng: &mut Rng, least: u64) -> u64 {
 }
 
 /// All at once, or spread.
-fn order_submissions(rng: &mut Rng, scenario: &mut Scenario) {
+pub(crate) fn order_submissions(rng: &mut Rng, scenario: &mut Scenario) {
     let spread = rng.pick(&[0, 0, SPAN_NS]);
     let mut times: Vec<u64> = scenario.transfers.iter().map(|_| rng.within(0, spread)).collect();
     times.sort_unstable();
@@ -251,7 +270,7 @@ fn add_waits(rng: &mut Rng, scenario: &mut Scenario) {
     }
 }
 
-fn add_faults(rng: &mut Rng, scenario: &mut Scenario) {
+pub(crate) fn add_faults(rng: &mut Rng, scenario: &mut Scenario) {
     let count = rng.pick(&[0, 0, 1, 1, 2, 4]);
     for _ in 0..count {
         let fault = fault(rng, scenario);

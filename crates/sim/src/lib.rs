@@ -5,7 +5,8 @@
 //! **Guarantee.** A run is a function of its [`Scenario`]: the same shipped engine, a virtual
 //! clock, and channels that move real bytes at the worst legal moment. A rule that is broken is
 //! named, with the seed that shows it again. **Structure.** [`scenario`] draws a [`Scenario`] from
-//! a seed; [`run`] plays it; [`fuzz`] plays many.
+//! a seed, and [`run`] plays it; [`node_scenario`] and [`run_nodes`] do so for several engines that
+//! run plans together; [`fuzz`] plays both of many seeds.
 //!
 //! What every run checks: bounds of each copy; that staging is read after it was written and
 //! written after it was read; that nothing is touched after a transfer's event; every byte of a
@@ -21,6 +22,7 @@ mod ends;
 mod generate;
 mod geometry;
 mod memory;
+mod nodes;
 mod planned;
 mod report;
 mod rng;
@@ -32,6 +34,7 @@ mod world;
 
 pub use channel::ChannelSpec;
 pub use generate::scenario;
+pub use nodes::{NodeFault, NodeScenario, WireSpec, node_scenario, run_nodes};
 pub use report::{Failure, FuzzReport, Summary};
 pub use rng::Rng;
 pub use scenario::{After, End, Fault, FenceSpec, PoolSpec, Rule, Scenario, Stored, TransferSpec};
@@ -67,12 +70,18 @@ pub fn run(scenario: &Scenario) -> Run {
     Run { trace, result }
 }
 
-/// Plays the scenario of `seed`.
-///
-/// # Errors
-/// The first rule that the engine breaks.
-pub fn run_seed(seed: u64) -> Result<Summary, Failure> {
-    run(&scenario(seed)).result
+/// Plays the scenarios of `seed`, that of one node, then that of several.
+#[must_use]
+pub fn run_seed(seed: u64) -> Run {
+    let Run { mut trace, result } = run(&scenario(seed));
+    let Ok(mut summary) = result else { return Run { trace, result } };
+    let together = run_nodes(&node_scenario(seed));
+    trace.extend(together.trace);
+    let result = together.result.map(|other| {
+        summary.add(&other);
+        summary
+    });
+    Run { trace, result }
 }
 
 /// Plays the scenarios of `seeds` in order, up to the first failure. Equal arguments give equal
@@ -81,7 +90,7 @@ pub fn run_seed(seed: u64) -> Result<Summary, Failure> {
 pub fn fuzz(seeds: Range<u64>) -> FuzzReport {
     let mut report = FuzzReport::default();
     for seed in seeds {
-        if !report.count(run_seed(seed)) {
+        if !report.count(run_seed(seed).result) {
             break;
         }
     }

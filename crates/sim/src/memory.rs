@@ -9,7 +9,7 @@
 
 use crate::violation::Violation;
 use layout::touched;
-use model::{CopyWork, MemoryId, NdCopy, Place, RegionId, Stride};
+use model::{CopyWork, MemoryId, NdCopy, NodeId, Place, RegionId, Stride};
 use std::ops::Range;
 
 /// A transfer, by its position in the scenario.
@@ -111,10 +111,15 @@ impl Memories {
         Ok(())
     }
 
-    /// Frees what `owner`, which has ended, left in staging; says how many bytes that were.
-    pub(crate) fn forget(&mut self, owner: Owner) -> Result<u64, Violation> {
+    /// Frees what `owner`, which has ended there, left in the staging of the memories that are
+    /// `its`; says how many bytes that were.
+    pub(crate) fn forget(
+        &mut self,
+        owner: Owner,
+        its: impl Fn(MemoryId) -> bool,
+    ) -> Result<u64, Violation> {
         let mut left_bytes = 0;
-        for region in &mut self.regions {
+        for region in self.regions.iter_mut().filter(|region| its(region.memory)) {
             let Some(ledger) = &mut region.ledger else { continue };
             for (cell, byte) in ledger.iter_mut().zip(&mut region.bytes) {
                 match *cell {
@@ -129,6 +134,24 @@ impl Memories {
             }
         }
         Ok(left_bytes)
+    }
+
+    /// What a request of `owner` was writing is not written any more: its node is cut off.
+    pub(crate) fn abandon(&mut self, owner: Owner, work: &CopyWork) -> Result<(), Violation> {
+        let lost = |()| Violation::Stolen { place: work.dst };
+        self.turn(work, Side::Dst, Cell::Written(owner), Cell::Full(owner)).map_err(lost)
+    }
+
+    /// What a request of `owner` was reading is read.
+    pub(crate) fn end_read(&mut self, owner: Owner, work: &CopyWork) -> Result<(), Violation> {
+        let lost = |()| Violation::Stolen { place: work.src };
+        self.turn(work, Side::Src, Cell::Read(owner), Cell::Free).map_err(lost)
+    }
+
+    /// The node of `memory` has died: what it had in staging is gone.
+    pub(crate) fn bury(&mut self, node: NodeId) {
+        let here = self.regions.iter_mut().filter(|r| r.memory.node == node);
+        here.for_each(|r| r.ledger = None);
     }
 
     /// How many bytes of staging are not free.

@@ -85,7 +85,7 @@ impl Summary {
         }
     }
 
-    fn add(&mut self, other: &Summary) {
+    pub(crate) fn add(&mut self, other: &Summary) {
         self.done += other.done;
         self.cancelled += other.cancelled;
         self.timed_out += other.timed_out;

@@ -103,8 +103,23 @@ impl Cast {
         outcome: &Outcome,
         memories: &mut Memories,
     ) -> Result<(), Violation> {
+        self.compare(transfer, outcome, memories)?;
         let role = &mut self.roles[transfer];
         role.ended = true;
+        if role.entries.is_some() {
+            memories.fill(role.src.region, USED_AGAIN);
+        }
+        Ok(())
+    }
+
+    /// Checks what a transfer that has ended as `outcome` left.
+    pub(crate) fn compare(
+        &mut self,
+        transfer: usize,
+        outcome: &Outcome,
+        memories: &Memories,
+    ) -> Result<(), Violation> {
+        let role = &mut self.roles[transfer];
         if *outcome == Outcome::Done && role.left_bytes > 0 {
             return Err(Violation::LeftInStaging { bytes: role.left_bytes });
         }
@@ -121,7 +136,6 @@ impl Cast {
             let (is, should) = (actual[byte], role.dst_bytes[byte]);
             return Err(Violation::WrongBytes { transfer, byte, is, should });
         }
-        memories.fill(role.src.region, USED_AGAIN);
         Ok(())
     }
 

@@ -1,6 +1,6 @@
 //! What the simulator holds an engine to.
 
-use model::{ChannelId, Outcome, Place, RequestId};
+use model::{ChannelId, NodeId, Outcome, Place, RequestId};
 use std::ops::Range;
 use thiserror::Error;
 
@@ -166,6 +166,22 @@ pub enum Violation {
     Overdue {
         /// The transfer.
         transfer: usize,
+    },
+    /// A node writes to another in a session that this one has not spoken in.
+    #[error("request {request:?} writes to {to}, which has not let it in this session")]
+    Unheard {
+        /// The request.
+        request: RequestId,
+        /// Whose memory it writes to.
+        to: NodeId,
+    },
+    /// A node wrote to another that no longer knows of the transfer.
+    #[error("something of transfer {transfer} arrived at {at}, which has given its memory back")]
+    Late {
+        /// The transfer.
+        transfer: usize,
+        /// Where.
+        at: NodeId,
     },
     /// The engine refused a transfer.
     #[error("the engine refused transfer {transfer}: {why}")]

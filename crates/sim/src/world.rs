@@ -131,7 +131,7 @@ impl<'a> World<'a> {
             let state = self.engine.state(id);
             let is_ending = |s: &State| matches!(s, State::Stopping(_) | State::Ended(_));
             if self.audit.is_idle(transfer) && state.as_ref().is_none_or(is_ending) {
-                let left_bytes = self.memories.forget(owner_of(transfer))?;
+                let left_bytes = self.memories.forget(owner_of(transfer), |_| true)?;
                 self.cast.freed(transfer, left_bytes);
                 self.audit.foreseen(transfer, state == Some(State::Ended(Outcome::Done)));
             }

@@ -74,10 +74,10 @@ fn what_was_read_is_poisoned_at_once() {
     memories.write(&fill, &[1; 6]);
     memories.end(1, &fill).unwrap();
     memories.begin(1, &drain).unwrap();
-    assert!(matches!(memories.forget(1), Err(Violation::EndedInFlight)));
+    assert!(matches!(memories.forget(1, |_| true), Err(Violation::EndedInFlight)));
     memories.end(1, &drain).unwrap();
     assert_eq!(memories.bytes(arena), [POISON; 16]);
-    assert_eq!((memories.forget(1), memories.staged_bytes()), (Ok(0), 0));
+    assert_eq!((memories.forget(1, |_| true), memories.staged_bytes()), (Ok(0), 0));
 }
 
 #[test]
@@ -87,7 +87,7 @@ fn an_ended_transfer_gives_back_what_it_left() {
     memories.begin(1, &fill).unwrap();
     memories.end(1, &fill).unwrap();
     assert_eq!(memories.staged_bytes(), 6);
-    assert_eq!((memories.forget(1), memories.staged_bytes()), (Ok(6), 0));
+    assert_eq!((memories.forget(1, |_| true), memories.staged_bytes()), (Ok(6), 0));
     memories.begin(2, &fill).unwrap();
 }
 

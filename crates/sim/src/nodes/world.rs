@@ -1,0 +1,585 @@
+//! A run: an engine for each node, driven in virtual time against the plant and the wire.
+
+use super::plant::Plant;
+use super::{NodeFault, NodeScenario};
+use crate::agenda::Agenda;
+use crate::channel::Moments;
+use crate::memory::{Memories, Owner};
+use crate::rng::Rng;
+use crate::scenario::{Fault, Scenario};
+use crate::stage::{Cast, fence_result};
+use crate::trace::{Entry, Event};
+use crate::violation::Violation;
+use engine::{AskId, Engine, EngineConfig, Packet, PeerConfig, TransferEvent};
+use model::{
+    ChannelErrorKind, Completion, CopyWork, FenceId, NodeId, Outcome, Request, RequestId, Time,
+    TransferId, Work,
+};
+use std::collections::{BTreeMap, BTreeSet};
+
+/// What the clock brings.
+#[derive(Debug)]
+enum Tick {
+    Submit(usize),
+    Fence(usize),
+    Fault(usize),
+    NodeFault(usize),
+    Read(usize, RequestId),
+    Scribble(usize, RequestId),
+    Write(usize, RequestId),
+    Complete(usize, RequestId),
+    Deliver(Box<Packet>),
+    /// At the first, nothing of the second arrives any more.
+    Cut(NodeId, NodeId, u32),
+    Wake(usize),
+}
+
+/// A node, dead or alive.
+#[derive(Debug)]
+struct Site {
+    engine: Option<Engine>,
+    life: u32,
+}
+
+/// How far a transfer is, for those who watch it.
+#[derive(Debug, Clone, Default)]
+struct Watch {
+    id: Option<TransferId>,
+    /// In which life of its asker it was submitted.
+    life: u32,
+    ended: Option<Outcome>,
+    cancelled: bool,
+}
+
+/// A run in progress.
+#[derive(Debug)]
+pub(crate) struct World<'a> {
+    scenario: &'a NodeScenario,
+    sites: Vec<Site>,
+    agenda: Agenda<Tick>,
+    memories: Memories,
+    plant: Plant,
+    cast: Cast,
+    watches: Vec<Watch>,
+    names: BTreeMap<AskId, usize>,
+    /// On which nodes a transfer has something in staging.
+    staged: BTreeSet<(usize, usize)>,
+    /// Until when no packet passes between two nodes.
+    parted: BTreeMap<(NodeId, NodeId), Time>,
+    rng: Rng,
+    trace: Vec<Entry>,
+}
+
+/// More than any run takes.
+const MAX_STEPS: u64 = 5_000_000;
+
+impl<'a> World<'a> {
+    /// Everything in place, nothing submitted.
+    pub(crate) fn new(scenario: &'a NodeScenario) -> Result<Self, Violation> {
+        let base = &scenario.base;
+        let mut rng = Rng::new(base.seed ^ 0x0de5);
+        let mut memories = Memories::new(base.payload);
+        let cast = Cast::gather(base, &mut memories, &mut rng.fork())?;
+        let mut agenda = Agenda::new();
+        let submits = base.transfers.iter().enumerate();
+        submits.for_each(|(i, t)| agenda.add(t.submit_at, Tick::Submit(i)));
+        base.fences.iter().enumerate().for_each(|(i, f)| agenda.add(f.at, Tick::Fence(i)));
+        base.faults.iter().enumerate().for_each(|(i, f)| agenda.add(f.0, Tick::Fault(i)));
+        let faults = scenario.faults.iter().enumerate();
+        faults.for_each(|(i, f)| agenda.add(f.0, Tick::NodeFault(i)));
+        let mut world = World {
+            scenario,
+            sites: Vec::new(),
+            agenda,
+            memories,
+            plant: Plant::new(),
+            cast,
+            watches: vec![Watch::default(); base.transfers.len()],
+            names: BTreeMap::new(),
+            staged: BTreeSet::new(),
+            parted: BTreeMap::new(),
+            rng,
+            trace: Vec::new(),
+        };
+        for node in 0..scenario.nodes {
+            world.sites.push(Site { engine: None, life: 0 });
+            world.start(NodeId(node));
+        }
+        Ok(world)
+    }
+
+    /// Runs to the end, and returns what happened; the second part says what rule was broken.
+    pub(crate) fn run(mut self) -> (Vec<Entry>, Result<(), (Time, Violation)>) {
+        let result = self.play().map_err(|violation| (self.agenda.now(), violation));
+        (self.trace, result)
+    }
+
+    fn play(&mut self) -> Result<(), Violation> {
+        for _ in 0..MAX_STEPS {
+            let Some(tick) = self.next_tick() else { return self.close() };
+            let node = self.tick(tick)?;
+            if let Some(node) = node {
+                self.pump(node)?;
+            }
+        }
+        self.all_ended()
+    }
+
+    /// The next event, or a timeout that an engine asked for before it.
+    fn next_tick(&mut self) -> Option<Tick> {
+        let wake = |(at, site): (usize, &Site)| Some((site.engine.as_ref()?.poll_timeout()?, at));
+        let first = self.sites.iter().enumerate().filter_map(wake).min();
+        let next = self.agenda.next_at();
+        if let Some((at, node)) = first.filter(|(at, _)| next.is_none_or(|next| *at < next)) {
+            self.agenda.add(at, Tick::Wake(node));
+        }
+        self.agenda.next().filter(|_| self.agenda.now() <= self.scenario.base.limit)
+    }
+
+    /// Does what the clock brings; returns the node whose engine was told of it.
+    fn tick(&mut self, tick: Tick) -> Result<Option<usize>, Violation> {
+        let now = self.agenda.now();
+        match tick {
+            Tick::Submit(transfer) => return self.submit(transfer),
+            Tick::Fence(fence) => return self.fence(fence).map(|()| None),
+            Tick::Fault(fault) => return Ok(self.strike(fault)),
+            Tick::NodeFault(fault) => return self.strike_node(fault).map(|()| None),
+            Tick::Read(at, id) => self.read(at, id),
+            Tick::Scribble(at, id) => self.scribble(at, id),
+            Tick::Write(at, id) => self.write(at, id)?,
+            Tick::Complete(at, id) => return self.complete(at, id),
+            Tick::Deliver(packet) => return Ok(self.deliver(*packet)),
+            Tick::Cut(reader, writer, life) => return self.cut(reader, writer, life),
+            Tick::Wake(node) => {
+                let engine = self.sites[node].engine.as_mut();
+                engine.into_iter().for_each(|engine| engine.handle_timeout(now));
+                return Ok(Some(node));
+            }
+        }
+        Ok(None)
+    }
+
+    /// A node begins a life.
+    fn start(&mut self, node: NodeId) {
+        let at = node.0 as usize;
+        self.sites[at].life += 1;
+        let is_here = |id: &model::ChannelId| id.node == node;
+        let base = &self.scenario.base;
+        let part = Scenario {
+            channels: base.channels.iter().filter(|c| is_here(&c.id)).cloned().collect(),
+            pools: base.pools.iter().filter(|p| p.memory.node == node).cloned().collect(),
+            transfers: Vec::new(),
+            ..base.clone()
+        };
+        let config = crate::stage::config(&part, &mut self.memories);
+        let wire = &self.scenario.wire;
+        let peers =
+            PeerConfig { node, life: self.sites[at].life, lease: wire.lease, resend: wire.resend };
+        self.sites[at].engine = Some(Engine::new(EngineConfig { peers: Some(peers), ..config }));
+        for spec in &part.channels {
+            let rng = self.rng.fork();
+            self.plant.add(spec, rng);
+        }
+    }
+
+    fn die(&mut self, node: NodeId) -> Result<(), Violation> {
+        let at = node.0 as usize;
+        self.sites[at].engine = None;
+        self.plant.kill(node);
+        self.memories.bury(node);
+        self.staged.retain(|&(site, _)| site != at);
+        // Its connections break at once; what it was writing may be on its way.
+        let floor = u64::from(self.sites[at].life + 1) << 32;
+        for writer in (0..self.scenario.nodes).map(NodeId).filter(|w| *w != node) {
+            self.plant.cut((node, writer), floor, &mut self.memories)?;
+        }
+        Ok(())
+    }
+
+    /// Takes out what an engine has to say, until it has nothing more.
+    fn pump(&mut self, node: usize) -> Result<(), Violation> {
+        self.learn_names(node);
+        self.free_staging(node)?;
+        let now = self.agenda.now();
+        loop {
+            let Some(engine) = &mut self.sites[node].engine else { return Ok(()) };
+            if let Some(request) = engine.poll_request() {
+                self.issue(node, request)?;
+            } else if let Some(packet) = engine.poll_peer() {
+                self.post(packet);
+            } else if let Some(peer) = engine.poll_disconnect() {
+                let after = self.rng.within(0, self.scenario.wire.jitter_ns);
+                let (reader, life) = (NodeId(node as u32), self.sites[node].life);
+                self.agenda.add(Time(now.0 + after), Tick::Cut(reader, peer, life));
+            } else if let Some(event) = engine.poll_event() {
+                self.end(node, event)?;
+            } else {
+                return Ok(());
+            }
+        }
+    }
+
+    /// The names of transfers that were asked of others.
+    fn learn_names(&mut self, node: usize) {
+        let Some(engine) = &self.sites[node].engine else { return };
+        for (transfer, watch) in self.watches.iter().enumerate() {
+            let is_here = self.scenario.askers[transfer].0 as usize == node;
+            let id = watch.id.filter(|_| is_here && watch.life == self.sites[node].life);
+            if let Some(name) = id.and_then(|id| engine.ask_id(id)) {
+                self.names.insert(name, transfer);
+            }
+        }
+    }
+
+    /// What a transfer had in staging is gone once the engine has given it back.
+    fn free_staging(&mut self, node: usize) -> Result<(), Violation> {
+        let Some(engine) = &self.sites[node].engine else { return Ok(()) };
+        let here = self.staged.iter().filter(|(at, _)| *at == node);
+        let holds = |transfer: usize| {
+            let named = self.names.iter().find(|(_, t)| **t == transfer);
+            let id = match named {
+                Some((name, _)) => engine.share(*name),
+                None => self.watches[transfer].id,
+            };
+            id.and_then(|id| engine.staged_bytes(id)).unwrap_or(0) > 0
+        };
+        let left: Vec<usize> = here.map(|(_, t)| *t).filter(|t| !holds(*t)).collect();
+        for transfer in left {
+            self.staged.remove(&(node, transfer));
+            let is_here = |memory: model::MemoryId| memory.node.0 as usize == node;
+            let left_bytes = self.memories.forget(owner_of(transfer), is_here)?;
+            self.cast.freed(transfer, left_bytes);
+        }
+        Ok(())
+    }
+
+    fn submit(&mut self, at: usize) -> Result<Option<usize>, Violation> {
+        let (now, node) = (self.agenda.now(), self.scenario.askers[at].0 as usize);
+        let Some(engine) = &mut self.sites[node].engine else { return Ok(None) };
+        let transfer = self.cast.transfer(&self.scenario.base, at);
+        let refused =
+            |e: engine::SubmitError| Violation::Refused { transfer: at, why: e.to_string() };
+        let id = engine.submit(now, transfer).map_err(refused)?;
+        self.cast.name(at, id);
+        let life = self.sites[node].life;
+        self.watches[at] = Watch { id: Some(id), life, ..Watch::default() };
+        self.note(Event::Submitted { transfer: at });
+        Ok(Some(node))
+    }
+
+    fn fence(&mut self, fence: usize) -> Result<(), Violation> {
+        let (now, ok) = (self.agenda.now(), !self.scenario.base.fences[fence].fails);
+        self.note(Event::Fenced { fence, ok });
+        for node in 0..self.sites.len() {
+            if let Some(engine) = &mut self.sites[node].engine {
+                engine.handle_fence(now, FenceId(fence as u64), fence_result(ok));
+            }
+            self.pump(node)?;
+        }
+        Ok(())
+    }
+
+    fn strike(&mut self, fault: usize) -> Option<usize> {
+        self.note(Event::Struck { fault });
+        let now = self.agenda.now();
+        match self.scenario.base.faults[fault].1.clone() {
+            Fault::Cancel(transfer) => {
+                let node = self.scenario.askers[transfer].0 as usize;
+                let watch = &mut self.watches[transfer];
+                let id = watch.id.filter(|_| watch.life == self.sites[node].life)?;
+                watch.cancelled = true;
+                self.sites[node].engine.as_mut()?.cancel(now, id);
+                return Some(node);
+            }
+            Fault::Break { channel, kind } => self.plant.channel(channel)?.break_next(kind),
+            Fault::Lose(channel) => self.plant.channel(channel)?.lose(),
+            Fault::Stall { channel, for_ns } => {
+                self.plant.channel(channel)?.stall(Time(now.0 + for_ns));
+            }
+        }
+        None
+    }
+
+    fn strike_node(&mut self, fault: usize) -> Result<(), Violation> {
+        let now = self.agenda.now();
+        match self.scenario.faults[fault].1 {
+            NodeFault::Die(node) if self.sites[node.0 as usize].engine.is_some() => {
+                self.die(node)?;
+            }
+            NodeFault::Return(node) if self.sites[node.0 as usize].engine.is_none() => {
+                self.start(node);
+            }
+            NodeFault::Part { one, other, for_ns } => {
+                self.parted.insert((one.min(other), one.max(other)), Time(now.0 + for_ns));
+            }
+            NodeFault::Die(_) | NodeFault::Return(_) => {}
+        }
+        Ok(())
+    }
+
+    /// Takes a request in, and plans when its bytes move.
+    fn issue(&mut self, node: usize, request: Request) -> Result<(), Violation> {
+        let transfer = self.transfer_of(node, &request)?;
+        let seat = self.plant.seat(&request)?;
+        let owner = owner_of(transfer);
+        let mut crossing = None;
+        if let Work::Copy(work) = &request.work {
+            self.memories.begin(owner, work)?;
+            let memory = self.memories.memory_of(work.dst.region).expect("its bounds were checked");
+            self.staged.insert((memory.node.0 as usize, transfer));
+            if memory.node.0 as usize != node {
+                crossing = Some(self.crossing(node, memory.node, &request)?);
+            }
+        }
+        self.note_issue(transfer, &request);
+        let (now, id) = (self.agenda.now(), request.id);
+        let moments = self.plant.submit(seat, now, (owner, request), crossing);
+        self.plan_moves(seat, id, moments);
+        Ok(())
+    }
+
+    /// A request that writes to another node does so in that one's session, as its node knows it.
+    fn crossing(
+        &self,
+        node: usize,
+        to: NodeId,
+        request: &Request,
+    ) -> Result<(AskId, NodeId, u64), Violation> {
+        let engine = self.sites[node].engine.as_ref().expect("it gave the request out");
+        let unheard = Violation::Unheard { request: request.id, to };
+        let stamp = engine.session(to).map(|s| s.1).filter(|s| *s > 0).ok_or(unheard)?;
+        let ask = engine.ask_id(request.transfer);
+        let ask = ask.ok_or(Violation::NotRunning { request: request.id })?;
+        Ok((ask, to, stamp))
+    }
+
+    fn transfer_of(&self, node: usize, request: &Request) -> Result<usize, Violation> {
+        let engine = self.sites[node].engine.as_ref().expect("it gave the request out");
+        let named = engine.ask_id(request.transfer).and_then(|name| self.names.get(&name));
+        let is_it = |t: &usize| {
+            let watch = &self.watches[*t];
+            let is_here = self.scenario.askers[*t].0 as usize == node;
+            is_here && watch.id == Some(request.transfer) && watch.life == self.sites[node].life
+        };
+        let local = || (0..self.watches.len()).find(is_it);
+        let found = named.copied().or_else(local);
+        found.ok_or(Violation::NotRunning { request: request.id })
+    }
+
+    fn plan_moves(&mut self, at: usize, id: RequestId, moments: Moments) {
+        self.agenda.add(moments.read, Tick::Read(at, id));
+        self.agenda.add(moments.scribble, Tick::Scribble(at, id));
+        self.agenda.add(moments.write, Tick::Write(at, id));
+        self.agenda.add(moments.complete, Tick::Complete(at, id));
+    }
+
+    fn read(&mut self, at: usize, id: RequestId) {
+        let Some(flight) = self.plant.flight(at, id) else { return };
+        flight.taken = flight.copy().map_or_else(Vec::new, |work| self.memories.read(work));
+    }
+
+    fn scribble(&mut self, at: usize, id: RequestId) {
+        if !self.plant.arrives(at, id) {
+            return;
+        }
+        let Some(flight) = self.plant.flight(at, id) else { return };
+        if let Some(work) = flight.copy() {
+            self.memories.scribble(work, id.0.to_le_bytes()[0] ^ 0xa5);
+        }
+    }
+
+    fn write(&mut self, at: usize, id: RequestId) -> Result<(), Violation> {
+        if !self.plant.arrives(at, id) {
+            return Ok(());
+        }
+        self.check_awaited(at, id)?;
+        let Some(flight) = self.plant.flight(at, id) else { return Ok(()) };
+        if let Some(work) = flight.copy().filter(|_| flight.result().is_ok()) {
+            self.memories.write(work, &flight.taken);
+        }
+        Ok(())
+    }
+
+    /// What arrives from another node is of a transfer that the reader knows of.
+    fn check_awaited(&mut self, at: usize, id: RequestId) -> Result<(), Violation> {
+        let Some(crossing) = self.plant.crossing(at, id).cloned() else { return Ok(()) };
+        let reader = self.sites[crossing.to.0 as usize].engine.as_ref();
+        let is_awaited = reader.is_none_or(|engine| engine.share(crossing.ask).is_some());
+        let transfer = self.names.get(&crossing.ask).copied().unwrap_or(usize::MAX);
+        is_awaited.then_some(()).ok_or(Violation::Late { transfer, at: crossing.to })
+    }
+
+    fn complete(&mut self, at: usize, id: RequestId) -> Result<Option<usize>, Violation> {
+        let arrives = self.plant.arrives(at, id);
+        let Some((flight, lives)) = self.plant.complete(at, id) else { return Ok(None) };
+        if let Some(work) = flight.copy() {
+            self.end_copy(flight.owner, work, (arrives, lives))?;
+        }
+        if !lives {
+            return Ok(None);
+        }
+        let (now, node) = (self.agenda.now(), flight.request.channel.node.0 as usize);
+        let result = if arrives { flight.result() } else { Err(cut_off()) };
+        self.note(Event::Completed { request: id, ok: result.is_ok() });
+        let engine = self.sites[node].engine.as_mut().expect("its channel lives");
+        engine.handle_completion(now, Completion { request: id, result });
+        Ok(Some(node))
+    }
+
+    /// What a request wrote is written, what it read is read: where that was not cut off before.
+    fn end_copy(
+        &mut self,
+        owner: Owner,
+        work: &CopyWork,
+        (arrives, lives): (bool, bool),
+    ) -> Result<(), Violation> {
+        match (arrives, lives) {
+            (true, true) => self.memories.end(owner, work),
+            (true, false) => self.memories.abandon(owner, work),
+            (false, true) => self.memories.end_read(owner, work),
+            (false, false) => Ok(()),
+        }
+    }
+
+    /// The wire takes a packet.
+    fn post(&mut self, packet: Packet) {
+        let wire = &self.scenario.wire;
+        let copies = 1 + u64::from(self.rng.chance(wire.repeated_percent));
+        for _ in 0..copies {
+            let after = wire.latency_ns + self.rng.within(0, wire.jitter_ns);
+            if !self.rng.chance(wire.lost_percent) {
+                let at = Time(self.agenda.now().0 + after);
+                self.agenda.add(at, Tick::Deliver(Box::new(packet.clone())));
+            }
+        }
+    }
+
+    fn deliver(&mut self, packet: Packet) -> Option<usize> {
+        let now = self.agenda.now();
+        let pair = (packet.from.min(packet.to), packet.from.max(packet.to));
+        if self.parted.get(&pair).is_some_and(|until| now < *until) {
+            return None;
+        }
+        let node = packet.to.0 as usize;
+        self.sites[node].engine.as_mut()?.handle_peer(now, packet);
+        Some(node)
+    }
+
+    /// The driver of `reader` has made sure that nothing of `writer` arrives any more.
+    fn cut(
+        &mut self,
+        reader: NodeId,
+        writer: NodeId,
+        life: u32,
+    ) -> Result<Option<usize>, Violation> {
+        let (now, at) = (self.agenda.now(), reader.0 as usize);
+        if self.sites[at].life != life {
+            return Ok(None);
+        }
+        let Some(engine) = &self.sites[at].engine else { return Ok(None) };
+        let floor = engine.session(writer).map_or(0, |s| s.0);
+        self.plant.cut((reader, writer), floor, &mut self.memories)?;
+        let engine = self.sites[at].engine.as_mut().expect("it was there");
+        engine.handle_disconnected(now, writer);
+        Ok(Some(at))
+    }
+
+    /// A transfer ended, says its asker.
+    fn end(&mut self, node: usize, event: TransferEvent) -> Result<(), Violation> {
+        let TransferEvent { transfer: id, outcome } = event;
+        let is_it = |t: &usize| {
+            let watch = &self.watches[*t];
+            let is_here = self.scenario.askers[*t].0 as usize == node;
+            is_here && watch.id == Some(id) && watch.life == self.sites[node].life
+        };
+        let found = (0..self.watches.len()).find(is_it);
+        let transfer = found.ok_or(Violation::Stuck { transfer: usize::MAX })?;
+        self.note(Event::Ended { transfer, outcome: outcome.clone() });
+        if self.watches[transfer].ended.is_some() {
+            return Err(Violation::EndedTwice { transfer });
+        }
+        if !self.is_explained(transfer, &outcome) {
+            return Err(Violation::Unexplained { transfer, outcome });
+        }
+        self.watches[transfer].ended = Some(outcome.clone());
+        if outcome == Outcome::Done || self.scenario.faults.is_empty() {
+            self.cast.retire(transfer, &outcome, &mut self.memories)?;
+        }
+        Ok(())
+    }
+
+    fn is_explained(&self, transfer: usize, outcome: &Outcome) -> bool {
+        let base = &self.scenario.base;
+        let has_faults = !base.faults.is_empty() || !self.scenario.faults.is_empty();
+        match outcome {
+            Outcome::Done => true,
+            Outcome::Cancelled => self.watches[transfer].cancelled,
+            Outcome::TimedOut => {
+                base.transfers[transfer].deadline.is_some_and(|d| d <= self.agenda.now())
+            }
+            Outcome::Failed(e) => match e.cause.kind {
+                ChannelErrorKind::PeerLost => !self.scenario.faults.is_empty(),
+                ChannelErrorKind::Dependency => !base.transfers[transfer].after.is_empty(),
+                _ => has_faults,
+            },
+        }
+    }
+
+    fn all_ended(&self) -> Result<(), Violation> {
+        let lives = |watch: &Watch, asker: NodeId| {
+            let site = &self.sites[asker.0 as usize];
+            site.engine.is_some() && site.life == watch.life
+        };
+        let watches = self.watches.iter().zip(&self.scenario.askers).enumerate();
+        for (transfer, (watch, asker)) in watches {
+            if watch.id.is_some() && watch.ended.is_none() && lives(watch, *asker) {
+                return Err(Violation::Stuck { transfer });
+            }
+        }
+        Ok(())
+    }
+
+    /// Nothing more can happen: everything has ended, and nothing was touched since.
+    fn close(&mut self) -> Result<(), Violation> {
+        self.all_ended()?;
+        self.cast.check_untouched(&self.memories)?;
+        for transfer in 0..self.watches.len() {
+            let ended = self.watches[transfer].ended.clone();
+            let is_retired = ended == Some(Outcome::Done) || self.scenario.faults.is_empty();
+            if let Some(outcome) = Some(ended.unwrap_or(Outcome::Cancelled)).filter(|_| !is_retired)
+            {
+                self.cast.compare(transfer, &outcome, &self.memories)?;
+            }
+        }
+        let pools = self.scenario.base.pools.iter();
+        let engine = |node: NodeId| self.sites[node.0 as usize].engine.as_ref();
+        let given = pools.filter_map(|p| engine(p.memory.node)?.staging(p.memory)).map(|u| u.0);
+        let bytes = given.sum::<u64>() + self.memories.staged_bytes();
+        let mut engines = self.sites.iter().filter_map(|site| site.engine.as_ref());
+        if bytes > 0 || !engines.all(Engine::is_idle) {
+            return Err(Violation::StagingLeak { bytes });
+        }
+        Ok(())
+    }
+
+    fn note_issue(&mut self, transfer: usize, request: &Request) {
+        let bytes = match &request.work {
+            Work::Copy(work) => work.payload_bytes,
+            Work::Commit { .. } | Work::Abort { .. } => 0,
+        };
+        let (hop, channel) = (request.hop, request.channel);
+        self.note(Event::Issued { request: request.id, transfer, hop, channel, bytes });
+    }
+
+    fn note(&mut self, event: Event) {
+        self.trace.push(Entry { at: self.agenda.now(), event });
+    }
+}
+
+fn cut_off() -> model::ChannelError {
+    model::ChannelError::new(ChannelErrorKind::PeerLost, "the reader has cut the connection")
+}
+
+fn owner_of(transfer: usize) -> Owner {
+    Owner::try_from(transfer).expect("few transfers")
+}
