@@ -32,16 +32,18 @@ use std::time::Duration;
 /// - commands: [`Engine::submit`], [`Engine::cancel`], [`Engine::forget`];
 /// - [`Engine::handle_completion`] for each request that a channel has ended,
 ///   [`Engine::handle_fence`] for each fence, [`Engine::handle_timeout`] when
-///   [`Engine::poll_timeout`] says so;
+///   [`Engine::poll_timeout`] says so, [`Engine::handle_peer`] for each packet of another node's
+///   engine, [`Engine::handle_disconnected`] for each peer that was cut off;
 /// - `poll_*`: after any of the above, [`Engine::poll_request`] until it says `None`, handing
-///   each request to its channel in that order, then [`Engine::poll_event`] until `None`;
+///   each request to its channel in that order, then [`Engine::poll_peer`],
+///   [`Engine::poll_disconnect`] and [`Engine::poll_event`] until `None`;
 /// - getters, at any time.
 ///
 /// Time never runs backwards. What is submitted must stay valid until its event: the source's and
 /// the destination's region, and that nobody writes the one or touches the other.
 ///
-/// Bounds: [`EngineConfig::max_transfers`]; requests out, by each channel's `max_in_flight`;
-/// events, by the transfers.
+/// Bounds: [`EngineConfig::max_transfers`], what others ask for included; requests out, by each
+/// channel's `max_in_flight`; events and what waits to be said, by the transfers.
 #[derive(Debug)]
 pub struct Engine {
     pub(crate) now: Time,
@@ -99,7 +101,7 @@ impl Engine {
 
     /// Ends a transfer as [`Outcome::Cancelled`] once nothing of it is in flight. Returns whether
     /// that will be its outcome: not where it has ended, is ending otherwise, or is already
-    /// committing.
+    /// committing, nor where other nodes run it, which may be done by then.
     pub fn cancel(&mut self, now: Time, id: TransferId) -> bool {
         self.now = now;
         let stops = self.stop(id, Outcome::Cancelled);

@@ -108,7 +108,6 @@ impl Engine {
 
     /// From here on nothing more of the transfer is given out.
     pub(crate) fn drain(&mut self, id: TransferId, outcome: Outcome) {
-        self.tell_broken(id, &outcome);
         let Some(record) = self.table.get_mut(id) else { return };
         record.phase = Phase::Draining(outcome);
         if record.in_flight == 0 {

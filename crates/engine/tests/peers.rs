@@ -148,13 +148,12 @@ fn words_of_strangers_and_impossible_ones_are_nothing() {
         vec![
             PeerMessage::Arrived(BYTES + 1),
             PeerMessage::Reserved,
-            PeerMessage::Broken(Outcome::Cancelled),
             PeerMessage::Ended(Outcome::Done),
             PeerMessage::Freed(u64::MAX),
         ],
     );
     assert!(support::requests(&mut b).is_empty() && said(&mut b).is_empty());
-    say(&mut b, 0, 8, vec![PeerMessage::Arrived(32), PeerMessage::Arrived(16)]);
+    say(&mut b, 0, 7, vec![PeerMessage::Arrived(32), PeerMessage::Arrived(16)]);
     assert_eq!(support::requests(&mut b).len(), 2, "as much as has arrived");
 }
 

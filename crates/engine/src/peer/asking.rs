@@ -149,17 +149,6 @@ impl Engine {
         self.ask_next(name.serial);
     }
 
-    /// A party's share can't go on.
-    pub(super) fn handle_broken(&mut self, from: NodeId, name: AskId, outcome: Outcome) {
-        let Some(ask) = self.peers.as_mut().and_then(|p| p.asks.get_mut(&name.serial)) else {
-            return;
-        };
-        if ask.party(from).is_some() {
-            let id = ask.transfer;
-            self.stop(id, outcome);
-        }
-    }
-
     /// Nothing is left of a party's share.
     pub(super) fn handle_ended(&mut self, from: NodeId, name: AskId, outcome: Outcome) {
         let Some(peers) = &mut self.peers else { return };

@@ -22,10 +22,9 @@
 //!    in the session that both are in, and a session that is over takes the leave to write along.
 //! 3. A party whose part is done, or given up, is [`Ended`](PeerMessage::Ended). When all are, so
 //!    is the transfer.
-//! 4. What fails is [`Broken`](PeerMessage::Broken); the asker has the others
-//!    [`Stop`](PeerMessage::Stop). A party that stops asks who writes to it to
-//!    [`Hush`](PeerMessage::Hush), and keeps its memory until that one is
-//!    [`Quiet`](PeerMessage::Quiet).
+//! 4. A party that fails, or that the asker tells to [`Stop`](PeerMessage::Stop), has who writes to
+//!    it [`Hush`](PeerMessage::Hush), and keeps its memory until that one is
+//!    [`Quiet`](PeerMessage::Quiet). When one has ended so, the asker stops the others.
 //! 5. A peer that is not heard for a lease is given up with all that it has part in: see
 //!    [`session`], which also makes of the wire's packets messages that come once and in order.
 
@@ -118,8 +117,6 @@ pub enum PeerMessage {
     Arrived(u64),
     /// Reader to its neighbour: so much of the stream was read, and may be overwritten.
     Freed(u64),
-    /// Party to asker: its share has failed, and waits for the others to stop.
-    Broken(Outcome),
     /// Asker to party: give it up, as `Outcome` says.
     Stop(Outcome),
     /// Reader to its neighbour: it ends so; write nothing more, and say when nothing is under way.

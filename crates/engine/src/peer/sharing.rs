@@ -28,8 +28,6 @@ pub(crate) struct Share {
     writer: Writer,
     /// The neighbour behind has said where to write.
     pub(crate) is_open: bool,
-    /// The asker knows that it can't go on, or is gone.
-    is_told: bool,
     /// The asker is gone: nobody is to hear of the end.
     is_orphan: bool,
     /// The neighbour behind wants to hear when nothing is under way.
@@ -49,7 +47,6 @@ impl Share {
             stretch,
             writer,
             is_open: false,
-            is_told: false,
             is_orphan: false,
             owes_quiet: false,
             arrived: 0,
@@ -103,7 +100,6 @@ impl Engine {
             }
             PeerMessage::Stop(outcome) if is_asker => self.handle_stop(name, outcome),
             PeerMessage::Reserved if is_mine => self.handle_reserved(from, name),
-            PeerMessage::Broken(outcome) if is_mine => self.handle_broken(from, name, outcome),
             PeerMessage::Ended(outcome) if is_mine => self.handle_ended(from, name, outcome),
             PeerMessage::Knock => self.handle_knock(from, name),
             PeerMessage::Open(place) => self.handle_open(from, name, place),
@@ -285,10 +281,9 @@ impl Engine {
     }
 
     fn handle_stop(&mut self, name: AskId, outcome: Outcome) {
-        let Some((id, record)) = self.share_mut(name) else { return };
-        let Role::Share(share) = &mut record.role else { return };
-        share.is_told = true;
-        self.stop(id, outcome);
+        if let Some((id, _)) = self.share_mut(name) {
+            self.stop(id, outcome);
+        }
     }
 
     /// The neighbour behind stops. Somebody who knows nothing of the transfer never will.
@@ -303,7 +298,7 @@ impl Engine {
         if share.stretch.behind != Some(from) {
             return;
         }
-        (share.owes_quiet, share.is_told) = (true, true);
+        share.owes_quiet = true;
         self.stop(id, outcome);
         self.try_drained(id);
     }
@@ -315,17 +310,6 @@ impl Engine {
             share.writer = Writer::Quiet;
             self.try_drained(id);
         }
-    }
-
-    /// A share that stops can't go on: its asker is told, once.
-    pub(crate) fn tell_broken(&mut self, id: TransferId, outcome: &Outcome) {
-        let Some(record) = self.table.get_mut(id) else { return };
-        let Role::Share(share) = &mut record.role else { return };
-        if std::mem::replace(&mut share.is_told, true) {
-            return;
-        }
-        let name = share.name;
-        self.say(name.asker, name, PeerMessage::Broken(outcome.clone()));
     }
 
     /// Whether a share of which nothing is in flight may give its memory back. Says that it is
@@ -385,7 +369,6 @@ impl Engine {
             share.owes_quiet = false;
         }
         share.is_orphan |= name.asker == node;
-        share.is_told |= share.is_orphan;
         self.stop(id, failure);
     }
 
