@@ -49,6 +49,8 @@ struct Watch {
     life: u32,
     ended: Option<Outcome>,
     cancelled: bool,
+    commits: u32,
+    aborts: u32,
 }
 
 /// A run in progress.
@@ -331,6 +333,11 @@ impl<'a> World<'a> {
                 crossing = Some(self.crossing(node, memory.node, &request)?);
             }
         }
+        match &request.work {
+            Work::Copy(_) => {}
+            Work::Commit { .. } => self.watches[transfer].commits += 1,
+            Work::Abort { .. } => self.watches[transfer].aborts += 1,
+        }
         self.note_issue(transfer, &request);
         let (now, id) = (self.agenda.now(), request.id);
         let moments = self.plant.submit(seat, now, (owner, request), crossing);
@@ -502,10 +509,23 @@ impl<'a> World<'a> {
             return Err(Violation::Unexplained { transfer, outcome });
         }
         self.watches[transfer].ended = Some(outcome.clone());
+        self.check_commit(transfer)?;
         if outcome == Outcome::Done || self.scenario.faults.is_empty() {
             self.cast.retire(transfer, &outcome, &mut self.memories)?;
         }
         Ok(())
+    }
+
+    /// What is done was committed, and what is not was undone, unless who had to do it is dead.
+    fn check_commit(&self, transfer: usize) -> Result<(), Violation> {
+        let watch = &self.watches[transfer];
+        let is_done = watch.ended == Some(Outcome::Done);
+        let right = match (self.scenario.base.transfers[transfer].commit, is_done) {
+            (false, _) => watch.commits + watch.aborts == 0,
+            (true, true) => (watch.commits, watch.aborts) == (1, 0),
+            (true, false) => watch.aborts == 1 || !self.scenario.faults.is_empty(),
+        };
+        right.then_some(()).ok_or(Violation::WrongCommit { transfer })
     }
 
     fn is_explained(&self, transfer: usize, outcome: &Outcome) -> bool {
