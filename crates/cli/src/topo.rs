@@ -26,8 +26,8 @@ pub(crate) fn run(args: &Topo) -> Result<(), Failure> {
     }
 }
 
-/// The topology of a cluster file, or of this machine with the file system of the working
-/// directory; `measure` has it measured anew.
+/// The topology of a cluster file or a ready-made cluster, a file of that name first; or of this
+/// machine with the file system of the working directory; `measure` has it measured anew.
 pub(crate) fn read(cluster: Option<&Path>, measure: bool) -> Result<Topology, Failure> {
     let Some(path) = cluster else {
         // A disk is measured in temporary files, which go before the command does.
@@ -36,13 +36,37 @@ pub(crate) fn read(cluster: Option<&Path>, measure: bool) -> Result<Topology, Fa
         interrupt.check()?;
         return Ok(Topology::clone(&machine.map_err(Failure::failed)?.topology()));
     };
-    let named = |error: &dyn std::fmt::Display| format!("{}: {error}", path.display());
-    let text = text_of(path).map_err(|e| Failure::failed(named(&e)))?;
-    cluster::parse(&text).map_err(|e| Failure::failed(named(&e)))
+    let text = match text_of(path) {
+        Err(e) if e.kind() == io::ErrorKind::NotFound && is_name(path) => return ready_made(path),
+        text => text.map_err(|e| unreadable(path, &e))?,
+    };
+    cluster::parse(&text).map_err(|e| unreadable(path, &e))
 }
 
-/// What a cluster file says; one that never ends, `/dev/zero` say, is an error.
-fn text_of(path: &Path) -> io::Result<String> {
+/// A file that is not what it should be.
+pub(crate) fn unreadable(path: &Path, error: &dyn std::fmt::Display) -> Failure {
+    Failure::failed(format_args!("{}: {error}", path.display()))
+}
+
+/// Whether `path` could be the name of something ready-made: no directory, no extension.
+pub(crate) fn is_name(path: &Path) -> bool {
+    path.file_name() == Some(path.as_os_str()) && path.extension().is_none()
+}
+
+/// A cluster that comes with the program.
+fn ready_made(name: &Path) -> Result<Topology, Failure> {
+    let found = name.to_str().and_then(cluster::ready_made);
+    found.ok_or_else(|| {
+        let known = cluster::ready_made_names().join(", ");
+        let name = name.display();
+        Failure::usage(format_args!(
+            "no file and no ready-made cluster `{name}`; there are {known}"
+        ))
+    })
+}
+
+/// What a file says, of a cluster or of a workload; one that never ends, `/dev/zero` say, is an error.
+pub(crate) fn text_of(path: &Path) -> io::Result<String> {
     let mut text = String::new();
     fs::File::open(path)?.take(MAX_CLUSTER_BYTES + 1).read_to_string(&mut text)?;
     match text.len() as u64 > MAX_CLUSTER_BYTES {

@@ -78,3 +78,27 @@ fn a_missing_or_wrong_file_fails() {
     let nowhere = ["topo", "--cluster", &cluster("two-nodes.toml"), "--plot", "/no/such/dir/a.svg"];
     assert_eq!(iso(&nowhere).code, 1);
 }
+
+#[test]
+fn a_ready_made_cluster_has_a_name() {
+    let file = iso(&["topo", "--cluster", &cluster("sapling.toml"), "--json"]);
+    let named = iso(&["topo", "--cluster", "sapling", "--json"]);
+    named.succeeds();
+    assert_eq!(named.stdout, file.stdout);
+    let dims = ["n0.sys", "n1.sys", "--dims", "x=65536", "--fields", "4"];
+    let layouts = ["--from-layout", "x", "--to-layout", "x", "--cluster", "pod"];
+    iso(&[&["plan"][..], &dims, &layouts].concat()).succeeds();
+    let unknown = iso(&["topo", "--cluster", "saplings"]);
+    assert_eq!((unknown.code, unknown.stdout.as_str()), (2, ""));
+    assert!(unknown.stderr.contains("xstream, moonlight"), "{}", unknown.stderr);
+}
+
+#[test]
+fn a_file_comes_before_a_ready_made_cluster() {
+    let dir = tempfile::tempdir().unwrap();
+    let text = std::fs::read_to_string(cluster("two-nodes.toml")).unwrap();
+    std::fs::write(dir.path().join("sapling"), text).unwrap();
+    let mut command = command(&["topo", "--cluster", "sapling"]);
+    let ran: Ran = command.current_dir(dir.path()).output().unwrap().into();
+    assert!(ran.stdout.starts_with("two nodes"), "{}", ran.stdout);
+}

@@ -1,7 +1,8 @@
 //! Cluster files: the TOML that people write, and the JSON of the same keys that `iso topo --json`
 //! prints, to and from [`model::Topology`].
 //!
-//! [`parse`] takes either; a file that starts with `{` is JSON. What can't be understood is an
+//! [`parse`] takes either; a file that starts with `{` is JSON. [`ready_made`] has the clusters that
+//! come with the program. What can't be understood is an
 //! error that names the key, and the line where the format gives one; no input panics.
 #![forbid(unsafe_code)]
 
@@ -9,9 +10,11 @@ mod build;
 mod error;
 mod locate;
 mod raw;
+mod ready;
 mod write;
 
 pub use error::{ClusterError, ErrorKind};
+pub use ready::{ready_made, ready_made_names, with_nodes};
 pub use write::to_json;
 
 use model::Topology;
