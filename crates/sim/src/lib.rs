@@ -12,6 +12,9 @@
 //! written after it was read; that nothing is touched after a transfer's event; every byte of a
 //! destination, and around it; order, room and urgency on each channel; progress; that every
 //! transfer ends, for a reason, as soon as it can, and leaves nothing behind.
+//!
+//! [`simulate`] is for whole clusters: a [`Workload`] without bytes or adversary, and how long it
+//! takes.
 #![forbid(unsafe_code)]
 
 mod agenda;
@@ -27,6 +30,7 @@ mod planned;
 mod report;
 mod rng;
 mod scenario;
+mod simulate;
 mod stage;
 mod trace;
 mod violation;
@@ -38,6 +42,10 @@ pub use nodes::{NodeFault, NodeScenario, WireSpec, node_scenario, run_nodes};
 pub use report::{Failure, FuzzReport, Summary};
 pub use rng::Rng;
 pub use scenario::{After, End, Fault, FenceSpec, PoolSpec, Rule, Scenario, Stored, TransferSpec};
+pub use simulate::{
+    Baseline, Case, CaseReport, CopyReport, CopySpec, MAX_TRANSFERS, READY_MADE_WORKLOADS, Setup,
+    SimulateError, Tally, Workload, WorkloadError, simulate,
+};
 pub use trace::{Entry, Event};
 pub use violation::Violation;
 

@@ -1,0 +1,56 @@
+//! A workload on a cluster that need not be there: when it ends, on which paths, and what it takes.
+//!
+//! The planner plans and the engine runs, as they ship; channels take the time that their curves
+//! say, wires are shared fairly, and no byte moves. Virtual time is whole nanoseconds, so that equal
+//! arguments give equal reports on every machine. See [`simulate`].
+//!
+//! One engine runs the channels of all nodes: what engines on several nodes must tell each other
+//! costs nothing here.
+
+mod desk;
+mod error;
+mod fleet;
+mod gate;
+mod lean;
+mod parse;
+mod ready;
+mod report;
+mod roads;
+mod route;
+mod setup;
+mod shortest;
+mod wire;
+mod workload;
+mod world;
+
+pub use error::{SimulateError, WorkloadError};
+pub use ready::READY_MADE_WORKLOADS;
+pub use report::{CaseReport, CopyReport, Tally};
+pub use setup::{Baseline, Setup};
+pub use workload::{Case, CopySpec, MAX_TRANSFERS, Workload};
+
+use model::Topology;
+use world::World;
+
+/// Runs `case` on `topology`, from an idle cluster to the end of its last copy.
+///
+/// A memory holds the instances of the copies that run, and staging: a pool takes 512 MiB of each
+/// memory in which a plan has a buffer, at most half of it, and keeps a quarter of that for what is
+/// more urgent. A copy waits until there is room for its source, its destination and, where a
+/// baseline keeps whole instances between, for these too; the most urgent first, then the oldest.
+/// Where the topology knows no capacity, there is always room.
+///
+/// `go_on` is asked now and then whether to go on.
+///
+/// # Errors
+/// [`SimulateError`]: a case that contradicts itself, a copy without a plan, one that never fits,
+/// or `go_on` said no.
+pub fn simulate(
+    topology: &Topology,
+    case: &Case,
+    setup: &Setup,
+    go_on: &mut dyn FnMut() -> bool,
+) -> Result<CaseReport, SimulateError> {
+    case.check()?;
+    World::new(topology, case, setup)?.run(topology, go_on)
+}

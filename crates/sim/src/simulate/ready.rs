@@ -1,0 +1,184 @@
+//! The workloads that come with the program: the paper's microbenchmarks.
+
+use crate::simulate::workload::{Case, CopySpec, Workload};
+use model::{
+    Component, FieldSpace, IndexSpace, Layout, MemoryId, MemoryKind, NodeId, Priority, Time,
+    Topology,
+};
+
+/// The names that [`Workload::ready_made`] knows.
+pub const READY_MADE_WORKLOADS: [&str; 2] = ["micro", "priority"];
+
+/// Sections 6.1 and 6.3: 64 instances, 4 Mi entries, 8 fields of 4 bytes, 8 GiB in all.
+const INSTANCES: u32 = 64;
+const ENTRIES: u64 = 4 << 20;
+const FIELD_BYTES: [u64; 8] = [4; 8];
+
+/// The kinds of memory between which the microbenchmark copies.
+const KINDS: [MemoryKind; 3] = [MemoryKind::Sys, MemoryKind::Fbm, MemoryKind::Dsk];
+
+/// Section 6.2 says neither which copies nor how many or how large: assumed. The others leave room
+/// in every memory; the urgent one is launched while they run, and is as large as each of them, or a
+/// sixteenth of it.
+const OTHERS: u32 = 32;
+const LAUNCH_NS: u64 = 200_000_000;
+const SMALL_PART: u64 = 16;
+
+impl Workload {
+    /// The workload called `name`, for the first two nodes of `topology`. `None` for another name.
+    ///
+    /// - `micro`: sections 6.1 and 6.3. One case for each ordered pair of SYS, FBM and DSK, within
+    ///   a node and to another, whose memory has a `*`; then the same with AOS made SOA on the way.
+    ///   A node's first memory of each kind that any channel reaches and leaves stands for it.
+    /// - `priority`: section 6.2. One urgent copy beside 32 others, direct (from and to SYS) and
+    ///   over several hops (from FBM to FBM*), as large as the others and smaller.
+    #[must_use]
+    pub fn ready_made(name: &str, topology: &Topology) -> Option<Self> {
+        let cases = match name {
+            "micro" => micro(topology),
+            "priority" => priority(topology),
+            _ => return None,
+        };
+        Some(Workload { name: name.to_owned(), cases })
+    }
+}
+
+/// One of the memories that a pair joins.
+#[derive(Debug, Clone, Copy)]
+struct End {
+    kind: MemoryKind,
+    id: MemoryId,
+    is_remote: bool,
+}
+
+fn micro(topology: &Topology) -> Vec<Case> {
+    let (here, there) = (ends(topology, 0), ends(topology, 1));
+    let targets: Vec<End> = here.iter().chain(&there).copied().collect();
+    let pairs = || here.iter().flat_map(|src| targets.iter().map(move |dst| (*src, *dst)));
+    let same = pairs().map(|pair| case_of(pair, "", [&aos(), &aos()]));
+    let converted = pairs().map(|pair| case_of(pair, ", AOS to SOA", [&aos(), &soa()]));
+    same.chain(converted).collect()
+}
+
+fn case_of((src, dst): (End, End), what: &str, layouts: [&Layout; 2]) -> Case {
+    let name = format!("{}{what}", pair_name(src, dst));
+    let copy = copy(("all", 0), (src, dst), layouts.map(Layout::clone), ENTRIES);
+    Case { name, copies: vec![copy] }
+}
+
+fn priority(topology: &Topology) -> Vec<Case> {
+    let (here, there) = (ends(topology, 0), ends(topology, 1));
+    let find = |ends: &[End], kind| ends.iter().find(|end| end.kind == kind).copied();
+    let direct = find(&here, MemoryKind::Sys).map(|sys| (sys, sys));
+    let several = find(&here, MemoryKind::Fbm).zip(find(&there, MemoryKind::Fbm));
+    let pairs = [("direct", direct), ("multi-hop", several)];
+    let pairs = pairs.into_iter().filter_map(|(what, pair)| Some((what, pair?)));
+    let sizes = [("as large", ENTRIES), ("a sixteenth", ENTRIES / SMALL_PART)];
+    pairs.flat_map(|pair| sizes.map(|size| urgent_case(pair, size))).collect()
+}
+
+fn urgent_case((what, pair): (&str, (End, End)), (size, entries): (&str, u64)) -> Case {
+    let name = format!("{what} {}, {size}", pair_name(pair.0, pair.1));
+    let others = CopySpec { count: OTHERS, ..copy(("others", 0), pair, [aos(), aos()], ENTRIES) };
+    let urgent = CopySpec {
+        count: 1,
+        at: Time(LAUNCH_NS),
+        ..copy(("urgent", 1), pair, [aos(), aos()], entries)
+    };
+    Case { name, copies: vec![others, urgent] }
+}
+
+fn copy(
+    (name, urgency): (&str, i32),
+    (src, dst): (End, End),
+    layouts: [Layout; 2],
+    entries: u64,
+) -> CopySpec {
+    CopySpec {
+        name: name.to_owned(),
+        from: src.id,
+        to: dst.id,
+        space: IndexSpace::of(&[("x", entries)]).expect("one dimension"),
+        fields: FieldSpace::packed(&FIELD_BYTES).expect("eight fields"),
+        layouts,
+        count: INSTANCES,
+        priority: Priority(urgency),
+        at: Time(0),
+        after: Vec::new(),
+    }
+}
+
+/// The first memory of each kind on node `node` that a channel reaches and another leaves.
+fn ends(topology: &Topology, node: u32) -> Vec<End> {
+    let node = NodeId(node);
+    let Some((class, _)) = topology.class_of(node) else { return Vec::new() };
+    let memories = || topology.classes[class].memories.iter().zip(0u16..);
+    let first = |kind| {
+        let is_it = |index: &u16| is_joined(topology, class, *index);
+        memories().find(|(m, index)| m.kind == kind && is_it(index)).map(|(_, index)| index)
+    };
+    let end = |kind| {
+        Some(End { kind, id: MemoryId { node, index: first(kind)? }, is_remote: node.0 > 0 })
+    };
+    KINDS.into_iter().filter_map(end).collect()
+}
+
+fn is_joined(topology: &Topology, class: usize, memory: u16) -> bool {
+    let channels = &topology.classes[class].channels;
+    let is_end = |end: &model::LinkEnd| usize::from(end.class) == class && end.memory == memory;
+    let links = &topology.links;
+    let leaves = channels.iter().any(|c| c.from.contains(&memory))
+        || links.iter().any(|l| l.from.iter().any(is_end));
+    let reaches = channels.iter().any(|c| c.to.contains(&memory))
+        || links.iter().any(|l| l.to.iter().any(is_end));
+    leaves && reaches
+}
+
+fn pair_name(src: End, dst: End) -> String {
+    let star = if dst.is_remote { "*" } else { "" };
+    format!("{} to {}{star}", src.kind.name(), dst.kind.name())
+}
+
+fn aos() -> Layout {
+    Layout::new([Component::Fields, Component::Whole(0)], 1).expect("each component once")
+}
+
+fn soa() -> Layout {
+    Layout::new([Component::Whole(0), Component::Fields], 1).expect("each component once")
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn names(name: &str, cluster: &str) -> Vec<String> {
+        let topology = cluster::ready_made(cluster).unwrap();
+        let workload = Workload::ready_made(name, &topology).unwrap();
+        workload.cases.into_iter().map(|case| case.name).collect()
+    }
+
+    #[test]
+    fn micro_is_every_pair_twice() {
+        let sapling = names("micro", "sapling");
+        assert_eq!(sapling.len(), 36);
+        assert_eq!((sapling[0].as_str(), sapling[4].as_str()), ("SYS to SYS", "SYS to FBM*"));
+        assert_eq!(sapling[35], "DSK to DSK*, AOS to SOA");
+        // No channel of that file joins its disk.
+        assert!(names("micro", "two-nodes").iter().all(|name| !name.contains("DSK")));
+    }
+
+    #[test]
+    fn micro_moves_eight_gigabytes() {
+        let topology = cluster::ready_made("sapling").unwrap();
+        for case in Workload::ready_made("micro", &topology).unwrap().cases {
+            assert_eq!(case.copies[0].bytes(), 8 << 30);
+            assert_eq!(case.check(), Ok(()));
+        }
+    }
+
+    #[test]
+    fn one_copy_of_priority_is_urgent() {
+        assert_eq!(names("priority", "sapling").len(), 4);
+        assert_eq!(Workload::ready_made("no such", &cluster::ready_made("pod").unwrap()), None);
+    }
+}

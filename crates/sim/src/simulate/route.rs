@@ -1,0 +1,248 @@
+//! How the instances of a copy go: in one transfer, or in several with whole instances between.
+
+use crate::simulate::error::SimulateError;
+use crate::simulate::setup::{Baseline, Setup};
+use crate::simulate::shortest::shortest;
+use crate::simulate::workload::CopySpec;
+use engine::Program;
+use layout::{LayoutError, Part, Placement};
+use model::{
+    Algorithm, Bound, ChannelId, CostModel, Layout, Limit, MemoryId, MemoryKind, Plan, Selection,
+    Topology,
+};
+use planner::{Choice, End, Options, PlanCache, Query};
+use std::sync::Arc;
+
+/// Plans that are kept.
+const PLANS: usize = 1024;
+
+/// One transfer of the engine.
+#[derive(Debug)]
+pub(crate) struct Stage {
+    pub(crate) plan: Arc<Plan>,
+    pub(crate) program: Arc<Program>,
+}
+
+/// The transfers that each instance of a copy takes, each after the one before.
+#[derive(Debug, Default)]
+pub(crate) struct Route {
+    pub(crate) stages: Vec<Stage>,
+    /// Where the source lies, each whole instance between two stages, and the destination; and
+    /// what it takes there. One more than there are stages.
+    pub(crate) places: Vec<(MemoryId, u64)>,
+}
+
+impl Route {
+    /// The channels that it uses.
+    pub(crate) fn channels(&self) -> impl Iterator<Item = ChannelId> + '_ {
+        self.stages.iter().flat_map(|stage| stage.plan.hops.iter().map(|hop| hop.channel))
+    }
+
+    /// The memories in which its transfers need staging.
+    pub(crate) fn pools(&self) -> impl Iterator<Item = MemoryId> + '_ {
+        self.stages.iter().flat_map(|stage| stage.plan.buffers.iter().map(|b| b.memory))
+    }
+
+    fn push(&mut self, copy: &CopySpec, plan: Arc<Plan>, ends: [&Layout; 2]) -> Made<()> {
+        let [src, dst] = ends.map(|layout| part(copy, layout));
+        let program = Program::compile(&plan, refused(copy, src)?, refused(copy, dst)?);
+        let compile = |source| SimulateError::Compile { copy: copy.name.clone(), source };
+        let program = Arc::new(program.map_err(compile)?);
+        if self.places.is_empty() {
+            self.places.push((plan.memories[0], refused(copy, copy.footprint(ends[0]))?));
+        }
+        let last = plan.memories[plan.memories.len() - 1];
+        self.places.push((last, refused(copy, copy.footprint(ends[1]))?));
+        self.stages.push(Stage { plan, program });
+        Ok(())
+    }
+}
+
+type Made<T> = Result<T, SimulateError>;
+
+/// Finds routes on one cluster, as the baseline has it.
+#[derive(Debug)]
+pub(crate) struct Router<'a> {
+    topology: &'a Topology,
+    setup: &'a Setup,
+    /// The cluster without memories for intermediates: there are direct paths only.
+    direct: Topology,
+    plans: PlanCache,
+    direct_plans: PlanCache,
+}
+
+impl<'a> Router<'a> {
+    pub(crate) fn new(topology: &'a Topology, setup: &'a Setup) -> Self {
+        Router {
+            topology,
+            setup,
+            direct: narrowed(topology, &[]),
+            plans: PlanCache::new(PLANS),
+            direct_plans: PlanCache::new(PLANS),
+        }
+    }
+
+    /// How the instances of `copy` go.
+    pub(crate) fn route(&mut self, copy: &CopySpec) -> Made<Route> {
+        match self.setup.baseline {
+            None => self.planned(copy),
+            Some(Baseline::StoreAndForward) => self.stored_and_forwarded(copy),
+            Some(Baseline::NoPipeline) => self.hop_by_hop(copy),
+            Some(Baseline::NoPath) => self.fixed(copy),
+            Some(Baseline::DeviceConverts) => self.device_converts(copy),
+        }
+    }
+
+    /// The planner's path in one transfer.
+    fn planned(&mut self, copy: &CopySpec) -> Made<Route> {
+        let plan = self.plan(copy)?;
+        one_stage(copy, plan)
+    }
+
+    fn plan(&mut self, copy: &CopySpec) -> Made<Arc<Plan>> {
+        let (topology, choice, plans) = (self.topology, self.setup.choice, &mut self.plans);
+        let ends = ((copy.from, &copy.layouts[0]), (copy.to, &copy.layouts[1]));
+        asked(copy, ends, |query| Ok(plans.plan(topology, query, &options(choice))?.plan))
+    }
+
+    /// The planner's path and layouts, each hop for itself.
+    fn hop_by_hop(&mut self, copy: &CopySpec) -> Made<Route> {
+        let plan = self.plan(copy)?;
+        let (mut route, last) = (Route::default(), plan.hops.len() - 1);
+        for hop in 0..=last {
+            let from = if hop == 0 { &copy.layouts[0] } else { &plan.layouts[hop] };
+            let to = if hop == last { &copy.layouts[1] } else { &plan.layouts[hop + 1] };
+            route.push(copy, Arc::new(hop_of(&plan, hop)), [from, to])?;
+        }
+        Ok(route)
+    }
+
+    /// The path of a runtime that can't plan, each hop for itself; the last one converts.
+    fn stored_and_forwarded(&mut self, copy: &CopySpec) -> Made<Route> {
+        let path = self.path(copy, &HOST, copy.footprint(&copy.layouts[0]))?;
+        let mut route = Route::default();
+        for (hop, pair) in path.windows(2).enumerate() {
+            let is_last = hop + 2 == path.len();
+            let ends = [&copy.layouts[0], &copy.layouts[usize::from(is_last)]];
+            let (direct, plans) = (&self.direct, &mut self.direct_plans);
+            let full = options(Choice::Only(Algorithm::Full));
+            let query = ((pair[0], ends[0]), (pair[1], ends[1]));
+            let plan = asked(copy, query, |query| Ok(plans.plan(direct, query, &full)?.plan))?;
+            route.push(copy, plan, ends)?;
+        }
+        Ok(route)
+    }
+
+    /// The same path and layouts in one transfer.
+    fn fixed(&self, copy: &CopySpec) -> Made<Route> {
+        let path = self.path(copy, &HOST, copy.footprint(&copy.layouts[0]))?;
+        self.along(copy, &path, Algorithm::Spsl)
+    }
+
+    /// A path through registered memory in one transfer, whose hop at the device converts.
+    fn device_converts(&self, copy: &CopySpec) -> Made<Route> {
+        let path = self.path(copy, &[MemoryKind::Reg], Ok(0))?;
+        let is_device = |id| self.topology.memory(id).is_some_and(|m| m.kind == MemoryKind::Fbm);
+        let first_only = is_device(copy.from) && !is_device(copy.to);
+        let algorithm = if first_only { Algorithm::Spdl } else { Algorithm::Spsl };
+        self.along(copy, &path, algorithm)
+    }
+
+    fn path(
+        &self,
+        copy: &CopySpec,
+        kinds: &[MemoryKind],
+        bytes: Result<u64, LayoutError>,
+    ) -> Made<Vec<MemoryId>> {
+        let path = shortest(self.topology, (copy.from, copy.to), refused(copy, bytes)?, kinds);
+        path.ok_or_else(|| SimulateError::NoRoute { copy: copy.name.clone() })
+    }
+
+    /// A transfer by way of these memories.
+    fn along(&self, copy: &CopySpec, path: &[MemoryId], algorithm: Algorithm) -> Made<Route> {
+        let narrowed = narrowed(self.topology, &path[1..path.len() - 1]);
+        let ends = ((copy.from, &copy.layouts[0]), (copy.to, &copy.layouts[1]));
+        let options = options(Choice::Only(algorithm));
+        let plan =
+            asked(copy, ends, |query| planner::plan(&narrowed, query, &options).map(Arc::new))?;
+        one_stage(copy, plan)
+    }
+}
+
+/// Where whole instances are kept between hops.
+const HOST: [MemoryKind; 3] = [MemoryKind::Sys, MemoryKind::Zcm, MemoryKind::Reg];
+
+fn one_stage(copy: &CopySpec, plan: Arc<Plan>) -> Made<Route> {
+    let mut route = Route::default();
+    route.push(copy, plan, [&copy.layouts[0], &copy.layouts[1]])?;
+    Ok(route)
+}
+
+/// `topology`, in which only memories like these are intermediates.
+fn narrowed(topology: &Topology, between: &[MemoryId]) -> Topology {
+    let mut narrowed = topology.clone();
+    let place = |id: &MemoryId| Some((topology.class_of(id.node)?.0, usize::from(id.index)));
+    let kept: Vec<_> = between.iter().filter_map(place).collect();
+    for (class, node) in narrowed.classes.iter_mut().enumerate() {
+        for (index, memory) in node.memories.iter_mut().enumerate() {
+            if !kept.contains(&(class, index)) {
+                memory.th_bytes = Some(0);
+            }
+        }
+    }
+    narrowed
+}
+
+fn options(choice: Choice) -> Options {
+    Options { choice, model: CostModel::Default, ..Options::default() }
+}
+
+type Asked<'a> = ((MemoryId, &'a Layout), (MemoryId, &'a Layout));
+
+/// Asks `planner` for whole instances of `copy` between these memories and layouts.
+fn asked(
+    copy: &CopySpec,
+    (src, dst): Asked<'_>,
+    planner: impl FnOnce(&Query<'_>) -> Result<Arc<Plan>, planner::PlanError>,
+) -> Made<Arc<Plan>> {
+    let parts = (refused(copy, part(copy, src.1))?, refused(copy, part(copy, dst.1))?);
+    let query = Query {
+        src: end(src.0, &parts.0),
+        dst: end(dst.0, &parts.1),
+        extents: parts.0.extents(),
+        field_bytes: parts.0.field_bytes(),
+    };
+    planner(&query).map_err(|source| SimulateError::Plan { copy: copy.name.clone(), source })
+}
+
+fn end(memory: MemoryId, part: &Part) -> End<'_> {
+    End { memory, layout: part.layout(), phase: part.phase(), listed: 0, gaps: part.gaps() }
+}
+
+fn part(copy: &CopySpec, layout: &Layout) -> Result<Part, LayoutError> {
+    let fields: Vec<usize> = (0..copy.fields.fields().len()).collect();
+    let placement = Placement::of_layout(layout, &copy.space, &copy.fields)?;
+    placement.select(&Selection::all(&copy.space), &fields)
+}
+
+fn refused<T>(copy: &CopySpec, made: Result<T, LayoutError>) -> Made<T> {
+    made.map_err(|source| SimulateError::Layout { copy: copy.name.clone(), source })
+}
+
+/// One hop of a plan as a plan.
+fn hop_of(plan: &Plan, hop: usize) -> Plan {
+    Plan {
+        algorithm: plan.algorithm,
+        model: plan.model,
+        throughput: plan.hops[hop].throughput,
+        seconds: None,
+        memories: plan.memories[hop..hop + 2].to_vec(),
+        layouts: plan.layouts[hop..hop + 2].to_vec(),
+        phase: plan.phase.clone(),
+        hops: vec![plan.hops[hop].clone()],
+        buffers: Vec::new(),
+        bound_by: Bound { hop: 0, why: Limit::Channel },
+        alternatives: Vec::new(),
+        search: plan.search.clone(),
+    }
+}

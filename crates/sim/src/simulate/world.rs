@@ -1,0 +1,360 @@
+//! A case in virtual time: the planner's plans, the engine, channels and wires; no bytes.
+//!
+//! The driver is that of the fuzz world without its adversary and its audit: it hands commands and
+//! completions in as their time comes, and takes requests and ends out until there are none.
+
+use crate::agenda::Agenda;
+use crate::simulate::desk::{Desk, pool_bytes};
+use crate::simulate::error::SimulateError;
+use crate::simulate::fleet::Fleet;
+use crate::simulate::gate::{Needs, Turn};
+use crate::simulate::report::{CaseReport, CopyReport, Tally};
+use crate::simulate::roads::{RoadTick, Roads, spec_of, wire_of};
+use crate::simulate::route::{Route, Router};
+use crate::simulate::setup::{Baseline, Setup};
+use crate::simulate::workload::{Case, CopySpec};
+use engine::{ByPriority, ChannelConfig, EngineConfig, FairShare, Policy, PoolConfig, Transfer};
+use model::{ChannelId, MemoryId, NodeId, Place, RegionId, Time, Topology};
+use std::cmp::Reverse;
+use std::collections::{BTreeMap, BTreeSet};
+use std::sync::Arc;
+
+/// One part in so many of a pool is kept for what is more urgent than what holds the rest.
+const RESERVE_PARTS: u64 = 4;
+/// How many steps are taken before the caller is asked again.
+const STEPS_A_LOOK: u64 = 4096;
+
+/// What the clock brings.
+#[derive(Debug, Clone, Copy)]
+pub(crate) enum Tick {
+    /// The instances of a copy start.
+    Launch(usize),
+    /// Something happens on a channel or wire.
+    Road(RoadTick),
+}
+
+impl From<RoadTick> for Tick {
+    fn from(tick: RoadTick) -> Self {
+        Tick::Road(tick)
+    }
+}
+
+/// One instance on its way.
+#[derive(Debug, Clone, Copy)]
+struct Task {
+    copy: usize,
+    stage: usize,
+    turn: Turn,
+}
+
+/// A copy of the case, and what became of it.
+#[derive(Debug)]
+struct Line {
+    route: Route,
+    needs: Needs,
+    /// Copies that wait for it.
+    dependents: Vec<usize>,
+    /// Copies that it waits for.
+    unmet: usize,
+    /// Instances that have not ended.
+    left: u32,
+    launched: Time,
+    ended: Time,
+}
+
+/// A case that runs.
+#[derive(Debug)]
+pub(crate) struct World<'a> {
+    copies: &'a [CopySpec],
+    lines: Vec<Line>,
+    tasks: Vec<Task>,
+    memories: Vec<MemoryId>,
+    clock: Agenda<Tick>,
+    fleet: Fleet,
+    roads: Roads,
+    desk: Desk,
+    staging: BTreeMap<MemoryId, u64>,
+    tally: Tally,
+    steps: u64,
+}
+
+impl<'a> World<'a> {
+    /// Everything planned, nothing started.
+    pub(crate) fn new(
+        topology: &'a Topology,
+        case: &'a Case,
+        setup: &'a Setup,
+    ) -> Result<Self, SimulateError> {
+        let mut router = Router::new(topology, setup);
+        let routes: Vec<Route> =
+            case.copies.iter().map(|copy| router.route(copy)).collect::<Result<_, _>>()?;
+        let site = Site::of(topology, setup, &routes);
+        let desk = site.desk();
+        let is_host = |id: &MemoryId| topology.memory(*id).is_some_and(|m| m.kind.is_host());
+        let mut world = World {
+            copies: &case.copies,
+            lines: lines(&case.copies, routes, &desk)?,
+            tasks: Vec::new(),
+            clock: Agenda::new(),
+            fleet: Fleet::new(site.config(case)),
+            roads: Roads::new(
+                topology,
+                &site.channels,
+                site.memories.iter().map(is_host).collect(),
+            ),
+            memories: site.memories,
+            desk,
+            staging: BTreeMap::new(),
+            tally: Tally::default(),
+            steps: 0,
+        };
+        let ready = (0..case.copies.len()).filter(|&at| case.copies[at].after.is_empty());
+        ready.for_each(|at| world.clock.add(case.copies[at].at, Tick::Launch(at)));
+        Ok(world)
+    }
+
+    /// Runs to the end, or until `go_on` says no.
+    pub(crate) fn run(
+        mut self,
+        topology: &Topology,
+        go_on: &mut dyn FnMut() -> bool,
+    ) -> Result<CaseReport, SimulateError> {
+        while let Some(tick) = self.clock.next() {
+            self.tally.events += 1;
+            match tick {
+                Tick::Launch(copy) => self.launch(copy),
+                Tick::Road(tick) => {
+                    for request in self.roads.tick(&mut self.clock, tick) {
+                        self.fleet.complete(self.clock.now(), request.id);
+                    }
+                }
+            }
+            self.drain(go_on)?;
+        }
+        self.report(topology)
+    }
+
+    fn launch(&mut self, copy: usize) {
+        let (spec, line) = (&self.copies[copy], &mut self.lines[copy]);
+        line.launched = self.clock.now();
+        for _ in 0..spec.count {
+            let task = self.tasks.len();
+            let turn = (Reverse(spec.priority), task as u64);
+            self.tasks.push(Task { copy, stage: 0, turn });
+            self.desk.ask_room(turn, task, &line.needs);
+        }
+    }
+
+    /// Moves everything on that can move now.
+    fn drain(&mut self, go_on: &mut dyn FnMut() -> bool) -> Result<(), SimulateError> {
+        loop {
+            self.steps += 1;
+            if self.steps.is_multiple_of(STEPS_A_LOOK) && !go_on() {
+                return Err(SimulateError::Stopped);
+            }
+            if let Some(task) = self.desk.next_with_room() {
+                self.desk.occupy(&self.lines[self.tasks[task].copy].route);
+                self.queue(task)?;
+            } else if let Some(task) = self.desk.next_with_thread() {
+                self.submit(task)?;
+            } else if let Some(request) = self.fleet.next_request() {
+                self.tally.requests += 1;
+                self.roads.submit(&mut self.clock, request);
+            } else if let Some(task) = self.fleet.next_end() {
+                self.end_stage(task)?;
+            } else {
+                return Ok(());
+            }
+        }
+    }
+
+    /// The next stage of `task`, once a thread has time for it.
+    fn queue(&mut self, task: usize) -> Result<(), SimulateError> {
+        let (node, turn) = (self.node_of(task), self.tasks[task].turn);
+        match self.desk.ask_thread(turn, task, node) {
+            true => Ok(()),
+            false => self.submit(task),
+        }
+    }
+
+    /// The node whose thread does the stage that `task` is at: the one that drives its channel.
+    fn node_of(&self, task: usize) -> NodeId {
+        let Task { copy, stage, .. } = self.tasks[task];
+        self.lines[copy].route.stages[stage].plan.hops[0].channel.node
+    }
+
+    fn submit(&mut self, task: usize) -> Result<(), SimulateError> {
+        let Task { copy, stage, turn } = self.tasks[task];
+        let route = &self.lines[copy].route;
+        let place = |at: usize| Place { region: self.instances_in(route.places[at].0), offset: 0 };
+        let program = Arc::clone(&route.stages[stage].program);
+        let mut transfer = Transfer::new(program, place(stage), place(stage + 1));
+        transfer.priority = turn.0.0;
+        self.tally.transfers += 1;
+        let taken = self.fleet.submit(self.clock.now(), transfer, task);
+        let name = &self.copies[copy].name;
+        taken.map_err(|source| SimulateError::Refused { copy: name.clone(), source })?;
+        self.note_staging(copy);
+        Ok(())
+    }
+
+    /// The region of a memory in which all instances lie: no byte is kept, so none is in the way.
+    fn instances_in(&self, memory: MemoryId) -> RegionId {
+        region(&self.memories, memory, INSTANCES)
+    }
+
+    fn end_stage(&mut self, task: usize) -> Result<(), SimulateError> {
+        self.desk.free_thread(self.node_of(task));
+        let Task { copy, stage, .. } = self.tasks[task];
+        let route = &self.lines[copy].route;
+        self.desk.vacate(route, stage);
+        self.note_staging(copy);
+        if stage + 1 < self.lines[copy].route.stages.len() {
+            self.tasks[task].stage += 1;
+            return self.queue(task);
+        }
+        self.desk.vacate(&self.lines[copy].route, stage + 1);
+        self.end(copy);
+        Ok(())
+    }
+
+    /// One more instance of `copy` has ended.
+    fn end(&mut self, copy: usize) {
+        let line = &mut self.lines[copy];
+        line.left -= 1;
+        line.ended = self.clock.now();
+        if line.left > 0 {
+            return;
+        }
+        for dependent in std::mem::take(&mut line.dependents) {
+            let line = &mut self.lines[dependent];
+            line.unmet -= 1;
+            if line.unmet == 0 {
+                self.clock.add(self.copies[dependent].at, Tick::Launch(dependent));
+            }
+        }
+    }
+
+    fn note_staging(&mut self, copy: usize) {
+        for memory in self.lines[copy].route.pools() {
+            let most = self.staging.entry(memory).or_default();
+            *most = (*most).max(self.fleet.staged_bytes(memory));
+        }
+    }
+
+    fn report(self, topology: &Topology) -> Result<CaseReport, SimulateError> {
+        let left: u64 = self.lines.iter().map(|line| u64::from(line.left)).sum();
+        if left > 0 {
+            return Err(SimulateError::Stuck { left });
+        }
+        let instances = self.desk.peaks();
+        let copy = |(line, spec): (Line, &CopySpec)| CopyReport {
+            peak: peak(topology, &line.route),
+            plans: line.route.stages.into_iter().map(|stage| stage.plan).collect(),
+            bytes: spec.bytes(),
+            launched: line.launched,
+            ended: line.ended,
+        };
+        let copies: Vec<_> = self.lines.into_iter().zip(self.copies).map(copy).collect();
+        let ended = copies.iter().map(|copy| copy.ended).max().unwrap_or_default();
+        let staging = self.staging.into_iter().collect();
+        Ok(CaseReport { copies, ended, staging, instances, tally: self.tally })
+    }
+}
+
+fn lines(copies: &[CopySpec], routes: Vec<Route>, desk: &Desk) -> Result<Vec<Line>, SimulateError> {
+    let line = |(copy, route): (&CopySpec, Route)| {
+        Ok(Line {
+            needs: desk.needs(copy, &route)?,
+            route,
+            dependents: Vec::new(),
+            unmet: copy.after.len(),
+            left: copy.count,
+            launched: Time(0),
+            ended: Time(0),
+        })
+    };
+    let lines = copies.iter().zip(routes).map(line).collect::<Result<Vec<Line>, _>>();
+    lines.map(|mut lines| {
+        for (at, copy) in copies.iter().enumerate() {
+            copy.after.iter().for_each(|&before| lines[before].dependents.push(at));
+        }
+        lines
+    })
+}
+
+/// The most that the slowest hop's channel, and its wire, reach.
+fn peak(topology: &Topology, route: &Route) -> f64 {
+    let hops = route.stages.iter().flat_map(|stage| &stage.plan.hops);
+    let of = |hop: &model::Hop| {
+        let spec = spec_of(topology, hop.channel);
+        let peak = spec.map_or(f64::INFINITY, |spec| spec.curves.of(hop.class).peak());
+        let wire = wire_of(topology, hop.channel).map_or(f64::INFINITY, |(_, wire)| wire.rate);
+        peak.min(wire)
+    };
+    hops.map(of).fold(f64::INFINITY, f64::min)
+}
+
+/// Which region of a memory: all instances, or the staging pool.
+const INSTANCES: u32 = 0;
+const POOL: u32 = 1;
+
+fn region(memories: &[MemoryId], memory: MemoryId, which: u32) -> RegionId {
+    let index = memories.binary_search(&memory).expect("every memory of a route is listed");
+    RegionId { index: u32::try_from(index).expect("few memories"), generation: which }
+}
+
+/// The memories, pools and channels that routes touch, each once, in order.
+struct Site<'a> {
+    topology: &'a Topology,
+    setup: &'a Setup,
+    memories: Vec<MemoryId>,
+    pools: BTreeSet<MemoryId>,
+    channels: Vec<ChannelId>,
+}
+
+impl<'a> Site<'a> {
+    fn of(topology: &'a Topology, setup: &'a Setup, routes: &[Route]) -> Self {
+        let pools: BTreeSet<MemoryId> = routes.iter().flat_map(Route::pools).collect();
+        let places = routes.iter().flat_map(|route| &route.places).map(|place| place.0);
+        let memories: BTreeSet<MemoryId> = places.chain(pools.iter().copied()).collect();
+        let channels: BTreeSet<ChannelId> = routes.iter().flat_map(Route::channels).collect();
+        let (memories, channels) = (memories.into_iter().collect(), channels.into_iter().collect());
+        Site { topology, setup, memories, pools, channels }
+    }
+
+    fn desk(&self) -> Desk {
+        let mut desk = Desk::default();
+        for &memory in &self.memories {
+            let is_pool = self.pools.contains(&memory);
+            let pooled_bytes = if is_pool { pool_bytes(self.topology, memory) } else { 0 };
+            desk.add_memory(self.topology, memory, pooled_bytes);
+        }
+        if self.setup.baseline == Some(Baseline::StoreAndForward) {
+            let nodes = self.channels.iter().map(|channel| channel.node);
+            nodes.for_each(|node| desk.add_threads(node, self.setup.dma_threads));
+        }
+        desk
+    }
+
+    fn config(&self, case: &Case) -> EngineConfig {
+        let shares = self.setup.baseline == Some(Baseline::StoreAndForward);
+        let policy: Arc<dyn Policy> =
+            if shares { Arc::new(FairShare) } else { Arc::new(ByPriority) };
+        let channel = |&id: &ChannelId| ChannelConfig {
+            id,
+            max_in_flight: spec_of(self.topology, id).map_or(1, |spec| spec.max_in_flight),
+            policy: Arc::clone(&policy),
+        };
+        let pool = |&memory: &MemoryId| {
+            let capacity_bytes = pool_bytes(self.topology, memory);
+            let region = region(&self.memories, memory, POOL);
+            let reserve_bytes = capacity_bytes / RESERVE_PARTS;
+            PoolConfig { memory, region, capacity_bytes, reserve_bytes }
+        };
+        let channels = self.channels.iter().map(channel).collect();
+        let pools = self.pools.iter().map(pool).collect();
+        let transfers: u32 = case.copies.iter().map(|copy| copy.count).sum();
+        EngineConfig { max_transfers: transfers.max(1), ..EngineConfig::new(channels, pools) }
+    }
+}

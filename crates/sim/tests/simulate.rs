@@ -1,0 +1,282 @@
+//! Workloads on clusters that are not there.
+
+mod support;
+
+use isometry_sim::{
+    Baseline, Case, CaseReport, ChannelSpec, End, PoolSpec, Rule, Scenario, Setup, SimulateError,
+    Stored, TransferSpec, Workload, run, simulate,
+};
+use model::{ChannelId, MemoryId, Plan, Selection, Time, Topology};
+use std::collections::BTreeSet;
+
+fn sapling() -> Topology {
+    cluster::ready_made("sapling").unwrap()
+}
+
+fn play(topology: &Topology, case: &Case, setup: &Setup) -> CaseReport {
+    simulate(topology, case, setup, &mut || true).unwrap_or_else(|e| panic!("{}: {e}", case.name))
+}
+
+fn by(baseline: Baseline) -> Setup {
+    Setup { baseline: Some(baseline), ..Setup::default() }
+}
+
+/// The case of a ready-made workload that is called `name`.
+fn ready(workload: &str, name: &str) -> Case {
+    let cases = Workload::ready_made(workload, &sapling()).unwrap().cases;
+    cases.into_iter().find(|case| case.name == name).unwrap()
+}
+
+/// Copies of 32 bytes an entry: from, to, entries, and more keys.
+fn case(topology: &Topology, copies: &[(&str, &str, u64, &str)]) -> Case {
+    let one = |&(from, to, entries, more): &(&str, &str, u64, &str)| {
+        format!(
+            "[[copy]]\nfrom = \"{from}\"\nto = \"{to}\"\ndims = \"x={entries}\"\n\
+             fields = [4, 4, 4, 4, 4, 4, 4, 4]\nfrom_layout = \"<F, x>\"\n{more}\n"
+        )
+    };
+    let text: String = copies.iter().map(one).collect();
+    Workload::parse(&text, topology).unwrap().cases.remove(0)
+}
+
+const SAME: &str = "to_layout = \"<F, x>\"";
+
+#[test]
+fn every_pair_reaches_what_its_slowest_hop_can() {
+    let topology = sapling();
+    for case in &Workload::ready_made("micro", &topology).unwrap().cases {
+        let report = play(&topology, case, &Setup::default());
+        let copy = &report.copies[0];
+        let ratio = copy.throughput() / copy.peak;
+        let least = if copy.path().len() == 2 { 0.98 } else { 0.95 };
+        assert!((least..1.0 + 1e-9).contains(&ratio), "{}: {ratio}", case.name);
+    }
+}
+
+#[test]
+fn equal_arguments_give_equal_reports() {
+    let topology = cluster::ready_made("modern").unwrap();
+    let copies = ["n0.gpu0", "n0.gpu1", "n0.sys"].map(|from| (from, "n1.nvme", 1 << 20, SAME));
+    let case = case(&topology, &copies);
+    let setup = Setup::default();
+    assert_eq!(play(&topology, &case, &setup), play(&topology, &case, &setup));
+}
+
+#[test]
+fn storing_and_forwarding_takes_the_sum_of_the_hops() {
+    let topology = sapling();
+    let case = case(&topology, &[("n0.fbm", "n1.fbm", 4 << 20, SAME)]);
+    let report = play(&topology, &case, &by(Baseline::StoreAndForward));
+    let names = report.copies[0].path().into_iter().map(|m| topology.memory_name(m).unwrap());
+    assert!(names.eq(["n0.fbm", "n0.sys", "n1.sys", "n1.fbm"]));
+    let bytes = (128u64 << 20) as f64;
+    let sum: f64 = [4.502e9, 2.701e9, 5.139e9].into_iter().map(|rate| bytes / rate).sum();
+    let share = report.copies[0].seconds() / sum;
+    assert!((1.0..1.01).contains(&share), "{share}");
+}
+
+#[test]
+fn one_thread_does_one_hop_after_the_other() {
+    let (topology, case) = (sapling(), ready("micro", "DSK to DSK"));
+    let one = play(&topology, &case, &by(Baseline::StoreAndForward));
+    let several = Setup { dma_threads: 4, ..by(Baseline::StoreAndForward) };
+    let several = play(&topology, &case, &several);
+    let rates = [&one, &several].map(|report| report.copies[0].throughput());
+    let alone = 1.0 / (1.0 / 280e6 + 1.0 / 270e6);
+    assert!((rates[0] / alone - 1.0).abs() < 0.01, "{rates:?}");
+    assert!(rates[1] > rates[0] * 1.2, "{rates:?}");
+}
+
+#[test]
+fn a_baseline_takes_its_own_path() {
+    let topology = sapling();
+    let case = case(&topology, &[("n0.fbm", "n1.fbm", 4 << 20, "to_layout = \"<x, F>\"")]);
+    let path = |baseline| -> Vec<String> {
+        let report = play(&topology, &case, &Setup { baseline, ..Setup::default() });
+        report.copies[0].path().iter().map(|&m| topology.memory_name(m).unwrap()).collect()
+    };
+    let ours = path(None);
+    assert!(ours.len() > 4, "{ours:?}");
+    assert_eq!(path(Some(Baseline::NoPipeline)), ours);
+    assert_eq!(path(Some(Baseline::NoPath)), path(Some(Baseline::StoreAndForward)));
+    let fixed = path(Some(Baseline::DeviceConverts));
+    assert_eq!(fixed, ["n0.fbm", "n0.reg", "n1.reg", "n1.fbm"]);
+}
+
+#[test]
+fn whole_instances_stay_within_their_memories() {
+    let (topology, case) = (sapling(), ready("micro", "SYS to FBM*"));
+    let report = play(&topology, &case, &by(Baseline::NoPipeline));
+    assert!(!report.instances.is_empty() && report.staging.is_empty());
+    for &(memory, bytes) in &report.instances {
+        assert_eq!(Some(bytes), topology.memory(memory).unwrap().capacity_bytes);
+    }
+    let ours = play(&topology, &case, &Setup::default());
+    assert!(ours.instances.is_empty() && ours.held_bytes() < 1 << 29);
+}
+
+#[test]
+fn what_never_fits_is_an_error() {
+    let topology = sapling();
+    let large = case(&topology, &[("n0.fbm", "n0.fbm1", 1 << 28, SAME)]);
+    let error = simulate(&topology, &large, &Setup::default(), &mut || true).unwrap_err();
+    assert!(matches!(error, SimulateError::Capacity { bytes, .. } if bytes == 8 << 30), "{error}");
+    let told = error.told(|memory| topology.memory_name(memory).unwrap());
+    assert!(told.contains("n0.fbm") && told.contains("copy0"), "{told}");
+}
+
+#[test]
+fn an_urgent_copy_waits_less_than_for_a_thread() {
+    let topology = sapling();
+    for case in &Workload::ready_made("priority", &topology).unwrap().cases {
+        let urgent = |setup: &Setup| play(&topology, case, setup).copies[1].seconds();
+        let ours = urgent(&Setup::default());
+        let one = urgent(&by(Baseline::StoreAndForward));
+        assert!(ours < one, "{}: {ours} {one}", case.name);
+        if case.name.starts_with("direct") {
+            let many = Setup { dma_threads: 8, ..by(Baseline::StoreAndForward) };
+            assert!(ours < urgent(&many), "{}", case.name);
+        }
+    }
+}
+
+#[test]
+fn copies_start_when_they_may() {
+    let topology = sapling();
+    let later = format!("{SAME}\nat_ns = 5000\ncount = 3");
+    let last = format!("{SAME}\nafter = [\"copy0\", \"copy1\"]");
+    let copies = [
+        ("n0.sys", "n0.sys", 1 << 20, SAME),
+        ("n1.sys", "n1.sys", 1 << 20, &later),
+        ("n0.sys", "n1.sys", 1 << 20, &last),
+    ];
+    let report = play(&topology, &case(&topology, &copies), &Setup::default());
+    let [first, second, third] = &report.copies[..] else { panic!("three copies") };
+    assert_eq!((first.launched, second.launched), (Time(0), Time(5000)));
+    assert_eq!(third.launched, first.ended.max(second.ended));
+    assert_eq!(report.ended, third.ended);
+}
+
+#[test]
+fn nothing_takes_no_time() {
+    let topology = sapling();
+    let empty = case(&topology, &[("n0.fbm", "n1.fbm", 0, SAME)]);
+    for baseline in [None].into_iter().chain(Baseline::ALL.map(Some)) {
+        let report = play(&topology, &empty, &Setup { baseline, ..Setup::default() });
+        assert_eq!((report.ended, report.copies[0].throughput()), (Time(0), 0.0));
+    }
+}
+
+#[test]
+fn the_caller_may_stop_it() {
+    let (topology, case) = (sapling(), ready("micro", "SYS to SYS*"));
+    let mut looks = 0;
+    let mut go_on = || {
+        looks += 1;
+        looks < 3
+    };
+    let stopped = simulate(&topology, &case, &Setup::default(), &mut go_on);
+    assert_eq!(stopped, Err(SimulateError::Stopped));
+    assert_eq!(looks, 3);
+}
+
+#[test]
+fn any_two_nodes_of_a_pod_are_alike() {
+    let topology = cluster::ready_made("pod").unwrap();
+    let seconds = |from, to| {
+        let case = case(&topology, &[(from, to, 1 << 20, SAME)]);
+        play(&topology, &case, &Setup::default()).ended
+    };
+    assert_eq!(seconds("n0.gpu0", "n1.nvme"), seconds("n1023.gpu0", "n517.nvme"));
+}
+
+/// Two accelerators behind one bus, and a disk that reads or writes.
+const BUS: &str = r#"
+[[node]]
+name = "n"
+memory = [ { name = "sys", kind = "SYS" }, { name = "a", kind = "FBM" }, { name = "b", kind = "FBM" }, { name = "dsk", kind = "DSK" } ]
+channel = [
+  { kind = "GPUWrite", from = ["sys"], to = ["a"], throughput = 8e9, wire = "bus" },
+  { kind = "GPUWrite", from = ["sys"], to = ["b"], throughput = 6e9, wire = "bus" },
+  { kind = "GPURead", from = ["a"], to = ["sys"], throughput = 8e9, wire = "bus" },
+  { kind = "DiskRead", from = ["dsk"], to = ["sys"], throughput = 2e9, wire = "medium" },
+  { kind = "DiskWrite", from = ["sys"], to = ["dsk"], throughput = 1e9, wire = "medium" },
+]
+wire = [ { name = "bus", throughput = 10e9 }, { name = "medium", throughput = 4e9, half_duplex = true } ]
+"#;
+
+/// Throughputs of copies of 128 MiB that run together, in units of 1e9 bytes a second.
+fn together(pairs: &[(&str, &str)]) -> Vec<f64> {
+    let topology = cluster::parse(BUS).unwrap();
+    let copies: Vec<_> = pairs.iter().map(|&(from, to)| (from, to, 4 << 20, SAME)).collect();
+    let report = play(&topology, &case(&topology, &copies), &Setup::default());
+    report.copies.iter().map(|copy| copy.throughput() / 1e9).collect()
+}
+
+#[track_caller]
+fn close(found: &[f64], expected: &[f64]) {
+    let near = |(a, b): (&f64, &f64)| (a / b - 1.0).abs() < 0.02;
+    assert!(found.iter().zip(expected).all(near), "{found:?} for {expected:?}");
+}
+
+#[test]
+fn channels_share_a_bus_fairly() {
+    close(&together(&[("sys", "a")]), &[8.0]);
+    close(&together(&[("sys", "a"), ("sys", "b")]), &[5.0, 5.0]);
+    // The other direction has a bus of its own.
+    close(&together(&[("sys", "a"), ("a", "sys")]), &[8.0, 8.0]);
+}
+
+#[test]
+fn a_disk_reads_or_writes() {
+    // Half of the time each, until the faster is through.
+    close(&together(&[("dsk", "sys"), ("sys", "dsk")]), &[1.0, 1.0 / 1.5]);
+}
+
+/// One copy of a case as a scenario of the world that fuzzes: no jitter, no payload, no faults.
+fn scenario(topology: &Topology, case: &Case, plan: &Plan) -> Scenario {
+    let copy = &case.copies[0];
+    let end = |at: usize| End {
+        space: copy.space.clone(),
+        layout: copy.layouts[at].clone(),
+        part: Selection::all(&copy.space),
+        stored: Stored::all(copy.fields.clone()),
+    };
+    let channels: BTreeSet<ChannelId> = plan.hops.iter().map(|hop| hop.channel).collect();
+    let pools: BTreeSet<MemoryId> = plan.buffers.iter().map(|buffer| buffer.memory).collect();
+    let channel = |id| {
+        let inside = topology.channel(id).map(|c| (&c.curves, c.latency_ns));
+        let (curves, latency_ns) =
+            inside.or_else(|| topology.link(id).map(|l| (&l.curves, l.latency_ns))).unwrap();
+        let (jitter_ns, max_in_flight, rule) = (0, 2, Rule::Priority);
+        ChannelSpec { id, curves: curves.clone(), latency_ns, jitter_ns, max_in_flight, rule }
+    };
+    let pool = |memory| PoolSpec { memory, capacity_bytes: 1 << 30, reserve_bytes: 0 };
+    Scenario {
+        seed: 1,
+        channels: channels.into_iter().map(channel).collect(),
+        ageing: None,
+        pools: pools.into_iter().map(pool).collect(),
+        transfers: vec![TransferSpec::new(plan.clone(), copy.fields.clone(), [end(0), end(1)])],
+        fences: Vec::new(),
+        faults: Vec::new(),
+        payload: false,
+        limit: Time(1 << 50),
+    }
+}
+
+#[test]
+fn it_takes_as_long_as_in_the_world_that_fuzzes() {
+    let topology = cluster::ready_made("two-nodes").unwrap();
+    let ends = [("n0.fbm", "n1.fbm"), ("n0.sys", "n1.zcm"), ("n0.reg", "n1.reg")];
+    for (from, to) in ends {
+        for layout in [SAME, "to_layout = \"<x, F>\""] {
+            let case = case(&topology, &[(from, to, 1 << 19, layout)]);
+            let report = play(&topology, &case, &Setup::default());
+            let played = run(&scenario(&topology, &case, &report.copies[0].plans[0]));
+            let summary = played.result.unwrap();
+            assert_eq!(support::done_at(&played.trace, 0), report.ended, "{from} {to} {layout}");
+            assert_eq!(summary.requests, report.tally.requests);
+        }
+    }
+}
