@@ -3,7 +3,7 @@
 use clap::{Args as ClapArgs, Parser, Subcommand, ValueEnum};
 use isometry::parse_size;
 use regex::Regex;
-use std::num::NonZeroUsize;
+use std::num::{NonZeroU32, NonZeroUsize};
 use std::path::PathBuf;
 
 /// Moves data between any two memories of a machine, in any layout, on a path that it chooses.
@@ -31,7 +31,8 @@ pub(crate) enum Command {
 
 #[derive(Debug, ClapArgs)]
 pub(crate) struct Topo {
-    /// Read this cluster file (TOML, or what `iso topo --json` prints) instead of the machine.
+    /// Show this cluster instead of the machine: a file (TOML, or what `iso topo --json` prints), or
+    /// one that is ready-made: `two-nodes`, `sapling`, `xstream`, `moonlight`, `modern`, `pod`.
     #[arg(long, value_name = "FILE")]
     pub(crate) cluster: Option<PathBuf>,
     /// Measure the machine's channels again, whatever was kept.
@@ -47,7 +48,8 @@ pub(crate) struct Topo {
 
 #[derive(Debug, ClapArgs)]
 pub(crate) struct Plan {
-    /// Plan on this cluster file (TOML, or what `iso topo --json` prints) instead of the machine.
+    /// Plan on this cluster instead of the machine: a file (TOML, or what `iso topo --json` prints),
+    /// or one that is ready-made, as for `iso topo`.
     #[arg(long, value_name = "FILE")]
     pub(crate) cluster: Option<PathBuf>,
     /// The source memory: `n0.fbm`, or `sys` where there is one node.
@@ -180,8 +182,54 @@ pub(crate) struct Bench {
 
 #[derive(Debug, Subcommand)]
 pub(crate) enum Sim {
+    /// Run a workload on a cluster that need not be there: when it ends, by which paths, and what a
+    /// simpler runtime would take. Equal arguments, equal output.
+    Run(Run),
     /// Play random scenarios with faults and check every rule; equal arguments, equal output.
     Fuzz(Fuzz),
+}
+
+#[derive(Debug, ClapArgs)]
+pub(crate) struct Run {
+    /// The cluster: a file (TOML, or what `iso topo --json` prints), or one that is ready-made:
+    /// `two-nodes`, `sapling`, `xstream`, `moonlight`, `modern`, `pod`.
+    pub(crate) cluster: PathBuf,
+    /// The workload: a TOML file of copies, or one that is ready-made: `micro` (every pair of SYS,
+    /// FBM and DSK, 8 GiB each, kept and converted) or `priority` (an urgent copy among others).
+    pub(crate) workload: PathBuf,
+    /// How many nodes there are of the cluster's only class.
+    #[arg(long, value_name = "N")]
+    pub(crate) nodes: Option<NonZeroU32>,
+    /// Run the cases whose names match this regular expression: `FBM to .*SOA`.
+    #[arg(long, value_name = "REGEX")]
+    pub(crate) filter: Option<Regex>,
+    /// How to search for paths.
+    #[arg(long, value_enum, default_value_t = Algorithm::Auto)]
+    pub(crate) algorithm: Algorithm,
+    /// Run each case once more with something taken away, and compare.
+    #[arg(long, value_enum, value_name = "NAME")]
+    pub(crate) baseline: Option<Baseline>,
+    /// DMA threads of each node under `--baseline store-and-forward`; 1 unless given.
+    #[arg(long, value_name = "N", requires = "baseline")]
+    pub(crate) dma_threads: Option<NonZeroU32>,
+    /// Print one JSON object.
+    #[arg(long)]
+    pub(crate) json: bool,
+}
+
+/// What is taken away for comparison.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, ValueEnum)]
+pub(crate) enum Baseline {
+    /// One direct copy after the other on the shortest path, whole instances between, DMA threads
+    /// that each do one at a time (Legion over Realm).
+    StoreAndForward,
+    /// Our path and layouts, one direct copy after the other, whole instances between.
+    NoPipeline,
+    /// The shortest path, pipelined; the last hop converts.
+    NoPath,
+    /// A path through registered memory, pipelined; the hop at the device converts
+    /// (MVAPICH2-GPU).
+    DeviceConverts,
 }
 
 #[derive(Debug, ClapArgs)]

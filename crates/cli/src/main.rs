@@ -17,6 +17,7 @@ mod progress;
 mod simulate;
 mod topo;
 mod verify;
+mod workload;
 
 use args::{Args, Command};
 use clap::Parser;

@@ -2,7 +2,7 @@
 
 use crate::args::{Fuzz, Sim};
 use crate::failure::Failure;
-use crate::output;
+use crate::{output, workload};
 use serde_json::{Value, json};
 use sim::FuzzReport;
 use std::fmt::Write;
@@ -14,6 +14,7 @@ use std::time::Instant;
 /// took goes to standard error.
 pub(crate) fn run(sim: &Sim) -> Result<(), Failure> {
     match sim {
+        Sim::Run(args) => workload::run(args),
         Sim::Fuzz(args) => fuzz(args),
     }
 }

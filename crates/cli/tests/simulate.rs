@@ -3,7 +3,9 @@
 mod process;
 
 use process::iso;
+use rustix::process::{Pid, Signal, kill_process};
 use serde_json::Value;
+use std::time::{Duration, Instant};
 
 #[test]
 fn equal_arguments_give_equal_output() {
@@ -47,4 +49,117 @@ fn a_trace_that_cannot_be_written_hides_no_report() {
     assert_eq!(ran.code, 1);
     assert!(ran.stdout.starts_with("2 seeds passed"), "{}", ran.stdout);
     assert!(ran.stderr.contains("/dev/full: No space left"), "{}", ran.stderr);
+}
+
+/// `iso sim run` with `args`.
+fn sim_run(args: &[&str]) -> process::Ran {
+    iso(&[&["sim", "run"][..], args].concat())
+}
+
+/// A workload file in `dir` with this text.
+fn workload(dir: &tempfile::TempDir, text: &str) -> String {
+    let path = dir.path().join("workload.toml");
+    std::fs::write(&path, text).unwrap();
+    path.to_str().unwrap().to_owned()
+}
+
+const COPY: &str = "name = \"one\"\n[[copy]]\nfrom = \"n0.fbm\"\nto = \"n1.fbm\"\ndims = \"x=65536\"\n\
+                    fields = [4, 4]\nfrom_layout = \"<F, x>\"\nto_layout = \"<x, F>\"\ncount = 4\n";
+
+#[test]
+fn a_workload_gives_a_table() {
+    let ran = sim_run(&["sapling", "micro", "--filter", r"^SYS to SYS\*$"]);
+    ran.succeeds();
+    let mut lines = ran.stdout.lines();
+    assert!(lines.next().unwrap().starts_with("copy"), "{}", ran.stdout);
+    let line = lines.next().unwrap();
+    assert!(line.contains("n0.sys → n0.reg → n1.sys") && line.contains("3.18 GB/s"), "{line}");
+    assert!(lines.next().is_none() && ran.stderr.contains("events in"), "{}", ran.stderr);
+}
+
+#[test]
+fn a_run_is_one_object_and_always_the_same() {
+    let args = ["sapling", "micro", "--filter", "^FBM to FBM", "--json", "--baseline"];
+    let run = || sim_run(&[&args[..], &["store-and-forward", "--dma-threads", "2"]].concat());
+    let (first, second) = (run(), run());
+    first.succeeds();
+    assert_eq!(first.stdout, second.stdout);
+    let value: Value = serde_json::from_str(&first.stdout).unwrap();
+    assert_eq!((&value["cluster"], &value["nodes"]), (&"Sapling".into(), &4.into()));
+    assert_eq!((&value["workload"], &value["dma_threads"]), (&"micro".into(), &2.into()));
+    let cases = value["cases"].as_array().unwrap();
+    assert_eq!(cases.len(), 4);
+    let (ours, theirs) = (&cases[1]["copies"][0], &cases[1]["baseline"]["copies"][0]);
+    assert_eq!((&cases[1]["case"], &ours["bytes"]), (&"FBM to FBM*".into(), &(8u64 << 30).into()));
+    assert_eq!(ours["plans"][0]["hops"][0]["channel"], "GPURead");
+    assert_eq!(theirs["plans"].as_array().unwrap().len(), 3);
+    assert!(ours["speedup"].as_f64().unwrap() > 1.0 && ours["ratio"].as_f64().unwrap() > 0.95);
+    assert!(cases[1]["staging"][0]["bytes"].as_u64().unwrap() > 0);
+}
+
+#[test]
+fn a_file_names_copies() {
+    let dir = tempfile::tempdir().unwrap();
+    let file = workload(&dir, COPY);
+    let ran = sim_run(&["sapling", &file, "--nodes", "2", "--algorithm", "simple", "--json"]);
+    ran.succeeds();
+    let value: Value = serde_json::from_str(&ran.stdout).unwrap();
+    assert_eq!((&value["nodes"], &value["workload"]), (&2.into(), &"one".into()));
+    assert_eq!(value["cases"][0]["copies"][0]["plans"][0]["algorithm"], "simple");
+    for baseline in ["store-and-forward", "no-pipeline", "no-path", "device-converts"] {
+        sim_run(&["sapling", &file, "--baseline", baseline]).succeeds();
+    }
+}
+
+#[test]
+fn mistakes_of_a_run_have_their_exit_codes() {
+    let dir = tempfile::tempdir().unwrap();
+    let code = |args: &[&str], code, words: &str| {
+        let ran = sim_run(args);
+        assert_eq!((ran.code, ran.stdout.as_str()), (code, ""), "{args:?} {}", ran.stderr);
+        assert!(ran.stderr.contains(words), "{args:?} {}", ran.stderr);
+    };
+    code(&["saplings", "micro"], 2, "two-nodes, sapling");
+    code(&["sapling", "macro"], 2, "micro, priority");
+    code(&["sapling", "no/such.toml"], 1, "no/such.toml");
+    code(&["sapling", "micro", "--nodes", "0"], 2, "--nodes");
+    code(&["sapling", "micro", "--dma-threads", "2"], 2, "--baseline");
+    code(&["sapling", "micro", "--baseline", "no-path", "--dma-threads", "2"], 2, "dma-threads");
+    code(&["sapling", &workload(&dir, &COPY.replace("x=", "x"))], 1, "copy[0].dims");
+    code(&["sapling", &workload(&dir, &COPY.replace("n1.fbm", "n7.fbm"))], 1, "`n7.fbm`");
+    let large = workload(&dir, &COPY.replace("65536", "1073741824"));
+    code(
+        &["sapling", &large],
+        1,
+        "one: copy `copy0`: its instances need 8589934592 bytes of n0.fbm",
+    );
+    let text = std::fs::read_to_string(process::cluster("two-nodes.toml")).unwrap();
+    let path = dir.path().join("two-classes.toml");
+    let class = "[[node]]\nname = \"m\"\nmemory = []\n";
+    std::fs::write(&path, format!("{text}\n{class}")).unwrap();
+    code(&[path.to_str().unwrap(), "micro", "--nodes", "3"], 2, "several classes");
+    assert!(sim_run(&["--help"]).stdout.contains("store-and-forward"));
+}
+
+#[test]
+fn ctrl_c_stops_a_run() {
+    let dir = tempfile::tempdir().unwrap();
+    let endless = COPY.replace("n0.fbm", "n0.zcm").replace("n1.fbm", "n1.reg");
+    let file = workload(&dir, &endless.replace("65536", "1125899906842624"));
+    let mut command = process::command(&["sim", "run", "two-nodes", &file]);
+    let command = command.stdout(std::process::Stdio::piped()).stderr(std::process::Stdio::piped());
+    let child = command.spawn().unwrap();
+    let listens = || {
+        let status = std::fs::read_to_string(format!("/proc/{}/status", child.id())).unwrap();
+        let caught = status.lines().find_map(|line| line.strip_prefix("SigCgt:")).unwrap();
+        u64::from_str_radix(caught.trim(), 16).unwrap() & 0b10 != 0
+    };
+    let late = Instant::now() + Duration::from_secs(60);
+    while !listens() {
+        assert!(Instant::now() < late, "it does not listen");
+        std::thread::sleep(Duration::from_millis(2));
+    }
+    kill_process(Pid::from_child(&child), Signal::INT).unwrap();
+    let ran: process::Ran = child.wait_with_output().unwrap().into();
+    assert_eq!((ran.code, ran.stdout.as_str()), (130, ""), "{}", ran.stderr);
 }

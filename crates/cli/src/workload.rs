@@ -1,0 +1,268 @@
+//! `iso sim run`.
+
+use crate::args::{Baseline, Model, Run};
+use crate::failure::Failure;
+use crate::interrupt::Interrupt;
+use crate::{output, plan, topo};
+use isometry::plan_json;
+use model::{MemoryId, Topology};
+use serde_json::{Value, json};
+use sim::{
+    Case, CaseReport, CopyReport, CopySpec, READY_MADE_WORKLOADS, Setup, SimulateError, Workload,
+};
+use std::fmt::Write;
+use std::io;
+use std::path::Path;
+use std::time::Instant;
+
+/// Runs every case, once more with the baseline where one is asked for, and prints what they came
+/// to.
+pub(crate) fn run(args: &Run) -> Result<(), Failure> {
+    let topology = cluster_of(args)?;
+    let mut workload = workload_of(&args.workload, &topology)?;
+    if let Some(filter) = &args.filter {
+        workload.cases.retain(|case| filter.is_match(&case.name));
+    }
+    let play = Play { topology: &topology, interrupt: Interrupt::listen()?, setup: setup(args)? };
+    let started = Instant::now();
+    let played: Vec<Played> =
+        workload.cases.iter().map(|case| play.both(case)).collect::<Result<_, _>>()?;
+    tell_speed(&played, started.elapsed().as_secs_f64());
+    match args.json {
+        true => output::json(&play.to_json(&workload.name, &played)),
+        false => output::text(&play.table(&played)),
+    }
+}
+
+fn cluster_of(args: &Run) -> Result<Topology, Failure> {
+    let topology = topo::read(Some(&args.cluster), false)?;
+    let Some(nodes) = args.nodes else { return Ok(topology) };
+    let several = || Failure::usage("--nodes: the cluster has several classes of nodes");
+    cluster::with_nodes(topology, nodes.get()).ok_or_else(several)
+}
+
+/// The workload of a file, or a ready-made one; a file of that name first.
+fn workload_of(path: &Path, topology: &Topology) -> Result<Workload, Failure> {
+    match topo::text_of(path) {
+        Err(e) if e.kind() == io::ErrorKind::NotFound && topo::is_name(path) => {
+            let found = path.to_str().and_then(|name| Workload::ready_made(name, topology));
+            found.ok_or_else(|| unknown(path))
+        }
+        Err(e) => Err(topo::unreadable(path, &e)),
+        Ok(text) => Workload::parse(&text, topology).map_err(|e| topo::unreadable(path, &e)),
+    }
+}
+
+fn unknown(name: &Path) -> Failure {
+    let (known, name) = (READY_MADE_WORKLOADS.join(", "), name.display());
+    Failure::usage(format_args!("no file and no ready-made workload `{name}`; there are {known}"))
+}
+
+fn setup(args: &Run) -> Result<Setup, Failure> {
+    if args.dma_threads.is_some() && args.baseline != Some(Baseline::StoreAndForward) {
+        return Err(Failure::usage("--dma-threads is for --baseline store-and-forward"));
+    }
+    let choice = plan::options(args.algorithm, Model::Default, None).choice;
+    let baseline = args.baseline.map(|baseline| match baseline {
+        Baseline::StoreAndForward => sim::Baseline::StoreAndForward,
+        Baseline::NoPipeline => sim::Baseline::NoPipeline,
+        Baseline::NoPath => sim::Baseline::NoPath,
+        Baseline::DeviceConverts => sim::Baseline::DeviceConverts,
+    });
+    let dma_threads = args.dma_threads.map_or(1, std::num::NonZeroU32::get);
+    Ok(Setup { choice, baseline, dma_threads })
+}
+
+/// How fast the simulator is, which is no part of what it says.
+fn tell_speed(played: &[Played<'_>], seconds: f64) {
+    let reports = played.iter().flat_map(|case| [Some(&case.ours), case.theirs.as_ref()]);
+    let events: u64 = reports.flatten().map(|report| report.tally.events).sum();
+    let rate = events as f64 / seconds;
+    output::aside(format_args!("{events} events in {seconds:.2} s, {rate:.0} a second"));
+}
+
+/// A case that has run, by us and by the baseline.
+struct Played<'a> {
+    case: &'a Case,
+    ours: CaseReport,
+    theirs: Option<CaseReport>,
+}
+
+/// Runs cases, and writes down what they came to.
+struct Play<'a> {
+    topology: &'a Topology,
+    interrupt: Interrupt,
+    setup: Setup,
+}
+
+impl Play<'_> {
+    fn both<'c>(&self, case: &'c Case) -> Result<Played<'c>, Failure> {
+        let ours = self.play(case, &Setup { baseline: None, ..self.setup })?;
+        let theirs = self.setup.baseline.map(|_| self.play(case, &self.setup)).transpose()?;
+        Ok(Played { case, ours, theirs })
+    }
+
+    fn play(&self, case: &Case, setup: &Setup) -> Result<CaseReport, Failure> {
+        let mut go_on = || self.interrupt.check().is_ok();
+        sim::simulate(self.topology, case, setup, &mut go_on).map_err(|error| match error {
+            SimulateError::Stopped => self.interrupt.check().err().unwrap_or(Failure::Closed),
+            _ => self.failed(case, setup, &error),
+        })
+    }
+
+    fn failed(&self, case: &Case, setup: &Setup, error: &SimulateError) -> Failure {
+        let told = error.told(|memory| self.name(memory));
+        let baseline = setup.baseline.map_or("", sim::Baseline::name);
+        let place = [case.name.as_str(), baseline].into_iter().filter(|text| !text.is_empty());
+        let place: Vec<&str> = place.chain([told.as_str()]).collect();
+        Failure::failed(place.join(": "))
+    }
+
+    fn name(&self, memory: MemoryId) -> String {
+        self.topology.short_name(memory)
+    }
+
+    /// What people read: a line for each copy.
+    fn table(&self, played: &[Played<'_>]) -> String {
+        let mut rows = vec![self.head()];
+        for case in played {
+            rows.extend((0..case.case.copies.len()).map(|copy| self.row(case, copy)));
+        }
+        aligned(&rows)
+    }
+
+    fn head(&self) -> Vec<String> {
+        let ours = ["copy", "path", "throughput", "peak", "ratio", "seconds", "staging"];
+        let mut head: Vec<String> = ours.map(str::to_owned).into();
+        if let Some(baseline) = self.setup.baseline {
+            head.extend([baseline.name(), "seconds", "held", "speedup"].map(str::to_owned));
+        }
+        head
+    }
+
+    fn row(&self, played: &Played<'_>, at: usize) -> Vec<String> {
+        let copy = &played.ours.copies[at];
+        let mut row = vec![
+            label(played.case, &played.case.copies[at]),
+            copy.path().into_iter().map(|memory| self.name(memory)).collect::<Vec<_>>().join(" → "),
+            topo::rate(copy.throughput()),
+            topo::rate(copy.peak),
+            format!("{:.3}", ratio(copy)),
+            format!("{:.6}", copy.seconds()),
+            topo::size(played.ours.held_bytes()),
+        ];
+        if let Some(theirs) = &played.theirs {
+            let other = &theirs.copies[at];
+            row.push(topo::rate(other.throughput()));
+            row.push(format!("{:.6}", other.seconds()));
+            row.push(topo::size(theirs.held_bytes()));
+            row.push(format!("{:.2}", speedup(copy, other)));
+        }
+        row
+    }
+
+    fn to_json(&self, workload: &str, played: &[Played<'_>]) -> Value {
+        let setup = &self.setup;
+        let algorithm = match setup.choice {
+            planner::Choice::Auto => "auto",
+            planner::Choice::Only(algorithm) => algorithm.name(),
+        };
+        json!({
+            "cluster": self.topology.name,
+            "nodes": self.topology.node_count(),
+            "workload": workload,
+            "algorithm": algorithm,
+            "baseline": setup.baseline.map(sim::Baseline::name),
+            "dma_threads": setup.baseline.map(|_| setup.dma_threads),
+            "cases": played.iter().map(|case| self.case_json(case)).collect::<Vec<_>>(),
+        })
+    }
+
+    fn case_json(&self, played: &Played<'_>) -> Value {
+        let mut value = self.report_json(played.case, &played.ours);
+        value["case"] = json!(played.case.name);
+        if let Some(theirs) = &played.theirs {
+            value["baseline"] = self.report_json(played.case, theirs);
+            for (at, copy) in played.ours.copies.iter().enumerate() {
+                value["copies"][at]["speedup"] = json!(speedup(copy, &theirs.copies[at]));
+            }
+        }
+        value
+    }
+
+    fn report_json(&self, case: &Case, report: &CaseReport) -> Value {
+        let copies = case.copies.iter().zip(&report.copies);
+        let held = |held: &[(MemoryId, u64)]| {
+            let each = |&(memory, bytes): &(MemoryId, u64)| json!({ "memory": self.name(memory), "bytes": bytes });
+            held.iter().map(each).collect::<Vec<_>>()
+        };
+        json!({
+            "seconds": report.ended.since(model::Time(0)).as_secs_f64(),
+            "copies": copies.map(|(spec, copy)| self.copy_json(spec, copy)).collect::<Vec<_>>(),
+            "staging": held(&report.staging),
+            "instances": held(&report.instances),
+            "events": report.tally.events,
+            "requests": report.tally.requests,
+            "transfers": report.tally.transfers,
+        })
+    }
+
+    fn copy_json(&self, spec: &CopySpec, copy: &CopyReport) -> Value {
+        let plans = copy.plans.iter().map(|plan| {
+            let mut value = plan_json(plan, self.topology, &spec.space);
+            value.as_object_mut().map(|plan| plan.remove("alternatives"));
+            value
+        });
+        json!({
+            "copy": spec.name,
+            "count": spec.count,
+            "bytes": copy.bytes,
+            "launched_ns": copy.launched.0,
+            "ended_ns": copy.ended.0,
+            "seconds": copy.seconds(),
+            "throughput": copy.throughput(),
+            "peak": copy.peak,
+            "ratio": ratio(copy),
+            "memories": copy.path().into_iter().map(|m| self.name(m)).collect::<Vec<_>>(),
+            "plans": plans.collect::<Vec<_>>(),
+        })
+    }
+}
+
+/// What a line is called: the case, the copy where it has several, or the one that has a name.
+fn label(case: &Case, copy: &CopySpec) -> String {
+    match (case.name.as_str(), case.copies.len()) {
+        ("", _) => copy.name.clone(),
+        (name, 1) => name.to_owned(),
+        (name, _) => format!("{name}: {}", copy.name),
+    }
+}
+
+/// What was reached of what the slowest hop can.
+fn ratio(copy: &CopyReport) -> f64 {
+    copy.throughput() / copy.peak
+}
+
+/// How much longer the baseline takes; 1 where neither takes any time.
+fn speedup(ours: &CopyReport, theirs: &CopyReport) -> f64 {
+    if ours.seconds() > 0.0 { theirs.seconds() / ours.seconds() } else { 1.0 }
+}
+
+/// Columns beside each other, the first two to the left.
+fn aligned(rows: &[Vec<String>]) -> String {
+    let columns = rows.iter().map(Vec::len).max().unwrap_or(0);
+    let width = |at: usize| rows.iter().map(|row| row[at].chars().count()).max().unwrap_or(0);
+    let widths: Vec<usize> = (0..columns).map(width).collect();
+    let mut text = String::new();
+    for row in rows {
+        for (at, (cell, width)) in row.iter().zip(&widths).enumerate() {
+            let _ = match at {
+                0 | 1 => write!(text, "{cell:<width$}  "),
+                _ => write!(text, "{cell:>width$}  "),
+            };
+        }
+        text.truncate(text.trim_end().len());
+        text.push('\n');
+    }
+    text
+}
