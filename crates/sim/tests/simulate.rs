@@ -8,6 +8,7 @@ use isometry_sim::{
 };
 use model::{ChannelId, MemoryId, Plan, Selection, Time, Topology};
 use std::collections::BTreeSet;
+use std::time::Duration;
 
 fn sapling() -> Topology {
     cluster::ready_made("sapling").unwrap()
@@ -144,7 +145,7 @@ fn an_urgent_copy_waits_less_than_for_a_thread() {
 fn copies_start_when_they_may() {
     let topology = sapling();
     let later = format!("{SAME}\nat_ns = 5000\ncount = 3");
-    let last = format!("{SAME}\nafter = [\"copy0\", \"copy1\"]");
+    let last = format!("{SAME}\nafter = [\"copy0\", \"copy1\"]\ncompute_ns = 70");
     let copies = [
         ("n0.sys", "n0.sys", 1 << 20, SAME),
         ("n1.sys", "n1.sys", 1 << 20, &later),
@@ -153,7 +154,7 @@ fn copies_start_when_they_may() {
     let report = play(&topology, &case(&topology, &copies), &Setup::default());
     let [first, second, third] = &report.copies[..] else { panic!("three copies") };
     assert_eq!((first.launched, second.launched), (Time(0), Time(5000)));
-    assert_eq!(third.launched, first.ended.max(second.ended));
+    assert_eq!(third.launched, first.ended.max(second.ended) + Duration::from_nanos(70));
     assert_eq!(report.ended, third.ended);
 }
 

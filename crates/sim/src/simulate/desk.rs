@@ -1,4 +1,5 @@
-//! What stands in front of the engine: room for instances, and the DMA threads of a baseline.
+//! What stands in front of the engine: room for instances, and the DMA threads of a baseline; else a
+//! bound on what the engine has at once.
 
 use crate::simulate::error::SimulateError;
 use crate::simulate::gate::{Gate, Needs, Turn};
@@ -10,6 +11,9 @@ use std::collections::BTreeMap;
 /// A pool takes at most this, and at most half of its memory.
 const POOL_BYTES: u64 = 512 << 20;
 
+/// The most transfers that the engine has at once, where threads are no limit.
+const MAX_IN_ENGINE: u64 = 1 << 16;
+
 /// What a memory's staging pool takes of it.
 pub(crate) fn pool_bytes(topology: &Topology, memory: MemoryId) -> u64 {
     let capacity = topology.memory(memory).and_then(|m| m.capacity_bytes);
@@ -18,10 +22,12 @@ pub(crate) fn pool_bytes(topology: &Topology, memory: MemoryId) -> u64 {
 
 /// Gives out room in memories: to a copy at its start for its source, its destination and every
 /// whole instance between, at once; and takes each back when nothing reads it any more.
-#[derive(Debug, Default)]
+#[derive(Debug)]
 pub(crate) struct Desk {
     room: Gate,
     threads: Gate,
+    /// The shelf of those whose node has none.
+    engine: usize,
     /// The shelf of each node; none where the number of threads is no limit.
     nodes: BTreeMap<NodeId, usize>,
     /// The shelf of each memory, and its room when nothing is there.
@@ -31,6 +37,19 @@ pub(crate) struct Desk {
 }
 
 impl Desk {
+    /// No memory, and as many threads as anybody wants.
+    pub(crate) fn new() -> Self {
+        let mut threads = Gate::default();
+        Desk {
+            room: Gate::default(),
+            engine: threads.add(MAX_IN_ENGINE),
+            threads,
+            nodes: BTreeMap::new(),
+            memories: BTreeMap::new(),
+            between: BTreeMap::new(),
+        }
+    }
+
     /// Counts `memory`, of which a pool takes `pooled_bytes`.
     pub(crate) fn add_memory(&mut self, topology: &Topology, memory: MemoryId, pooled_bytes: u64) {
         let capacity = topology.memory(memory).and_then(|m| m.capacity_bytes).unwrap_or(u64::MAX);
@@ -88,11 +107,9 @@ impl Desk {
         }
     }
 
-    /// Whether `task` has to wait for a thread of `node`.
-    pub(crate) fn ask_thread(&mut self, turn: Turn, task: usize, node: NodeId) -> bool {
-        let Some(&shelf) = self.nodes.get(&node) else { return false };
-        self.threads.ask(turn, task, &[(shelf, 1)].into());
-        true
+    /// `task` waits for a thread of `node`; for its turn in the engine, where these are no limit.
+    pub(crate) fn ask_thread(&mut self, turn: Turn, task: usize, node: NodeId) {
+        self.threads.ask(turn, task, &[(self.thread_of(node), 1)].into());
     }
 
     /// The next task that has its thread.
@@ -102,9 +119,11 @@ impl Desk {
 
     /// A thread of `node` is idle.
     pub(crate) fn free_thread(&mut self, node: NodeId) {
-        if let Some(&shelf) = self.nodes.get(&node) {
-            self.threads.put_back(shelf, 1);
-        }
+        self.threads.put_back(self.thread_of(node), 1);
+    }
+
+    fn thread_of(&self, node: NodeId) -> usize {
+        self.nodes.get(&node).copied().unwrap_or(self.engine)
     }
 
     /// The most that whole instances between hops took in each memory.

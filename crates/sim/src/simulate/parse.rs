@@ -4,6 +4,7 @@ use crate::simulate::error::WorkloadError;
 use crate::simulate::workload::{Case, CopySpec, Workload};
 use model::{FieldSpace, IndexSpace, Layout, MemoryId, Priority, Time, Topology};
 use serde::Deserialize;
+use std::time::Duration;
 
 type Checked<T> = Result<T, WorkloadError>;
 
@@ -33,6 +34,8 @@ struct Copy {
     at_ns: u64,
     #[serde(default)]
     after: Vec<String>,
+    #[serde(default)]
+    compute_ns: u64,
 }
 
 fn one() -> u32 {
@@ -104,6 +107,7 @@ impl Reader<'_> {
             priority: Priority(raw.priority),
             at: Time(raw.at_ns),
             after: self.after(earlier)?,
+            compute: Duration::from_nanos(raw.compute_ns),
         };
         if copy.count == 0 {
             return Err(self.wrong("count", "at least one instance"));

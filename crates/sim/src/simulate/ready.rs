@@ -5,6 +5,7 @@ use model::{
     Component, FieldSpace, IndexSpace, Layout, MemoryId, MemoryKind, NodeId, Priority, Time,
     Topology,
 };
+use std::time::Duration;
 
 /// The names that [`Workload::ready_made`] knows.
 pub const READY_MADE_WORKLOADS: [&str; 2] = ["micro", "priority"];
@@ -105,6 +106,7 @@ fn copy(
         priority: Priority(urgency),
         at: Time(0),
         after: Vec::new(),
+        compute: Duration::ZERO,
     }
 }
 

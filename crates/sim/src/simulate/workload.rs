@@ -3,6 +3,7 @@
 use crate::simulate::error::WorkloadError;
 use layout::Placement;
 use model::{FieldSpace, IndexSpace, Layout, MemoryId, Priority, Time};
+use std::time::Duration;
 
 /// The most transfers of one case.
 pub const MAX_TRANSFERS: u64 = 1 << 22;
@@ -30,6 +31,8 @@ pub struct CopySpec {
     pub at: Time,
     /// Copies listed earlier, by position, that must all have ended before these start.
     pub after: Vec<usize>,
+    /// How long after the end of the last of them: what is computed in between takes that long.
+    pub compute: Duration,
 }
 
 impl CopySpec {

@@ -109,7 +109,10 @@ impl<'a> World<'a> {
             steps: 0,
         };
         let ready = (0..case.copies.len()).filter(|&at| case.copies[at].after.is_empty());
-        ready.for_each(|at| world.clock.add(case.copies[at].at, Tick::Launch(at)));
+        for at in ready {
+            let computed = Time(0) + case.copies[at].compute;
+            world.clock.add(computed.max(case.copies[at].at), Tick::Launch(at));
+        }
         Ok(world)
     }
 
@@ -154,27 +157,24 @@ impl<'a> World<'a> {
             }
             if let Some(task) = self.desk.next_with_room() {
                 self.desk.occupy(&self.lines[self.tasks[task].copy].route);
-                self.queue(task)?;
+                self.queue(task);
             } else if let Some(task) = self.desk.next_with_thread() {
                 self.submit(task)?;
             } else if let Some(request) = self.fleet.next_request() {
                 self.tally.requests += 1;
                 self.roads.submit(&mut self.clock, request);
             } else if let Some(task) = self.fleet.next_end() {
-                self.end_stage(task)?;
+                self.end_stage(task);
             } else {
                 return Ok(());
             }
         }
     }
 
-    /// The next stage of `task`, once a thread has time for it.
-    fn queue(&mut self, task: usize) -> Result<(), SimulateError> {
+    /// The next stage of `task` waits for a thread, or for its turn in the engine.
+    fn queue(&mut self, task: usize) {
         let (node, turn) = (self.node_of(task), self.tasks[task].turn);
-        match self.desk.ask_thread(turn, task, node) {
-            true => Ok(()),
-            false => self.submit(task),
-        }
+        self.desk.ask_thread(turn, task, node);
     }
 
     /// The node whose thread does the stage that `task` is at: the one that drives its channel.
@@ -203,19 +203,21 @@ impl<'a> World<'a> {
         region(&self.memories, memory, INSTANCES)
     }
 
-    fn end_stage(&mut self, task: usize) -> Result<(), SimulateError> {
+    fn end_stage(&mut self, task: usize) {
         self.desk.free_thread(self.node_of(task));
         let Task { copy, stage, .. } = self.tasks[task];
         let route = &self.lines[copy].route;
+        let is_last = stage + 1 == route.stages.len();
         self.desk.vacate(route, stage);
-        self.note_staging(copy);
-        if stage + 1 < self.lines[copy].route.stages.len() {
-            self.tasks[task].stage += 1;
-            return self.queue(task);
+        if is_last {
+            self.desk.vacate(route, stage + 1);
         }
-        self.desk.vacate(&self.lines[copy].route, stage + 1);
-        self.end(copy);
-        Ok(())
+        self.note_staging(copy);
+        if is_last {
+            return self.end(copy);
+        }
+        self.tasks[task].stage += 1;
+        self.queue(task);
     }
 
     /// One more instance of `copy` has ended.
@@ -230,7 +232,8 @@ impl<'a> World<'a> {
             let line = &mut self.lines[dependent];
             line.unmet -= 1;
             if line.unmet == 0 {
-                self.clock.add(self.copies[dependent].at, Tick::Launch(dependent));
+                let computed = self.clock.now() + self.copies[dependent].compute;
+                self.clock.add(computed.max(self.copies[dependent].at), Tick::Launch(dependent));
             }
         }
     }
@@ -324,7 +327,7 @@ impl<'a> Site<'a> {
     }
 
     fn desk(&self) -> Desk {
-        let mut desk = Desk::default();
+        let mut desk = Desk::new();
         for &memory in &self.memories {
             let is_pool = self.pools.contains(&memory);
             let pooled_bytes = if is_pool { pool_bytes(self.topology, memory) } else { 0 };

@@ -23,6 +23,7 @@ fields = [1]
 from_layout = "x"
 to_layout = "x"
 after = ["first", "first"]
+compute_ns = 9
 "#;
 
 fn parse(text: &str) -> Result<Workload, WorkloadError> {
@@ -37,6 +38,7 @@ fn a_file_says_what_is_copied_and_when() {
     assert_eq!((first.count, first.priority, first.at), (3, Priority(-2), Time(77)));
     assert_eq!((first.instance_bytes(), first.bytes()), (64 * 32 * 12, 3 * 64 * 32 * 12));
     assert_eq!((second.name.as_str(), second.count, &second.after[..]), ("copy1", 1, &[0][..]));
+    assert_eq!((first.compute, second.compute), (Duration::ZERO, Duration::from_nanos(9)));
 }
 
 #[track_caller]
