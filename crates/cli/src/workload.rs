@@ -23,6 +23,9 @@ pub(crate) fn run(args: &Run) -> Result<(), Failure> {
     if let Some(filter) = &args.filter {
         workload.cases.retain(|case| filter.is_match(&case.name));
     }
+    if workload.cases.is_empty() {
+        return Err(Failure::usage("no case of the workload has such a name"));
+    }
     let play = Play { topology: &topology, interrupt: Interrupt::listen()?, setup: setup(args)? };
     let started = Instant::now();
     let played: Vec<Played> =

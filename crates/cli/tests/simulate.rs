@@ -121,6 +121,7 @@ fn mistakes_of_a_run_have_their_exit_codes() {
     };
     code(&["saplings", "micro"], 2, "two-nodes, sapling");
     code(&["sapling", "macro"], 2, "micro, priority");
+    code(&["sapling", "micro", "--filter", "^tape"], 2, "no case");
     code(&["sapling", "no/such.toml"], 1, "no/such.toml");
     code(&["sapling", "micro", "--nodes", "0"], 2, "--nodes");
     code(&["sapling", "micro", "--dma-threads", "2"], 2, "--baseline");

@@ -4,6 +4,7 @@ use crate::simulate::error::WorkloadError;
 use crate::simulate::workload::{Case, CopySpec, Workload};
 use model::{FieldSpace, IndexSpace, Layout, MemoryId, Priority, Time, Topology};
 use serde::Deserialize;
+use std::collections::BTreeMap;
 use std::time::Duration;
 
 type Checked<T> = Result<T, WorkloadError>;
@@ -69,9 +70,12 @@ impl Workload {
     pub fn parse(text: &str, topology: &Topology) -> Result<Self, WorkloadError> {
         let file: File = toml::from_str(text).map_err(|e| WorkloadError::of_toml(text, &e))?;
         let mut case = Case { name: file.name.clone(), copies: Vec::new() };
+        let mut earlier = BTreeMap::new();
         for (at, raw) in file.copy.iter().enumerate() {
-            let copy = Reader { topology, raw, key: format!("copy[{at}]") };
-            case.copies.push(copy.read(&case.copies)?);
+            let reader = Reader { topology, raw, key: format!("copy[{at}]"), earlier: &earlier };
+            let copy = reader.read()?;
+            earlier.insert(copy.name.clone(), at);
+            case.copies.push(copy);
         }
         if case.copies.is_empty() {
             return Err(WorkloadError::value("copy", "a workload has at least one copy"));
@@ -81,20 +85,23 @@ impl Workload {
     }
 }
 
-/// One copy, and the key under which it stands.
+/// The most fields of a copy.
+const MAX_FIELDS: usize = 1024;
+
+/// One copy, the key under which it stands, and the names of those before it.
 struct Reader<'a> {
     topology: &'a Topology,
     raw: &'a Copy,
     key: String,
+    earlier: &'a BTreeMap<String, usize>,
 }
 
 impl Reader<'_> {
-    fn read(&self, earlier: &[CopySpec]) -> Checked<CopySpec> {
+    fn read(&self) -> Checked<CopySpec> {
         let raw = self.raw;
         let space = self.space()?;
-        let fields = FieldSpace::packed(&raw.fields).map_err(|e| self.wrong("fields", e))?;
         let copy = CopySpec {
-            name: self.name(earlier)?,
+            name: self.name()?,
             from: self.memory("from", &raw.from)?,
             to: self.memory("to", &raw.to)?,
             layouts: [
@@ -102,11 +109,11 @@ impl Reader<'_> {
                 self.layout("to_layout", &raw.to_layout, &space)?,
             ],
             space,
-            fields,
+            fields: self.fields()?,
             count: raw.count,
             priority: Priority(raw.priority),
             at: Time(raw.at_ns),
-            after: self.after(earlier)?,
+            after: self.after()?,
             compute: Duration::from_nanos(raw.compute_ns),
         };
         if copy.count == 0 {
@@ -116,12 +123,19 @@ impl Reader<'_> {
         Ok(copy)
     }
 
-    fn name(&self, earlier: &[CopySpec]) -> Checked<String> {
-        let name = self.raw.name.clone().unwrap_or_else(|| format!("copy{}", earlier.len()));
-        match earlier.iter().any(|copy| copy.name == name) {
+    fn name(&self) -> Checked<String> {
+        let name = self.raw.name.clone().unwrap_or_else(|| format!("copy{}", self.earlier.len()));
+        match self.earlier.contains_key(&name) {
             true => Err(self.wrong("name", format!("`{name}` is there twice"))),
             false => Ok(name),
         }
+    }
+
+    fn fields(&self) -> Checked<FieldSpace> {
+        if self.raw.fields.len() > MAX_FIELDS {
+            return Err(self.wrong("fields", format!("{MAX_FIELDS} fields at most")));
+        }
+        FieldSpace::packed(&self.raw.fields).map_err(|e| self.wrong("fields", e))
     }
 
     fn memory(&self, key: &str, name: &str) -> Checked<MemoryId> {
@@ -144,10 +158,10 @@ impl Reader<'_> {
         layout::parse(text, space).map_err(|e| self.wrong(key, e))
     }
 
-    fn after(&self, earlier: &[CopySpec]) -> Checked<Vec<usize>> {
+    fn after(&self) -> Checked<Vec<usize>> {
         let place = |(at, name): (usize, &String)| {
-            let found = earlier.iter().position(|copy| copy.name == *name);
             let why = || format!("no copy listed earlier is called `{name}`");
+            let found = self.earlier.get(name).copied();
             found.ok_or_else(|| self.wrong(&format!("after[{at}]"), why()))
         };
         let mut after: Vec<usize> =

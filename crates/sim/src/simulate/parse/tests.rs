@@ -71,6 +71,8 @@ fn every_mistake_names_its_key() {
     refused("\"yx\"", "\"<F, y, x_in=2>\"", "copy[0].to_layout", "");
     refused("[\"first\", \"first\"]", "[\"copy1\"]", "copy[1].after[0]", "`copy1`");
     refused("[\"first\", \"first\"]", "[]\nname = \"first\"", "copy[1].name", "twice");
+    let many = format!("fields = [{}]", "1, ".repeat(1025));
+    refused("fields = [4, 8]", &many, "copy[0].fields", "1024");
     let none = parse("copy = []").unwrap_err();
     assert_eq!(none.key(), "copy");
 }
