@@ -13,6 +13,7 @@
 
 mod generate;
 mod plant;
+mod verdict;
 mod world;
 
 pub use generate::node_scenario;

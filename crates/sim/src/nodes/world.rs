@@ -10,7 +10,7 @@ use crate::scenario::{Fault, Scenario};
 use crate::stage::{Cast, fence_result};
 use crate::trace::{Entry, Event};
 use crate::violation::Violation;
-use engine::{AskId, Engine, EngineConfig, Packet, PeerConfig, TransferEvent};
+use engine::{AskId, Engine, EngineConfig, Packet, PeerConfig};
 use model::{
     ChannelErrorKind, Completion, CopyWork, FenceId, NodeId, Outcome, Request, RequestId, Time,
     TransferId, Work,
@@ -19,7 +19,7 @@ use std::collections::{BTreeMap, BTreeSet};
 
 /// What the clock brings.
 #[derive(Debug)]
-enum Tick {
+pub(super) enum Tick {
     Submit(usize),
     Fence(usize),
     Fault(usize),
@@ -36,40 +36,40 @@ enum Tick {
 
 /// A node, dead or alive.
 #[derive(Debug)]
-struct Site {
-    engine: Option<Engine>,
-    life: u32,
+pub(super) struct Site {
+    pub(super) engine: Option<Engine>,
+    pub(super) life: u32,
 }
 
 /// How far a transfer is, for those who watch it.
 #[derive(Debug, Clone, Default)]
-struct Watch {
-    id: Option<TransferId>,
+pub(super) struct Watch {
+    pub(super) id: Option<TransferId>,
     /// In which life of its asker it was submitted.
-    life: u32,
-    ended: Option<Outcome>,
-    cancelled: bool,
-    commits: u32,
-    aborts: u32,
+    pub(super) life: u32,
+    pub(super) ended: Option<Outcome>,
+    pub(super) cancelled: bool,
+    pub(super) commits: u32,
+    pub(super) aborts: u32,
 }
 
 /// A run in progress.
 #[derive(Debug)]
 pub(crate) struct World<'a> {
-    scenario: &'a NodeScenario,
-    sites: Vec<Site>,
-    agenda: Agenda<Tick>,
-    memories: Memories,
-    plant: Plant,
-    cast: Cast,
-    watches: Vec<Watch>,
-    names: BTreeMap<AskId, usize>,
+    pub(super) scenario: &'a NodeScenario,
+    pub(super) sites: Vec<Site>,
+    pub(super) agenda: Agenda<Tick>,
+    pub(super) memories: Memories,
+    pub(super) plant: Plant,
+    pub(super) cast: Cast,
+    pub(super) watches: Vec<Watch>,
+    pub(super) names: BTreeMap<AskId, usize>,
     /// On which nodes a transfer has something in staging.
-    staged: BTreeSet<(usize, usize)>,
+    pub(super) staged: BTreeSet<(usize, usize)>,
     /// Until when no packet passes between two nodes.
-    parted: BTreeMap<(NodeId, NodeId), Time>,
-    rng: Rng,
-    trace: Vec<Entry>,
+    pub(super) parted: BTreeMap<(NodeId, NodeId), Time>,
+    pub(super) rng: Rng,
+    pub(super) trace: Vec<Entry>,
 }
 
 /// More than any run takes.
@@ -363,14 +363,17 @@ impl<'a> World<'a> {
     fn transfer_of(&self, node: usize, request: &Request) -> Result<usize, Violation> {
         let engine = self.sites[node].engine.as_ref().expect("it gave the request out");
         let named = engine.ask_id(request.transfer).and_then(|name| self.names.get(&name));
-        let is_it = |t: &usize| {
-            let watch = &self.watches[*t];
-            let is_here = self.scenario.askers[*t].0 as usize == node;
-            is_here && watch.id == Some(request.transfer) && watch.life == self.sites[node].life
-        };
-        let local = || (0..self.watches.len()).find(is_it);
-        let found = named.copied().or_else(local);
+        let found = named.copied().or_else(|| self.asked_at(node, request.transfer));
         found.ok_or(Violation::NotRunning { request: request.id })
+    }
+
+    /// The transfer that was submitted at `node`, in its present life, as `id`.
+    pub(super) fn asked_at(&self, node: usize, id: TransferId) -> Option<usize> {
+        let mut watches = self.watches.iter().zip(&self.scenario.askers);
+        watches.position(|(watch, asker)| {
+            let is_here = asker.0 as usize == node && watch.life == self.sites[node].life;
+            is_here && watch.id == Some(id)
+        })
     }
 
     fn plan_moves(&mut self, at: usize, id: RequestId, moments: Moments) {
@@ -491,97 +494,6 @@ impl<'a> World<'a> {
         Ok(Some(at))
     }
 
-    /// A transfer ended, says its asker.
-    fn end(&mut self, node: usize, event: TransferEvent) -> Result<(), Violation> {
-        let TransferEvent { transfer: id, outcome } = event;
-        let is_it = |t: &usize| {
-            let watch = &self.watches[*t];
-            let is_here = self.scenario.askers[*t].0 as usize == node;
-            is_here && watch.id == Some(id) && watch.life == self.sites[node].life
-        };
-        let found = (0..self.watches.len()).find(is_it);
-        let transfer = found.ok_or(Violation::Stuck { transfer: usize::MAX })?;
-        self.note(Event::Ended { transfer, outcome: outcome.clone() });
-        if self.watches[transfer].ended.is_some() {
-            return Err(Violation::EndedTwice { transfer });
-        }
-        if !self.is_explained(transfer, &outcome) {
-            return Err(Violation::Unexplained { transfer, outcome });
-        }
-        self.watches[transfer].ended = Some(outcome.clone());
-        self.check_commit(transfer)?;
-        if outcome == Outcome::Done || self.scenario.faults.is_empty() {
-            self.cast.retire(transfer, &outcome, &mut self.memories)?;
-        }
-        Ok(())
-    }
-
-    /// What is done was committed, and what is not was undone, unless who had to do it is dead.
-    fn check_commit(&self, transfer: usize) -> Result<(), Violation> {
-        let watch = &self.watches[transfer];
-        let is_done = watch.ended == Some(Outcome::Done);
-        let right = match (self.scenario.base.transfers[transfer].commit, is_done) {
-            (false, _) => watch.commits + watch.aborts == 0,
-            (true, true) => (watch.commits, watch.aborts) == (1, 0),
-            (true, false) => watch.aborts == 1 || !self.scenario.faults.is_empty(),
-        };
-        right.then_some(()).ok_or(Violation::WrongCommit { transfer })
-    }
-
-    fn is_explained(&self, transfer: usize, outcome: &Outcome) -> bool {
-        let base = &self.scenario.base;
-        let has_faults = !base.faults.is_empty() || !self.scenario.faults.is_empty();
-        match outcome {
-            Outcome::Done => true,
-            Outcome::Cancelled => self.watches[transfer].cancelled,
-            Outcome::TimedOut => {
-                base.transfers[transfer].deadline.is_some_and(|d| d <= self.agenda.now())
-            }
-            Outcome::Failed(e) => match e.cause.kind {
-                ChannelErrorKind::PeerLost => !self.scenario.faults.is_empty(),
-                ChannelErrorKind::Dependency => !base.transfers[transfer].after.is_empty(),
-                _ => has_faults,
-            },
-        }
-    }
-
-    fn all_ended(&self) -> Result<(), Violation> {
-        let lives = |watch: &Watch, asker: NodeId| {
-            let site = &self.sites[asker.0 as usize];
-            site.engine.is_some() && site.life == watch.life
-        };
-        let watches = self.watches.iter().zip(&self.scenario.askers).enumerate();
-        for (transfer, (watch, asker)) in watches {
-            if watch.id.is_some() && watch.ended.is_none() && lives(watch, *asker) {
-                return Err(Violation::Stuck { transfer });
-            }
-        }
-        Ok(())
-    }
-
-    /// Nothing more can happen: everything has ended, and nothing was touched since.
-    fn close(&mut self) -> Result<(), Violation> {
-        self.all_ended()?;
-        self.cast.check_untouched(&self.memories)?;
-        for transfer in 0..self.watches.len() {
-            let ended = self.watches[transfer].ended.clone();
-            let is_retired = ended == Some(Outcome::Done) || self.scenario.faults.is_empty();
-            if let Some(outcome) = Some(ended.unwrap_or(Outcome::Cancelled)).filter(|_| !is_retired)
-            {
-                self.cast.compare(transfer, &outcome, &self.memories)?;
-            }
-        }
-        let pools = self.scenario.base.pools.iter();
-        let engine = |node: NodeId| self.sites[node.0 as usize].engine.as_ref();
-        let given = pools.filter_map(|p| engine(p.memory.node)?.staging(p.memory)).map(|u| u.0);
-        let bytes = given.sum::<u64>() + self.memories.staged_bytes();
-        let mut engines = self.sites.iter().filter_map(|site| site.engine.as_ref());
-        if bytes > 0 || !engines.all(Engine::is_idle) {
-            return Err(Violation::StagingLeak { bytes });
-        }
-        Ok(())
-    }
-
     fn note_issue(&mut self, transfer: usize, request: &Request) {
         let bytes = match &request.work {
             Work::Copy(work) => work.payload_bytes,
@@ -591,7 +503,7 @@ impl<'a> World<'a> {
         self.note(Event::Issued { request: request.id, transfer, hop, channel, bytes });
     }
 
-    fn note(&mut self, event: Event) {
+    pub(super) fn note(&mut self, event: Event) {
         self.trace.push(Entry { at: self.agenda.now(), event });
     }
 }
