@@ -137,10 +137,11 @@ impl Engine {
         self.settle();
     }
 
-    /// Nothing that `node` was writing arrives here any more: see [`Engine::poll_disconnect`].
-    pub fn handle_disconnected(&mut self, now: Time, node: NodeId) {
+    /// Nothing that `node` was writing before session `floor` arrives here any more: see
+    /// [`Engine::poll_disconnect`].
+    pub fn handle_disconnected(&mut self, now: Time, node: NodeId, floor: u64) {
         self.now = now;
-        self.disconnected(node);
+        self.disconnected(node, floor);
         self.settle();
     }
 
@@ -177,10 +178,11 @@ impl Engine {
         self.peers.as_mut()?.sessions.poll_packet()
     }
 
-    /// The next peer that was given up. The driver makes sure that nothing of what it was writing
-    /// arrives any more, by revoking what it had registered or closing the connection, and says so
-    /// by [`Engine::handle_disconnected`]; requests that write to it fail.
-    pub fn poll_disconnect(&mut self) -> Option<NodeId> {
+    /// The next peer that was given up, and the session of this side's that begins: the driver makes
+    /// sure that nothing of what the peer was writing in one before it arrives any more, by revoking
+    /// what was registered or closing the connection, and says so by
+    /// [`Engine::handle_disconnected`]; requests that write to the peer fail.
+    pub fn poll_disconnect(&mut self) -> Option<(NodeId, u64)> {
         self.peers.as_mut()?.poll_disconnect()
     }
 

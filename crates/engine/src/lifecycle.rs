@@ -36,8 +36,9 @@ impl Engine {
                 Step::Resolve(id, result) => self.resolve(id, result),
                 Step::Admit => self.admit(),
                 Step::Note(Note { ask, message }) => {
-                    let me = self.peers.as_ref().map(|peers| peers.config.node);
-                    me.into_iter().for_each(|me| self.handle_note(me, ask, message.clone()));
+                    if let Some(me) = self.peers.as_ref().map(|peers| peers.config.node) {
+                        self.handle_note(me, ask, message);
+                    }
                 }
             }
         }
@@ -73,8 +74,8 @@ impl Engine {
             Phase::Waiting => {
                 let must_undo = record.transfer.commit.is_some();
                 self.unhook(id);
-                let is_away = |r: &&Record| matches!(r.role, Role::Away);
-                if must_undo && self.table.get(id).is_some_and(|r| is_away(&r)) {
+                let is_away = |r: &Record| matches!(r.role, Role::Away);
+                if must_undo && self.table.get(id).is_some_and(is_away) {
                     let serial = self.name_ask(id);
                     return self.stop_away(id, serial, outcome);
                 }
@@ -200,13 +201,7 @@ impl Engine {
         if let Some(channel) = unknown.filter(|_| !is_away) {
             return Err(SubmitError::UnknownChannel(channel));
         }
-        for (place, span) in
-            [(transfer.src, program.src_span()), (transfer.dst, program.dst_span())]
-        {
-            if !reaches_inside(place, span) {
-                return Err(SubmitError::OutOfRegion);
-            }
-        }
+        check_places(transfer)?;
         for dependency in &transfer.after {
             if let Dependency::Transfer(id) = *dependency
                 && self.table.get(id).is_none()
@@ -234,6 +229,7 @@ impl Engine {
         if let Some((_, channel)) = channels.find(is_lacking) {
             return Err(SubmitError::UnknownChannel(channel));
         }
+        check_places(transfer)?;
         self.check_staging(transfer, |memory| memory.node == stretch.node)
     }
 
@@ -459,6 +455,13 @@ fn resolution(outcome: &Outcome) -> Result<(), ChannelError> {
 
 fn because(why: &str, what: &str) -> ChannelError {
     ChannelError::new(ChannelErrorKind::Dependency, format!("{what} did not succeed: {why}"))
+}
+
+fn check_places(transfer: &Transfer) -> Result<(), SubmitError> {
+    let program = &transfer.program;
+    let ends = [(transfer.src, program.src_span()), (transfer.dst, program.dst_span())];
+    let is_inside = ends.into_iter().all(|(place, span)| reaches_inside(place, span));
+    if is_inside { Ok(()) } else { Err(SubmitError::OutOfRegion) }
 }
 
 /// Whether `span`, relative to `place`, starts at 0 or above and ends below 2^63.

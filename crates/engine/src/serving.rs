@@ -133,7 +133,9 @@ impl Engine {
         }
         let own = record.run.own.clone();
         let is_complete = record.run.chain.moved(program, own.end - 1).1;
-        self.tell_neighbours(id, hop);
+        if matches!(record.role, Role::Share(_)) {
+            self.tell_neighbours(id, hop);
+        }
         if is_complete {
             return self.copied(id);
         }

@@ -3,10 +3,10 @@
 mod support;
 
 use isometry_engine::{
-    AskId, Asked, ChannelConfig, Engine, EngineConfig, Packet, PeerConfig, PeerMessage, PoolConfig,
-    Program, SubmitError, Transfer,
+    AskId, Asked, ChannelConfig, Commit, Engine, EngineConfig, Packet, PeerConfig, PeerMessage,
+    PoolConfig, Program, SubmitError, Transfer,
 };
-use model::{ChannelErrorKind, ChannelId, MemoryId, NodeId, Outcome, Place, Plan, Time};
+use model::{ChannelId, MemoryId, NodeId, Outcome, Place, Plan, Time, Work};
 use std::sync::Arc;
 use support::{done, place, region};
 
@@ -53,7 +53,9 @@ fn say(engine: &mut Engine, from: u32, first: u64, messages: Vec<PeerMessage>) {
     for (number, message) in (first..).zip(messages) {
         let body = Some((number, NAME, message));
         let (from, to) = (NodeId(from), NodeId(1));
-        let packet = Packet { from, to, session: 1 << 32 | 1, to_session: 0, ack: 0, body };
+        let (session, to_session) = (1 << 32 | 1, 1 << 32 | 1);
+        let (is_over, asks, ack) = (false, false, 0);
+        let packet = Packet { from, to, session, to_session, is_over, asks, ack, body };
         engine.handle_peer(Time(0), packet);
     }
 }
@@ -62,7 +64,7 @@ fn reserve() -> PeerMessage {
     let (src, dst) = (place(1, 0), place(2, 0));
     let priority = model::Priority(0);
     let asked = Asked { program: program(), src, dst, priority, commit: None };
-    PeerMessage::Reserve { asked: Arc::new(asked), oldest: 1 }
+    PeerMessage::Reserve(Arc::new(asked))
 }
 
 #[test]
@@ -94,18 +96,40 @@ fn nobody_writes_where_he_has_not_been_let() {
     let mut a = node(0);
     a.submit(Time(0), transfer()).unwrap();
     assert!(support::requests(&mut a).is_empty());
-    assert!(matches!(said(&mut a)[..], [PeerMessage::Knock, PeerMessage::Reserve { .. }]));
+    assert!(matches!(said(&mut a)[..], [PeerMessage::Knock, PeerMessage::Reserve(_)]));
 }
 
 #[test]
-fn what_was_hushed_before_it_was_known_is_refused() {
+fn who_knows_nothing_of_a_transfer_is_quiet() {
     let mut b = node(1);
     say(&mut b, 2, 1, vec![PeerMessage::Hush(Outcome::Cancelled)]);
     assert!(matches!(said(&mut b)[..], [PeerMessage::Quiet]));
-    say(&mut b, 0, 1, vec![reserve()]);
-    let [PeerMessage::Ended(Outcome::Failed(e))] = &said(&mut b)[..] else { panic!("not refused") };
-    assert_eq!(e.cause.kind, ChannelErrorKind::Dependency);
     assert!(b.is_idle());
+}
+
+#[test]
+fn what_is_to_be_undone_is_not_begun() {
+    let mut b = node(1);
+    let PeerMessage::Reserve(asked) = reserve() else { unreachable!() };
+    let asked = Arc::new(Asked { commit: Some(Commit { sync: false }), ..(*asked).clone() });
+    say(&mut b, 0, 1, vec![PeerMessage::Undo(asked, Outcome::Cancelled)]);
+    let requests = support::requests(&mut b);
+    assert!(matches!(&requests[..], [r] if matches!(r.work, Work::Abort { .. })), "{requests:?}");
+    b.handle_completion(Time(0), done(&requests[0]));
+    assert!(matches!(said(&mut b)[..], [PeerMessage::Ended(Outcome::Cancelled)]));
+}
+
+/// A place whose addresses would wrap is no place.
+#[test]
+fn a_ring_at_the_end_of_the_world_is_not_written() {
+    let mut a = node(0);
+    a.submit(Time(0), transfer()).unwrap();
+    let body = Some((1, NAME, PeerMessage::Open(Some(place(9, u64::MAX - 3)))));
+    let (session, to_session) = (1 << 32 | 1, 1 << 32 | 1);
+    let (from, to, is_over, asks, ack) = (NodeId(1), NodeId(0), false, false, 0);
+    let packet = Packet { from, to, session, to_session, is_over, asks, ack, body };
+    a.handle_peer(Time(0), packet);
+    assert!(support::requests(&mut a).is_empty());
 }
 
 #[test]
@@ -179,9 +203,11 @@ fn memory_of_a_writer_that_is_lost_is_kept_until_it_is_cut_off() {
     while let Some(at) = b.poll_timeout().filter(|at| *at <= Time(6_000_000_000)) {
         b.handle_timeout(at);
     }
-    assert_eq!(b.poll_disconnect(), Some(NodeId(0)));
+    assert_eq!(b.poll_disconnect(), Some((NodeId(0), 1 << 32 | 2)));
     assert!(staged(&b) > 0 && !b.is_idle());
-    b.handle_disconnected(Time(7_000_000_000), NodeId(0));
+    b.handle_disconnected(Time(7_000_000_000), NodeId(0), 1 << 32 | 1);
+    assert!(staged(&b) > 0, "an earlier session was cut off");
+    b.handle_disconnected(Time(7_000_000_000), NodeId(0), 1 << 32 | 2);
     assert_eq!((staged(&b), b.is_idle(), b.poll_timeout()), (0, true, None));
 }
 

@@ -35,8 +35,8 @@ pub(crate) struct Ask {
     asked: Arc<Asked>,
     parties: Vec<Party>,
     is_stopping: bool,
-    /// Whether a party has ended otherwise than well.
-    has_failed: bool,
+    /// Whether the party of the last hop is done: all bytes are where they belong, and committed.
+    is_done: bool,
 }
 
 impl Ask {
@@ -47,6 +47,12 @@ impl Ask {
         }
         let unasked = self.parties.iter().enumerate().filter(|(_, p)| p.stage == Stage::Unasked);
         unasked.min_by_key(|(_, p)| p.stretch.node).map(|(at, _)| at)
+    }
+
+    /// The node of the last hop.
+    fn last(&self) -> Option<NodeId> {
+        let last = self.parties.iter().rfind(|p| !p.stretch.hops.is_empty());
+        last.map(|party| party.stretch.node)
     }
 
     fn party(&mut self, node: NodeId) -> Option<&mut Party> {
@@ -109,7 +115,7 @@ impl Engine {
             asked: Arc::new(asked),
             parties: stretches.into_iter().map(party).collect(),
             is_stopping: false,
-            has_failed: false,
+            is_done: false,
         };
         peers.asks.insert(peers.serial, ask);
         record.phase = Phase::Away;
@@ -122,13 +128,18 @@ impl Engine {
     fn ask_next(&mut self, serial: u64) {
         let ask = self.peers.as_ref().and_then(|peers| peers.asks.get(&serial));
         if let Some(at) = ask.and_then(Ask::next) {
-            self.ask_party(serial, at);
+            self.ask_party(serial, at, PeerMessage::Reserve);
         }
     }
 
-    fn ask_party(&mut self, serial: u64, at: usize) {
+    fn ask_party(
+        &mut self,
+        serial: u64,
+        at: usize,
+        message: impl FnOnce(Arc<Asked>) -> PeerMessage,
+    ) {
         let Some(peers) = &mut self.peers else { return };
-        let (name, oldest) = (peers.id_of(serial), peers.asks.keys().next().copied());
+        let name = peers.id_of(serial);
         let Some(ask) = peers.asks.get_mut(&serial) else { return };
         let party = &mut ask.parties[at];
         party.stage = Stage::Asked;
@@ -136,7 +147,7 @@ impl Engine {
         if !peers.is_me(node) {
             peers.sessions.hold(self.now, node, Use::Ask(name));
         }
-        self.say(node, name, PeerMessage::Reserve { asked, oldest: oldest.unwrap_or(serial) });
+        self.say(node, name, message(asked));
     }
 
     /// A party has its rings.
@@ -153,10 +164,11 @@ impl Engine {
     pub(super) fn handle_ended(&mut self, from: NodeId, name: AskId, outcome: Outcome) {
         let Some(peers) = &mut self.peers else { return };
         let Some(ask) = peers.asks.get_mut(&name.serial) else { return };
-        let Some(party) = ask.party(from) else { return };
+        let knows = |p: &&mut Party| matches!(p.stage, Stage::Asked | Stage::Reserved);
+        let Some(party) = ask.party(from).filter(knows) else { return };
         party.stage = Stage::Ended;
         let id = ask.transfer;
-        ask.has_failed |= outcome != Outcome::Done;
+        ask.is_done |= outcome == Outcome::Done && ask.last() == Some(from);
         if !peers.is_me(from) {
             peers.sessions.release(self.now, from, Use::Ask(name));
         }
@@ -173,14 +185,15 @@ impl Engine {
         let name = peers.id_of(serial);
         let Some(ask) = peers.asks.get_mut(&serial) else { return };
         ask.is_stopping = true;
-        let last = ask.parties.iter().rposition(|p| !p.stretch.hops.is_empty());
+        let open = ask.open();
+        let last = ask.last();
+        let last = ask.parties.iter().position(|p| Some(p.stretch.node) == last);
         let unasked = last.filter(|&at| ask.parties[at].stage == Stage::Unasked);
         if let Some(at) = unasked.filter(|_| ask.asked.commit.is_some()) {
-            // What would have been committed is to be undone, by somebody who must know of it.
-            self.ask_party(serial, at);
+            let undo = |asked| PeerMessage::Undo(asked, outcome.clone());
+            self.ask_party(serial, at, undo);
         }
-        let ask = self.peers.as_ref().and_then(|peers| peers.asks.get(&serial));
-        for node in ask.map(Ask::open).unwrap_or_default() {
+        for node in open {
             self.say(node, name, PeerMessage::Stop(outcome.clone()));
         }
         self.close(serial);
@@ -193,7 +206,6 @@ impl Engine {
         };
         let Some(party) = ask.party(node).filter(|p| p.stage != Stage::Ended) else { return };
         party.stage = Stage::Ended;
-        ask.has_failed = true;
         let (id, failure) = (ask.transfer, gone(&ask.asked.program, node));
         self.stop(id, failure);
         self.close(name.serial);
@@ -209,7 +221,7 @@ impl Engine {
         if !(all || (ask.is_stopping && rest)) {
             return;
         }
-        let (id, is_done) = (ask.transfer, all && !ask.has_failed);
+        let (id, is_done) = (ask.transfer, ask.is_done);
         peers.asks.remove(&serial);
         let Some(record) = self.table.get_mut(id) else { return };
         let outcome = match &record.phase {

@@ -5,8 +5,8 @@
 //! node dies, is cut off, or comes back and knows nothing; the one who asked dies. **Guarantee.** A
 //! node writes to another only after that one has reserved the place, and that one gives the place
 //! back only once the writer has said that it is quiet, or the driver that nothing of the writer's
-//! arrives any more. Whatever happens, every transfer ends on every node that lives, at the latest
-//! one lease after the last message. **Structure.**
+//! arrives any more. A node that dies or is cut off holds nobody up for longer than a lease and what
+//! the driver takes to see to it. **Structure.**
 //!
 //! The node where a transfer is submitted is its *asker*; the nodes whose memories the plan names
 //! are the *parties*, the asker among them or not. Each party has a *share*: the hops whose
@@ -100,13 +100,11 @@ pub struct Asked {
 /// What two engines say to each other.
 #[derive(Debug, Clone)]
 pub enum PeerMessage {
-    /// Asker to party: hold your share. Of the asker's transfers, those before `oldest` have ended.
-    Reserve {
-        /// What to hold a share of.
-        asked: Arc<Asked>,
-        /// The least serial of a transfer of the asker's that has not ended.
-        oldest: u64,
-    },
+    /// Asker to party: hold your share.
+    Reserve(Arc<Asked>),
+    /// Asker to the party of the last hop, which knows nothing of the transfer: it ends so before it
+    /// began; undo what would have been committed.
+    Undo(Arc<Asked>, Outcome),
     /// Party to asker: its rings are its own.
     Reserved,
     /// Writer to its neighbour: where may I write?
@@ -145,9 +143,8 @@ pub(crate) struct Peers {
     asks: BTreeMap<u64, Ask>,
     /// What others, or this node itself, have asked of it.
     shares: BTreeMap<AskId, TransferId>,
-    /// What was hushed before it was known: a late [`PeerMessage::Reserve`] is refused.
-    refused: BTreeSet<AskId>,
-    disconnects: VecDeque<NodeId>,
+    /// Who is to be cut off, and from which session on is heard again.
+    disconnects: VecDeque<(NodeId, u64)>,
 }
 
 impl Peers {
@@ -158,12 +155,11 @@ impl Peers {
             serial: 0,
             asks: BTreeMap::new(),
             shares: BTreeMap::new(),
-            refused: BTreeSet::new(),
             disconnects: VecDeque::new(),
         }
     }
 
-    pub(crate) fn poll_disconnect(&mut self) -> Option<NodeId> {
+    pub(crate) fn poll_disconnect(&mut self) -> Option<(NodeId, u64)> {
         self.disconnects.pop_front()
     }
 
@@ -215,14 +211,13 @@ impl Engine {
 
     /// A peer is given up: all that counted on it fails, and the driver is to cut it off.
     fn lose(&mut self, node: NodeId, users: BTreeSet<Use>) {
-        if let Some(peers) = &mut self.peers {
-            peers.refused.retain(|r| r.asker != node);
-            peers.disconnects.push_back(node);
-        }
+        let Some(peers) = &mut self.peers else { return };
+        let floor = peers.sessions.numbers(node).map_or(0, |numbers| numbers.0);
+        peers.disconnects.push_back((node, floor));
         for by in users {
             match by {
                 Use::Ask(name) => self.lose_party(node, name),
-                Use::Share(name) => self.lose_partner(node, name),
+                Use::Share(name) => self.lose_partner(node, name, floor),
             }
         }
     }

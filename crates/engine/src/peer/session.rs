@@ -5,8 +5,10 @@
 //! once and in order; a message of any other pair comes never. A peer that is in use and is not
 //! heard for a lease is given up, and learns of it from the next packet that comes from here.
 //! **Structure.** Each side numbers its sessions with each peer, in ascending order over all its
-//! lives; a packet names the session of either side. Messages are numbered, kept until they are
-//! acknowledged, and at most [`WINDOW`] are out.
+//! lives; a packet names the session of either side, and only one that names the receiver's present
+//! session is heard: others are answered by a greeting that names theirs. When one side renews its
+//! session, the other's is over as well. Messages are numbered, kept until they are acknowledged, and
+//! at most [`WINDOW`] are out.
 
 use super::{AskId, Note, PeerConfig, PeerMessage};
 use model::{NodeId, Time};
@@ -31,10 +33,24 @@ pub struct Packet {
     pub session: u64,
     /// The receiver's session as the sender knows it; 0 if it knows none.
     pub to_session: u64,
+    /// Whether the sender has given that one up.
+    pub is_over: bool,
+    /// Whether the sender wants to hear that the receiver lives.
+    pub asks: bool,
     /// All messages up to this number have come.
     pub ack: u64,
     /// The message's number, from 1, with what it is about.
     pub body: Option<(u64, AskId, PeerMessage)>,
+}
+
+/// What to say to a packet at once.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum Answer {
+    Nothing,
+    /// Which session this side is in, to this one of theirs.
+    Greet(u64),
+    /// All that was not acknowledged: the peer's session was just learned.
+    Speak,
 }
 
 /// What a packet brought.
@@ -132,7 +148,7 @@ impl Session {
     fn renew(&mut self, now: Time) -> BTreeSet<Use> {
         let next = Session::new(0, now);
         let old = std::mem::replace(self, next);
-        (self.mine, self.theirs, self.is_dead) = (old.mine + 1, old.theirs, true);
+        (self.mine, self.theirs, self.is_dead) = (old.mine + 1, old.theirs, old.theirs != 0);
         old.users
     }
 
@@ -147,6 +163,43 @@ impl Session {
         let use_by = self.is_in_use().then(|| self.heard_at + config.lease);
         let beat = self.is_in_use().then(|| self.sent_at + beat(config));
         [again, ack, use_by, beat].into_iter().flatten().min()
+    }
+
+    /// Whether a session of the peer's is known, and not over.
+    fn is_open(&self) -> bool {
+        self.theirs != 0 && !self.is_dead
+    }
+
+    /// Takes a packet in; what to answer. A session of the peer's is learned only from a packet that
+    /// names the present one of this side, so that no late packet is taken for one of it.
+    fn hear(&mut self, now: Time, packet: Packet, heard: &mut Heard) -> Answer {
+        let theirs = packet.session;
+        if theirs == 0 || theirs < self.theirs {
+            return Answer::Nothing;
+        }
+        if theirs == self.theirs && self.is_dead {
+            return Answer::Greet(theirs);
+        }
+        let names_me = packet.to_session == self.mine;
+        let is_newer = theirs > self.theirs;
+        if (names_me && packet.is_over) || (is_newer && self.is_open()) {
+            heard.lost = Some(self.renew(now));
+            return Answer::Greet(theirs);
+        }
+        if !names_me {
+            return Answer::Greet(theirs);
+        }
+        (self.theirs, self.is_dead, self.heard_at) = (theirs, false, now);
+        while self.unacked.front().is_some_and(|out| out.number <= packet.ack) {
+            self.unacked.pop_front();
+        }
+        if packet.asks || packet.body.is_some() {
+            self.owes_since.get_or_insert(now);
+        }
+        if let Some((number, ask, message)) = packet.body {
+            heard.notes = self.take(number, Note { ask, message });
+        }
+        if is_newer { Answer::Speak } else { Answer::Nothing }
     }
 
     /// Takes a message in, and returns those whose turn it is.
@@ -201,39 +254,28 @@ impl Sessions {
 
     /// Takes a packet in.
     pub(crate) fn handle(&mut self, now: Time, packet: Packet) -> Heard {
-        let mut heard = Heard::default();
+        let (mut heard, mut answer) = (Heard::default(), Answer::Nothing);
         let from = packet.from;
-        let mut is_stale = false;
-        self.change(now, from, |session| {
-            let knows_me = packet.to_session == 0 || packet.to_session == session.mine;
-            let is_old = packet.session < session.theirs;
-            if is_old || !knows_me || (session.is_dead && packet.session == session.theirs) {
-                is_stale = !is_old;
-                return;
-            }
-            if packet.session > session.theirs {
-                if session.theirs != 0 && !session.is_dead {
-                    heard.lost = Some(session.renew(now));
-                }
-                (session.theirs, session.is_dead) = (packet.session, false);
-            }
-            session.heard_at = now;
-            // A message that started a session of theirs says nothing of mine, which is new.
-            let acked = if packet.to_session == session.mine { packet.ack } else { 0 };
-            while session.unacked.front().is_some_and(|out| out.number <= acked) {
-                session.unacked.pop_front();
-            }
-            if let Some((number, ask, message)) = packet.body {
-                session.owes_since.get_or_insert(now);
-                heard.notes = session.take(number, Note { ask, message });
-            }
-        });
-        if is_stale {
-            // It has not noticed that a session is over.
-            self.post(now, from, None);
-            self.rearm(from);
+        self.change(now, from, |session| answer = session.hear(now, packet, &mut heard));
+        match answer {
+            Answer::Nothing => {}
+            Answer::Greet(theirs) => self.post(now, from, None, Some(theirs)),
+            Answer::Speak => self.speak(now, from),
         }
+        self.rearm(from);
         heard
+    }
+
+    /// Says all that was not acknowledged, or nothing in particular, in a session that is new.
+    fn speak(&mut self, now: Time, node: NodeId) {
+        let Some(session) = self.all.get_mut(&node) else { return };
+        session.unacked.iter_mut().for_each(|out| out.sent_at = now);
+        let all: Vec<_> =
+            session.unacked.iter().map(|out| (out.number, out.note.clone())).collect();
+        if all.is_empty() {
+            self.post(now, node, None, None);
+        }
+        all.into_iter().for_each(|message| self.post(now, node, Some(message), None));
     }
 
     /// Sends again what is due, and gives up who was not heard: with those who counted on it.
@@ -262,16 +304,16 @@ impl Sessions {
         let beats = session.is_in_use() && now.since(session.sent_at) >= beat(&config);
         let owes = |at: Time| now.since(at) >= config.resend / 4;
         if again.is_empty() && (beats || session.owes_since.is_some_and(owes)) {
-            self.post(now, node, None);
+            self.post(now, node, None, None);
         }
-        again.into_iter().for_each(|message| self.post(now, node, Some(message)));
+        again.into_iter().for_each(|message| self.post(now, node, Some(message), None));
         None
     }
 
     /// This side's number of the present session, and the other's, 0 where that is not known.
     pub(crate) fn numbers(&self, node: NodeId) -> Option<(u64, u64)> {
         let session = self.all.get(&node)?;
-        Some((session.mine, if session.is_dead { 0 } else { session.theirs }))
+        Some((session.mine, if session.is_open() { session.theirs } else { 0 }))
     }
 
     pub(crate) fn poll_packet(&mut self) -> Option<Packet> {
@@ -298,7 +340,7 @@ impl Sessions {
             ready.push((number, note.clone()));
             session.unacked.push_back(Out { number, sent_at: now, note });
         }
-        ready.into_iter().for_each(|message| self.post(now, node, Some(message)));
+        ready.into_iter().for_each(|message| self.post(now, node, Some(message), None));
         self.rearm(node);
     }
 
@@ -307,15 +349,23 @@ impl Sessions {
         self.alarms.set(node, due);
     }
 
-    fn post(&mut self, now: Time, node: NodeId, message: Option<(u64, Note)>) {
+    /// Sends a packet; `greets` is a session of theirs that is not learned yet, or over.
+    fn post(&mut self, now: Time, node: NodeId, message: Option<(u64, Note)>, greets: Option<u64>) {
         let Some(session) = self.all.get_mut(&node) else { return };
-        (session.sent_at, session.owes_since) = (now, None);
+        session.sent_at = now;
+        if greets.is_none() {
+            session.owes_since = None;
+        }
+        let is_open = session.is_open() && greets.is_none();
+        let to_session = greets.unwrap_or(session.theirs);
         self.packets.push_back(Packet {
             from: self.config.node,
             to: node,
             session: session.mine,
-            to_session: if session.is_dead { 0 } else { session.theirs },
-            ack: if session.is_dead { 0 } else { session.received },
+            to_session,
+            is_over: session.is_dead && to_session == session.theirs,
+            asks: is_open && session.is_in_use(),
+            ack: if is_open { session.received } else { 0 },
             body: message.map(|(number, note)| (number, note.ask, note.message)),
         });
     }

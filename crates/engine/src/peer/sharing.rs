@@ -1,6 +1,6 @@
 //! A party's side: its share of a transfer, its neighbours, and when it may give its memory back.
 
-use super::{AskId, Asked, PeerMessage, Peers, Use, gone};
+use super::{AskId, Asked, PeerMessage, Use, gone};
 use crate::engine::Engine;
 use crate::program::{Program, Stretch};
 use crate::transfer::{Phase, Record, Role, Transfer};
@@ -10,13 +10,13 @@ use std::sync::Arc;
 /// What the neighbour that writes here is known to do.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 enum Writer {
-    /// It writes, or may start to.
+    /// It was told where, and writes.
     Free,
     /// It was asked to hush.
     Hushed,
-    /// It is gone; the driver has not said that nothing of it arrives any more.
-    Gone,
-    /// Nothing of it is under way, and nothing will be.
+    /// It is gone; the driver has not said that nothing from before this session arrives any more.
+    Gone(u64),
+    /// Nothing of it is under way.
     Quiet,
 }
 
@@ -41,11 +41,10 @@ pub(crate) struct Share {
 
 impl Share {
     fn new(name: AskId, stretch: Stretch) -> Self {
-        let writer = if stretch.before.is_some() { Writer::Free } else { Writer::Quiet };
         Share {
             name,
             stretch,
-            writer,
+            writer: Writer::Quiet,
             is_open: false,
             is_orphan: false,
             owes_quiet: false,
@@ -78,14 +77,6 @@ impl Share {
     }
 }
 
-impl Peers {
-    /// Forgets the refusals that no late message can need.
-    fn prune(&mut self, asker: NodeId, life: u32, oldest: u64) {
-        let is_over = |r: &AskId| r.asker == asker && (r.life, r.serial) < (life, oldest);
-        self.refused.retain(|r| !is_over(r));
-    }
-}
-
 impl Engine {
     /// Runs what a message asks for.
     pub(crate) fn handle_note(&mut self, from: NodeId, name: AskId, message: PeerMessage) {
@@ -95,39 +86,46 @@ impl Engine {
             (name.asker, name.life) == (node, life)
         });
         match message {
-            PeerMessage::Reserve { asked, oldest } if is_asker => {
-                self.handle_reserve(name, &asked, oldest);
+            PeerMessage::Reserve(asked) if is_asker => self.handle_reserve(name, &asked, None),
+            PeerMessage::Undo(asked, outcome) if is_asker && outcome != Outcome::Done => {
+                self.handle_reserve(name, &asked, Some(outcome));
             }
-            PeerMessage::Stop(outcome) if is_asker => self.handle_stop(name, outcome),
+            PeerMessage::Stop(outcome) if is_asker && outcome != Outcome::Done => {
+                self.handle_stop(name, outcome)
+            }
             PeerMessage::Reserved if is_mine => self.handle_reserved(from, name),
             PeerMessage::Ended(outcome) if is_mine => self.handle_ended(from, name, outcome),
             PeerMessage::Knock => self.handle_knock(from, name),
             PeerMessage::Open(place) => self.handle_open(from, name, place),
             PeerMessage::Arrived(bytes) => self.handle_arrived(from, name, bytes),
             PeerMessage::Freed(bytes) => self.handle_freed(from, name, bytes),
-            PeerMessage::Hush(outcome) => self.handle_hush(from, name, outcome),
+            PeerMessage::Hush(outcome) if outcome != Outcome::Done => {
+                self.handle_hush(from, name, outcome)
+            }
             PeerMessage::Quiet => self.handle_quiet(from, name),
             // Only the asker may say these, and only to the asker those.
             _ => {}
         }
     }
 
-    fn handle_reserve(&mut self, name: AskId, asked: &Asked, oldest: u64) {
-        let Some(peers) = &mut self.peers else { return };
-        peers.prune(name.asker, name.life, oldest);
+    /// Takes a share, or says why not; one that is to be undone does nothing else.
+    fn handle_reserve(&mut self, name: AskId, asked: &Asked, undo: Option<Outcome>) {
+        let Some(peers) = &self.peers else { return };
         let me = peers.config.node;
         if peers.shares.contains_key(&name) {
             return;
         }
-        let was_refused = peers.refused.remove(&name);
         let stretches = asked.program.stretches().unwrap_or_default();
-        let stretch = stretches.into_iter().find(|s| s.node == me).filter(|_| !was_refused);
-        let taken = match stretch {
+        let taken = match stretches.into_iter().find(|s| s.node == me) {
             Some(stretch) => self.take_share(name, asked, stretch),
-            None => Err(self.refusal(asked, "was given up before it was known here".to_owned())),
+            None => Err(self.refusal(asked, "does not pass here".to_owned())),
         };
-        if let Err(outcome) = taken {
-            self.say(name.asker, name, PeerMessage::Ended(outcome));
+        match (taken, undo) {
+            (Ok(id), None) => self.release(id),
+            (Ok(id), Some(outcome)) => {
+                self.stop(id, outcome);
+            }
+            (Err(outcome), _) => self.say(name.asker, name, PeerMessage::Ended(outcome)),
         }
     }
 
@@ -138,8 +136,13 @@ impl Engine {
         Outcome::Failed(TransferError { hop: 0, memory: asked.program.hops()[0].ends[0], cause })
     }
 
-    /// Enters a share in the table; it runs when it has its rings.
-    fn take_share(&mut self, name: AskId, asked: &Asked, stretch: Stretch) -> Result<(), Outcome> {
+    /// Enters a share in the table.
+    fn take_share(
+        &mut self,
+        name: AskId,
+        asked: &Asked,
+        stretch: Stretch,
+    ) -> Result<TransferId, Outcome> {
         let ends_here = stretch.hops.end == asked.program.hops().len() && !stretch.hops.is_empty();
         let mut transfer = Transfer::new(Arc::clone(&asked.program), asked.src, asked.dst);
         transfer.priority = asked.priority;
@@ -150,17 +153,16 @@ impl Engine {
         let partners: Vec<NodeId> = share.partners().collect();
         let own = share.stretch.hops.clone();
         let id = self.enter(transfer);
-        let Some(record) = self.table.get_mut(id) else { return Ok(()) };
+        let Some(record) = self.table.get_mut(id) else { return Ok(id) };
         (record.role, record.run.own) = (Role::Share(Box::new(share)), own);
-        let Some(peers) = &mut self.peers else { return Ok(()) };
+        let Some(peers) = &mut self.peers else { return Ok(id) };
         peers.shares.insert(name, id);
         for node in partners {
             if !peers.is_me(node) {
                 peers.sessions.hold(self.now, node, Use::Share(name));
             }
         }
-        self.release(id);
-        Ok(())
+        Ok(id)
     }
 
     /// A share has its rings: what stays on this node may run.
@@ -177,19 +179,22 @@ impl Engine {
 
     /// Tells the neighbour before where to write.
     fn open(&mut self, id: TransferId) {
-        let Some(record) = self.table.get(id) else { return };
-        let Role::Share(share) = &record.role else { return };
+        let Some(record) = self.table.get_mut(id) else { return };
+        let Role::Share(share) = &mut record.role else { return };
         let ring = share.first_ring(&record.transfer.program);
-        let place = ring.map(|ring| record.run.rings[ring]);
+        let (name, place) = (share.name, ring.map(|ring| record.run.rings[ring]));
         if let Some(before) = share.stretch.before {
-            self.say(before, share.name, PeerMessage::Open(place));
+            share.writer = Writer::Free;
+            self.say(before, name, PeerMessage::Open(place));
         }
     }
 
     fn handle_knock(&mut self, from: NodeId, name: AskId) {
         let Some((id, record)) = self.share_mut(name) else { return };
         let Role::Share(share) = &record.role else { return };
-        if share.stretch.before == Some(from) && record.phase == Phase::Running {
+        let total = record.transfer.program.payload_bytes();
+        let is_awaited = share.stretch.before == Some(from) && share.arrived < total;
+        if is_awaited && record.phase == Phase::Running {
             self.open(id);
         }
     }
@@ -198,7 +203,15 @@ impl Engine {
         let Some((id, record)) = self.share_mut(name) else { return };
         let Role::Share(share) = &mut record.role else { return };
         let ring = share.last_ring(&record.transfer.program);
-        let is_sane = share.stretch.behind == Some(from) && ring.is_some() == place.is_some();
+        let fits = |ring: usize, place: Place| {
+            let bytes = record.transfer.program.rings()[ring].bytes();
+            place.offset.checked_add(bytes).is_some()
+        };
+        let is_place = match (ring, place) {
+            (Some(ring), Some(place)) => fits(ring, place),
+            (ring, place) => ring.is_none() && place.is_none(),
+        };
+        let is_sane = share.stretch.behind == Some(from) && is_place;
         if !is_sane || record.phase != Phase::Running || share.is_open {
             return;
         }
@@ -213,6 +226,9 @@ impl Engine {
     fn handle_arrived(&mut self, from: NodeId, name: AskId, bytes: u64) {
         let Some((id, record)) = self.share_mut(name) else { return };
         let total = record.transfer.program.payload_bytes();
+        if !matches!(record.phase, Phase::Running | Phase::Draining(_)) {
+            return;
+        }
         let Role::Share(share) = &mut record.role else { return };
         if share.stretch.before != Some(from) || bytes <= share.arrived || bytes > total {
             return;
@@ -286,12 +302,10 @@ impl Engine {
         }
     }
 
-    /// The neighbour behind stops. Somebody who knows nothing of the transfer never will.
+    /// The neighbour behind stops. Who knows nothing of the transfer writes nothing: should it be
+    /// asked later, it will find nobody who lets it.
     fn handle_hush(&mut self, from: NodeId, name: AskId, outcome: Outcome) {
         let Some((id, record)) = self.share_mut(name) else {
-            if let Some(peers) = &mut self.peers {
-                peers.refused.insert(name);
-            }
             return self.say(from, name, PeerMessage::Quiet);
         };
         let Role::Share(share) = &mut record.role else { return };
@@ -358,12 +372,12 @@ impl Engine {
     }
 
     /// A peer is gone: a share that it has to do with stops, and keeps what it may still write.
-    pub(super) fn lose_partner(&mut self, node: NodeId, name: AskId) {
+    pub(super) fn lose_partner(&mut self, node: NodeId, name: AskId, floor: u64) {
         let Some((id, record)) = self.share_mut(name) else { return };
         let failure = gone(&record.transfer.program, node);
         let Role::Share(share) = &mut record.role else { return };
         if share.stretch.before == Some(node) && share.writer != Writer::Quiet {
-            share.writer = Writer::Gone;
+            share.writer = Writer::Gone(floor);
         }
         if share.stretch.behind == Some(node) {
             share.owes_quiet = false;
@@ -372,14 +386,15 @@ impl Engine {
         self.stop(id, failure);
     }
 
-    /// Nothing of `node` arrives any more.
-    pub(crate) fn disconnected(&mut self, node: NodeId) {
+    /// Nothing of `node` from before session `floor` arrives any more.
+    pub(crate) fn disconnected(&mut self, node: NodeId, floor: u64) {
         let names = self.peers.as_ref().map(|peers| peers.shares.keys().copied().collect());
         let names: Vec<AskId> = names.unwrap_or_default();
         for name in names {
             let Some((id, record)) = self.share_mut(name) else { continue };
             let Role::Share(share) = &mut record.role else { continue };
-            if share.stretch.before == Some(node) && share.writer == Writer::Gone {
+            let is_cut = matches!(share.writer, Writer::Gone(since) if since <= floor);
+            if share.stretch.before == Some(node) && is_cut {
                 share.writer = Writer::Quiet;
                 self.try_drained(id);
             }

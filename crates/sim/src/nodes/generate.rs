@@ -169,7 +169,8 @@ fn add_waits(rng: &mut Rng, base: &mut Scenario, askers: &[NodeId]) {
     }
 }
 
-/// A lease is many times what a packet that is lost a few times takes.
+/// A lease is many times what a packet takes that is lost a few times, or late; on a wire that loses
+/// none it may be shorter than what a transfer waits for.
 fn wire(rng: &mut Rng) -> WireSpec {
     let is_bad = rng.chance(50);
     WireSpec {
@@ -177,7 +178,8 @@ fn wire(rng: &mut Rng) -> WireSpec {
         jitter_ns: rng.pick(&[0, 1_000, 50_000]),
         lost_percent: if is_bad { rng.pick(&[0, 5, 25]) } else { 0 },
         repeated_percent: if is_bad { rng.pick(&[0, 5, 25]) } else { 0 },
-        lease: Duration::from_millis(20),
+        late_percent: if is_bad { rng.pick(&[0, 1]) } else { 0 },
+        lease: Duration::from_millis(if is_bad { 20 } else { rng.pick(&[1, 1, 20]) }),
         resend: Duration::from_nanos(rng.pick(&[100_000, 300_000])),
     }
 }

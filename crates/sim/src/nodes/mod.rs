@@ -39,6 +39,8 @@ pub struct WireSpec {
     pub lost_percent: u64,
     /// Of a hundred packets, so many come twice.
     pub repeated_percent: u64,
+    /// Of a hundred packets, so many come as late as others' next lives.
+    pub late_percent: u64,
     /// A peer that is silent for so long is given up.
     pub lease: Duration,
     /// What is not acknowledged for so long is sent again.

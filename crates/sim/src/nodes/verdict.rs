@@ -1,10 +1,11 @@
 //! What is said of a transfer at its end, and of the whole run: by rules, without looking inside.
 
 use super::world::{Watch, World};
+use crate::scenario::After;
 use crate::trace::Event;
 use crate::violation::Violation;
-use engine::{Engine, TransferEvent};
-use model::{ChannelErrorKind, NodeId, Outcome};
+use engine::{Engine, State, TransferEvent};
+use model::{ChannelErrorKind, NodeId, Outcome, Request, Work};
 
 impl World<'_> {
     /// A transfer ended, says its asker.
@@ -25,6 +26,29 @@ impl World<'_> {
             self.cast.retire(transfer, &outcome, &mut self.memories)?;
         }
         Ok(())
+    }
+
+    /// What a transfer waits for is done before anything of it is copied or committed.
+    pub(super) fn check_waits(&self, transfer: usize, request: &Request) -> Result<(), Violation> {
+        let is_met = |after: &After| match *after {
+            After::Transfer(other) => self.is_done(other),
+            After::Fence(fence) => {
+                self.trace.iter().any(|e| e.event == Event::Fenced { fence, ok: true })
+            }
+        };
+        let waits = &self.scenario.base.transfers[transfer].after;
+        let is_undone = matches!(request.work, Work::Abort { .. });
+        let right = is_undone || waits.iter().all(is_met);
+        right.then_some(()).ok_or(Violation::TooEarly { request: request.id, transfer })
+    }
+
+    /// Whether its asker knows that a transfer is done, though it may not have said so yet.
+    fn is_done(&self, transfer: usize) -> bool {
+        let watch = &self.watches[transfer];
+        let site = &self.sites[self.scenario.askers[transfer].0 as usize];
+        let engine = site.engine.as_ref().filter(|_| site.life == watch.life);
+        let state = watch.id.and_then(|id| engine?.state(id));
+        watch.ended == Some(Outcome::Done) || state == Some(State::Ended(Outcome::Done))
     }
 
     /// What is done was committed, and what is not was undone, unless who had to do it is dead.

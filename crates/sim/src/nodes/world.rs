@@ -29,8 +29,8 @@ pub(super) enum Tick {
     Write(usize, RequestId),
     Complete(usize, RequestId),
     Deliver(Box<Packet>),
-    /// At the first, nothing of the second arrives any more.
-    Cut(NodeId, NodeId, u32),
+    /// At the first, nothing of the second from before a session arrives any more.
+    Cut(NodeId, (NodeId, u64), u32),
     Wake(usize),
 }
 
@@ -71,6 +71,9 @@ pub(crate) struct World<'a> {
     pub(super) rng: Rng,
     pub(super) trace: Vec<Entry>,
 }
+
+/// How late a packet may be that is.
+const LATE_NS: u64 = 8_000_000;
 
 /// More than any run takes.
 const MAX_STEPS: u64 = 5_000_000;
@@ -151,7 +154,7 @@ impl<'a> World<'a> {
             Tick::Write(at, id) => self.write(at, id)?,
             Tick::Complete(at, id) => return self.complete(at, id),
             Tick::Deliver(packet) => return Ok(self.deliver(*packet)),
-            Tick::Cut(reader, writer, life) => return self.cut(reader, writer, life),
+            Tick::Cut(reader, peer, life) => return self.cut(reader, peer, life),
             Tick::Wake(node) => {
                 let engine = self.sites[node].engine.as_mut();
                 engine.into_iter().for_each(|engine| engine.handle_timeout(now));
@@ -322,6 +325,7 @@ impl<'a> World<'a> {
     /// Takes a request in, and plans when its bytes move.
     fn issue(&mut self, node: usize, request: Request) -> Result<(), Violation> {
         let transfer = self.transfer_of(node, &request)?;
+        self.check_waits(transfer, &request)?;
         let seat = self.plant.seat(&request)?;
         let owner = owner_of(transfer);
         let mut crossing = None;
@@ -456,7 +460,9 @@ impl<'a> World<'a> {
         let wire = &self.scenario.wire;
         let copies = 1 + u64::from(self.rng.chance(wire.repeated_percent));
         for _ in 0..copies {
-            let after = wire.latency_ns + self.rng.within(0, wire.jitter_ns);
+            let is_late = self.rng.chance(wire.late_percent);
+            let most_ns = if is_late { LATE_NS } else { wire.jitter_ns };
+            let after = wire.latency_ns + self.rng.within(0, most_ns);
             if !self.rng.chance(wire.lost_percent) {
                 let at = Time(self.agenda.now().0 + after);
                 self.agenda.add(at, Tick::Deliver(Box::new(packet.clone())));
@@ -479,18 +485,16 @@ impl<'a> World<'a> {
     fn cut(
         &mut self,
         reader: NodeId,
-        writer: NodeId,
+        (writer, floor): (NodeId, u64),
         life: u32,
     ) -> Result<Option<usize>, Violation> {
         let (now, at) = (self.agenda.now(), reader.0 as usize);
         if self.sites[at].life != life {
             return Ok(None);
         }
-        let Some(engine) = &self.sites[at].engine else { return Ok(None) };
-        let floor = engine.session(writer).map_or(0, |s| s.0);
         self.plant.cut((reader, writer), floor, &mut self.memories)?;
-        let engine = self.sites[at].engine.as_mut().expect("it was there");
-        engine.handle_disconnected(now, writer);
+        let Some(engine) = &mut self.sites[at].engine else { return Ok(None) };
+        engine.handle_disconnected(now, writer, floor);
         Ok(Some(at))
     }
 

@@ -23,15 +23,24 @@ fn serials(heard: Heard) -> Vec<u64> {
     heard.notes.into_iter().map(|note| note.ask.serial).collect()
 }
 
-/// All packets of one, into the other; what the other hears.
-fn pass(now: u64, from: &mut Sessions, to: &mut Sessions) -> (Vec<u64>, usize) {
-    let (mut heard, mut lost) = (Vec::new(), 0);
-    while let Some(packet) = from.poll_packet() {
-        let news = to.handle(Time(now), packet);
-        lost += usize::from(news.lost.is_some());
-        heard.extend(serials(news));
+/// Passes packets between two until neither has any; what each hears, and how often it lost the
+/// other.
+fn settle(now: u64, ends: &mut [Sessions; 2]) -> [(Vec<u64>, usize); 2] {
+    let mut heard: [(Vec<u64>, usize); 2] = Default::default();
+    for _ in 0..50 {
+        let packets: Vec<Packet> =
+            ends.iter_mut().flat_map(|end| std::iter::from_fn(|| end.poll_packet())).collect();
+        if packets.is_empty() {
+            return heard;
+        }
+        for packet in packets {
+            let to = packet.to.0 as usize;
+            let news = ends[to].handle(Time(now), packet);
+            heard[to].1 += usize::from(news.lost.is_some());
+            heard[to].0.extend(serials(news));
+        }
     }
-    (heard, lost)
+    panic!("they greet each other for ever");
 }
 
 /// What the wire does with the next packet.
@@ -99,54 +108,171 @@ proptest! {
     }
 }
 
+/// What happens to two peers that have trouble.
+#[derive(Debug, Clone, Copy)]
+enum Trouble {
+    Send(usize),
+    /// A packet on the wire arrives, is lost, or arrives and stays.
+    Arrive(prop::sample::Index),
+    Lose(prop::sample::Index),
+    Repeat(prop::sample::Index),
+    Wait(u64),
+    Restart(usize),
+}
+
+fn troubles() -> impl Strategy<Value = Vec<Trouble>> {
+    let index = any::<prop::sample::Index>;
+    let trouble = prop_oneof![
+        3 => (0usize..2).prop_map(Trouble::Send),
+        6 => index().prop_map(Trouble::Arrive),
+        2 => index().prop_map(Trouble::Lose),
+        2 => index().prop_map(Trouble::Repeat),
+        4 => (1u64..15_000).prop_map(Trouble::Wait),
+        1 => (0usize..2).prop_map(Trouble::Restart),
+    ];
+    prop::collection::vec(trouble, 1..120)
+}
+
+proptest! {
+    #![proptest_config(ProptestConfig::with_cases(2000))]
+
+    #[test]
+    fn peers_find_each_other_again(troubles in troubles()) {
+        let mut ends = [sessions(0, 1), sessions(1, 1)];
+        let (mut wire, mut lives, mut now, mut sent): (Vec<Packet>, _, _, _) =
+            (Vec::new(), [1, 1], 0, 0);
+        let mut heard: [Vec<u64>; 2] = Default::default();
+        for trouble in troubles {
+            match trouble {
+                Trouble::Send(from) => {
+                    sent += 1;
+                    let to = NodeId(1 - from as u32);
+                    ends[from].hold(Time(now), to, Use::Ask(name(sent)));
+                    ends[from].send(Time(now), to, note(sent));
+                }
+                Trouble::Restart(at) => {
+                    lives[at] += 1;
+                    ends[at] = sessions(at as u32, lives[at]);
+                }
+                Trouble::Wait(by) => {
+                    now += by;
+                    ends.iter_mut().for_each(|end| drop(end.handle_timeout(Time(now))));
+                }
+                Trouble::Lose(at) if !wire.is_empty() => {
+                    wire.swap_remove(at.index(wire.len()));
+                }
+                Trouble::Arrive(at) | Trouble::Repeat(at) if !wire.is_empty() => {
+                    let at = at.index(wire.len());
+                    let packet = wire[at].clone();
+                    if matches!(trouble, Trouble::Arrive(_)) {
+                        wire.swap_remove(at);
+                    }
+                    let to = packet.to.0 as usize;
+                    heard[to].extend(serials(ends[to].handle(Time(now), packet)));
+                }
+                _ => {}
+            }
+            wire.extend(ends.iter_mut().flat_map(|e| std::iter::from_fn(|| e.poll_packet())));
+        }
+        for serials in &heard {
+            prop_assert!(serials.windows(2).all(|pair| pair[0] < pair[1]), "once and in order");
+        }
+        // A good wire from here on: what is said in a session that is over is lost with it, yet they
+        // learn of it, and agree.
+        for packet in wire {
+            let to = packet.to.0 as usize;
+            ends[to].handle(Time(now), packet);
+        }
+        let mut last = [None, None];
+        for _ in 0..3 {
+            for (from, end) in ends.iter_mut().enumerate() {
+                sent += 1;
+                end.send(Time(now), NodeId(1 - from as u32), note(sent));
+            }
+            for _ in 0..5 {
+                for (last, (serials, _)) in last.iter_mut().zip(settle(now, &mut ends)) {
+                    *last = serials.last().copied().or(*last);
+                }
+                now += 150;
+                ends.iter_mut().for_each(|end| drop(end.handle_timeout(Time(now))));
+            }
+        }
+        settle(now, &mut ends);
+        prop_assert_eq!(last, [Some(sent), Some(sent - 1)]);
+        for _ in 0..40 {
+            now += 1000;
+            for end in &mut ends {
+                prop_assert!(end.handle_timeout(Time(now)).is_empty(), "nobody is silent");
+            }
+            let news = settle(now, &mut ends);
+            prop_assert_eq!(news.map(|(_, lost)| lost), [0, 0]);
+        }
+        let [a, b] = &ends;
+        let (mine, theirs) = (a.numbers(NodeId(1)).unwrap(), b.numbers(NodeId(0)).unwrap());
+        prop_assert_eq!(mine, (theirs.1, theirs.0));
+    }
+}
+
 #[test]
 fn a_silent_peer_is_given_up_once_and_learns_of_it() {
     let mut ends = [sessions(0, 1), sessions(1, 1)];
-    let [a, b] = &mut ends;
-    a.hold(Time(0), NodeId(1), Use::Ask(name(7)));
-    b.hold(Time(0), NodeId(0), Use::Share(name(7)));
-    a.send(Time(0), NodeId(1), note(1));
-    assert_eq!(pass(1, a, b), (vec![1], 0));
-    pass(1, b, a);
+    ends[0].hold(Time(0), NodeId(1), Use::Ask(name(7)));
+    ends[1].hold(Time(0), NodeId(0), Use::Share(name(7)));
+    ends[0].send(Time(0), NodeId(1), note(1));
+    assert_eq!(settle(1, &mut ends)[1], (vec![1], 0));
     // Nothing of the other comes for a lease, though that one speaks.
-    let lost = (1..=200).flat_map(|i| a.handle_timeout(Time(i * 100))).collect::<Vec<_>>();
+    let lost = (1..=200).flat_map(|i| ends[0].handle_timeout(Time(i * 100))).collect::<Vec<_>>();
     assert_eq!(lost, [(NodeId(1), BTreeSet::from([Use::Ask(name(7))]))]);
-    while a.poll_packet().is_some() {}
+    while ends[0].poll_packet().is_some() {}
     // What the other says in the old session is not heard; it is told, and gives up as well.
-    b.send(Time(20_001), NodeId(0), note(2));
-    assert_eq!(pass(20_001, b, a), (vec![], 0));
-    assert_eq!(pass(20_002, a, b), (vec![], 1));
-    b.send(Time(20_003), NodeId(0), note(3));
-    assert_eq!(pass(20_003, b, a), (vec![3], 0));
-    assert_eq!(a.numbers(NodeId(1)).unwrap().1, b.numbers(NodeId(0)).unwrap().0);
+    ends[1].send(Time(20_001), NodeId(0), note(2));
+    assert_eq!(settle(20_001, &mut ends), [(vec![], 0), (vec![], 1)]);
+    ends[1].send(Time(20_003), NodeId(0), note(3));
+    assert_eq!(settle(20_003, &mut ends), [(vec![3], 0), (vec![], 0)]);
+    assert_eq!(ends[0].numbers(NodeId(1)).unwrap().1, ends[1].numbers(NodeId(0)).unwrap().0);
+}
+
+/// One side counts on the other, which counts on nobody: it answers all the same.
+#[test]
+fn who_counts_on_nobody_still_answers() {
+    let mut ends = [sessions(0, 1), sessions(1, 1)];
+    ends[0].hold(Time(0), NodeId(1), Use::Share(name(1)));
+    ends[1].send(Time(0), NodeId(0), note(1));
+    for turn in 0..2000 {
+        let now = turn * 50;
+        for end in &mut ends {
+            assert!(end.handle_timeout(Time(now)).is_empty(), "at {now}");
+        }
+        settle(now, &mut ends);
+    }
 }
 
 #[test]
 fn a_packet_of_an_earlier_life_is_nothing() {
-    let (mut old, mut b) = (sessions(0, 1), sessions(1, 1));
-    old.send(Time(0), NodeId(1), note(1));
-    old.send(Time(0), NodeId(1), note(2));
-    let late: Vec<Packet> = std::iter::from_fn(|| old.poll_packet()).collect();
-    assert_eq!(serials(b.handle(Time(1), late[0].clone())), [1]);
-    b.hold(Time(1), NodeId(0), Use::Share(name(1)));
-    let mut new = sessions(0, 2);
-    new.send(Time(2), NodeId(1), note(9));
-    assert_eq!(pass(2, &mut new, &mut b), (vec![9], 1));
-    assert_eq!(serials(b.handle(Time(3), late[1].clone())), Vec::<u64>::new());
-    assert_eq!(serials(b.handle(Time(3), late[0].clone())), Vec::<u64>::new());
+    let mut ends = [sessions(0, 1), sessions(1, 1)];
+    ends[0].send(Time(0), NodeId(1), note(1));
+    settle(0, &mut ends);
+    ends[0].send(Time(1), NodeId(1), note(2));
+    let late = ends[0].poll_packet().unwrap();
+    ends[1].hold(Time(1), NodeId(0), Use::Share(name(1)));
+    ends[0] = sessions(0, 2);
+    ends[0].send(Time(2), NodeId(1), note(9));
+    assert_eq!(settle(2, &mut ends), [(vec![], 0), (vec![9], 1)]);
+    assert!(serials(ends[1].handle(Time(3), late)).is_empty());
 }
 
 #[test]
 fn nothing_is_due_with_a_peer_that_nobody_counts_on() {
     let mut ends = [sessions(0, 1), sessions(1, 1)];
-    let [a, b] = &mut ends;
-    a.send(Time(0), NodeId(1), note(1));
-    pass(0, a, b);
-    assert!(a.poll_timeout().is_some(), "it is not acknowledged");
-    b.handle_timeout(Time(50));
-    pass(50, b, a);
-    assert_eq!((a.poll_timeout(), b.poll_timeout()), (None, None));
-    assert!(a.poll_packet().is_none() && b.poll_packet().is_none());
+    ends[0].send(Time(0), NodeId(1), note(1));
+    settle(0, &mut ends);
+    ends[0].send(Time(0), NodeId(1), note(2));
+    settle(0, &mut ends);
+    assert!(ends[0].poll_timeout().is_some(), "it is not acknowledged");
+    ends[1].handle_timeout(Time(50));
+    settle(50, &mut ends);
+    assert_eq!(ends.each_ref().map(Sessions::poll_timeout), [None, None]);
+    assert!(ends.iter_mut().all(|end| end.poll_packet().is_none()));
 }
 
 #[test]
