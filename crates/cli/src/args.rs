@@ -195,7 +195,8 @@ pub(crate) struct Run {
     /// `two-nodes`, `sapling`, `xstream`, `moonlight`, `modern`, `pod`.
     pub(crate) cluster: PathBuf,
     /// The workload: a TOML file of copies, or one that is ready-made: `micro` (every pair of SYS,
-    /// FBM and DSK, 8 GiB each, kept and converted) or `priority` (an urgent copy among others).
+    /// FBM and DSK, 8 GiB each, kept and converted), `priority` (an urgent copy among others), or an
+    /// application on all nodes: `pagerank`, `circuit`, `vgg16`, `kv`, `reshard`.
     pub(crate) workload: PathBuf,
     /// How many nodes there are of the cluster's only class.
     #[arg(long, value_name = "N")]
@@ -212,6 +213,9 @@ pub(crate) struct Run {
     /// DMA threads of each node under `--baseline store-and-forward`; 1 unless given.
     #[arg(long, value_name = "N", requires = "baseline")]
     pub(crate) dma_threads: Option<NonZeroU32>,
+    /// Say what each case comes to, not each copy: what is computed, and what communication adds.
+    #[arg(long)]
+    pub(crate) summary: bool,
     /// Print one JSON object.
     #[arg(long)]
     pub(crate) json: bool,

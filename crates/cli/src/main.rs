@@ -15,6 +15,7 @@ mod plan;
 mod plot;
 mod progress;
 mod simulate;
+mod summary;
 mod topo;
 mod verify;
 mod workload;

@@ -3,12 +3,13 @@
 use crate::args::{Baseline, Model, Run};
 use crate::failure::Failure;
 use crate::interrupt::Interrupt;
-use crate::{output, plan, topo};
+use crate::{output, plan, summary, topo};
 use isometry::plan_json;
-use model::{MemoryId, Topology};
+use model::{MemoryId, NodeId, Topology};
 use serde_json::{Value, json};
 use sim::{
-    Case, CaseReport, CopyReport, CopySpec, READY_MADE_WORKLOADS, Setup, SimulateError, Workload,
+    Case, CaseReport, CopyReport, CopySpec, PlanCount, READY_MADE_WORKLOADS, Setup, SimulateError,
+    Workload,
 };
 use std::fmt::Write;
 use std::io;
@@ -26,13 +27,20 @@ pub(crate) fn run(args: &Run) -> Result<(), Failure> {
     if workload.cases.is_empty() {
         return Err(Failure::usage("no case of the workload has such a name"));
     }
-    let play = Play { topology: &topology, interrupt: Interrupt::listen()?, setup: setup(args)? };
+    if workload.cases.iter().all(|case| case.copies.is_empty()) {
+        let why = "the cluster has not the nodes or the memories that this workload copies between";
+        return Err(Failure::usage(why));
+    }
+    let setup = setup(args)?;
+    let play =
+        Play { topology: &topology, interrupt: Interrupt::listen()?, setup, summary: args.summary };
     let started = Instant::now();
     let played: Vec<Played> =
         workload.cases.iter().map(|case| play.both(case)).collect::<Result<_, _>>()?;
     tell_speed(&played, started.elapsed().as_secs_f64());
     match args.json {
         true => output::json(&play.to_json(&workload.name, &played)),
+        false if args.summary => output::text(&aligned(&summary::table(setup.baseline, &played))),
         false => output::text(&play.table(&played)),
     }
 }
@@ -85,10 +93,10 @@ fn tell_speed(played: &[Played<'_>], seconds: f64) {
 }
 
 /// A case that has run, by us and by the baseline.
-struct Played<'a> {
-    case: &'a Case,
-    ours: CaseReport,
-    theirs: Option<CaseReport>,
+pub(crate) struct Played<'a> {
+    pub(crate) case: &'a Case,
+    pub(crate) ours: CaseReport,
+    pub(crate) theirs: Option<CaseReport>,
 }
 
 /// Runs cases, and writes down what they came to.
@@ -96,6 +104,7 @@ struct Play<'a> {
     topology: &'a Topology,
     interrupt: Interrupt,
     setup: Setup,
+    summary: bool,
 }
 
 impl Play<'_> {
@@ -184,8 +193,10 @@ impl Play<'_> {
     fn case_json(&self, played: &Played<'_>) -> Value {
         let mut value = self.report_json(played.case, &played.ours);
         value["case"] = json!(played.case.name);
-        if let Some(theirs) = &played.theirs {
-            value["baseline"] = self.report_json(played.case, theirs);
+        value["computing_seconds"] = json!(played.case.computing().as_secs_f64());
+        let Some(theirs) = &played.theirs else { return value };
+        value["baseline"] = self.report_json(played.case, theirs);
+        if !self.summary {
             for (at, copy) in played.ours.copies.iter().enumerate() {
                 value["copies"][at]["speedup"] = json!(speedup(copy, &theirs.copies[at]));
             }
@@ -194,19 +205,36 @@ impl Play<'_> {
     }
 
     fn report_json(&self, case: &Case, report: &CaseReport) -> Value {
-        let copies = case.copies.iter().zip(&report.copies);
         let held = |held: &[(MemoryId, u64)]| {
             let each = |&(memory, bytes): &(MemoryId, u64)| json!({ "memory": self.name(memory), "bytes": bytes });
             held.iter().map(each).collect::<Vec<_>>()
         };
-        json!({
+        let mut value = json!({
             "seconds": report.ended.since(model::Time(0)).as_secs_f64(),
-            "copies": copies.map(|(spec, copy)| self.copy_json(spec, copy)).collect::<Vec<_>>(),
+            "communication_seconds": summary::communication(case, report),
+            "bytes": report.copies.iter().map(|copy| copy.bytes).sum::<u64>(),
             "staging": held(&report.staging),
             "instances": held(&report.instances),
             "events": report.tally.events,
             "requests": report.tally.requests,
             "transfers": report.tally.transfers,
+            "planned": report.plans.iter().map(|plans| self.plans_json(plans)).collect::<Vec<_>>(),
+        });
+        if !self.summary {
+            let copies = case.copies.iter().zip(&report.copies);
+            let copies = copies.map(|(spec, copy)| self.copy_json(spec, copy));
+            value["copies"] = copies.collect();
+        }
+        value
+    }
+
+    fn plans_json(&self, (node, count): &(NodeId, PlanCount)) -> Value {
+        let by = |[full, simple]: [usize; 2]| json!({ "full": full, "simple": simple });
+        json!({
+            "node": self.topology.node_name(*node),
+            "made": by(count.made),
+            "by_papers_key": by(count.by_papers_key),
+            "last_copy": count.last_copy,
         })
     }
 

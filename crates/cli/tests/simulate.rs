@@ -98,6 +98,25 @@ fn a_run_is_one_object_and_always_the_same() {
 }
 
 #[test]
+fn a_summary_says_what_communication_adds() {
+    let args = ["xstream", "pagerank", "--nodes", "2", "--summary", "--baseline", "no-path"];
+    let ran = sim_run(&args);
+    ran.succeeds();
+    let lines: Vec<_> = ran.stdout.lines().collect();
+    assert_eq!(lines.len(), 2, "{}", ran.stdout);
+    assert!(lines[0].contains("communication") && lines[1].starts_with("pagerank"), "{}", lines[1]);
+    let ran = sim_run(&[&args[..], &["--json"]].concat());
+    let value: Value = serde_json::from_str(&ran.stdout).unwrap();
+    let case = &value["cases"][0];
+    let seconds = |key: &str| case[key].as_f64().unwrap();
+    let sum = seconds("computing_seconds") + seconds("communication_seconds");
+    assert!((seconds("seconds") - sum).abs() < 1e-9, "{case}");
+    assert!(case["copies"].is_null() && case["baseline"]["copies"].is_null(), "{case}");
+    assert_eq!(case["planned"][1]["node"], "n1");
+    assert_eq!(case["planned"][1]["by_papers_key"]["full"], 2);
+}
+
+#[test]
 fn a_file_names_copies() {
     let dir = tempfile::tempdir().unwrap();
     let file = workload(&dir, COPY);
@@ -122,6 +141,7 @@ fn mistakes_of_a_run_have_their_exit_codes() {
     code(&["saplings", "micro"], 2, "two-nodes, sapling");
     code(&["sapling", "macro"], 2, "micro, priority");
     code(&["sapling", "micro", "--filter", "^tape"], 2, "no case");
+    code(&["modern", "kv", "--nodes", "1"], 2, "memories");
     code(&["sapling", "no/such.toml"], 1, "no/such.toml");
     code(&["sapling", "micro", "--nodes", "0"], 2, "--nodes");
     code(&["sapling", "micro", "--dma-threads", "2"], 2, "--baseline");

@@ -216,10 +216,14 @@ impl Topology {
     /// The full name of a memory, `n0.sys`.
     #[must_use]
     pub fn memory_name(&self, id: MemoryId) -> Option<String> {
-        let (class, number) = self.class_of(id.node)?;
-        let class = &self.classes[class];
-        let memory = class.memories.get(usize::from(id.index))?;
-        Some(format!("{}{number}.{}", class.name, memory.name))
+        Some(format!("{}.{}", self.node_name(id.node)?, self.memory(id)?.name))
+    }
+
+    /// The name of a node: `n0`.
+    #[must_use]
+    pub fn node_name(&self, id: NodeId) -> Option<String> {
+        let (class, number) = self.class_of(id)?;
+        Some(format!("{}{number}", self.classes[class].name))
     }
 
     /// The name of a memory for people: `n0.sys`, or `sys` for short where there is one node only.

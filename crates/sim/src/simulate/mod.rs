@@ -7,12 +7,15 @@
 //! One engine runs the channels of all nodes: what engines on several nodes must tell each other
 //! costs nothing here.
 
+mod apps;
 mod desk;
 mod error;
 mod fleet;
 mod gate;
 mod lean;
 mod parse;
+mod places;
+mod planning;
 mod ready;
 mod report;
 mod roads;
@@ -24,6 +27,7 @@ mod workload;
 mod world;
 
 pub use error::{SimulateError, WorkloadError};
+pub use planning::PlanCount;
 pub use ready::READY_MADE_WORKLOADS;
 pub use report::{CaseReport, CopyReport, Tally};
 pub use setup::{Baseline, Setup};

@@ -2,7 +2,7 @@
 
 use crate::simulate::error::WorkloadError;
 use crate::simulate::workload::{Case, CopySpec, Workload};
-use model::{FieldSpace, IndexSpace, Layout, MemoryId, Priority, Time, Topology};
+use model::{Dim, FieldSpace, IndexSpace, Layout, MemoryId, Priority, Time, Topology};
 use serde::Deserialize;
 use std::collections::BTreeMap;
 use std::time::Duration;
@@ -23,7 +23,7 @@ struct Copy {
     name: Option<String>,
     from: String,
     to: String,
-    dims: String,
+    dims: Dims,
     fields: Vec<u64>,
     from_layout: String,
     to_layout: String,
@@ -37,6 +37,23 @@ struct Copy {
     after: Vec<String>,
     #[serde(default)]
     compute_ns: u64,
+}
+
+/// What is copied: whole instances, or boxes of them.
+#[derive(Debug, Deserialize)]
+#[serde(untagged, expecting = "dims: expected text, or a table of `box`, `from` and `to`")]
+enum Dims {
+    Whole(String),
+    Box(BoxDims),
+}
+
+#[derive(Debug, Deserialize)]
+#[serde(deny_unknown_fields)]
+struct BoxDims {
+    #[serde(rename = "box")]
+    copied: String,
+    from: Option<String>,
+    to: Option<String>,
 }
 
 fn one() -> u32 {
@@ -99,15 +116,16 @@ struct Reader<'a> {
 impl Reader<'_> {
     fn read(&self) -> Checked<CopySpec> {
         let raw = self.raw;
-        let space = self.space()?;
+        let (space, instances) = self.spaces()?;
         let copy = CopySpec {
             name: self.name()?,
             from: self.memory("from", &raw.from)?,
             to: self.memory("to", &raw.to)?,
             layouts: [
-                self.layout("from_layout", &raw.from_layout, &space)?,
-                self.layout("to_layout", &raw.to_layout, &space)?,
+                self.layout("from_layout", &raw.from_layout, &instances[0])?,
+                self.layout("to_layout", &raw.to_layout, &instances[1])?,
             ],
+            instances,
             space,
             fields: self.fields()?,
             count: raw.count,
@@ -143,15 +161,29 @@ impl Reader<'_> {
         found.ok_or_else(|| self.wrong(key, format!("there is no memory `{name}`")))
     }
 
-    fn space(&self) -> Checked<IndexSpace> {
-        let one = |part| {
-            let (name, extent) = str::split_once(part, '=')?;
-            Some((name.trim(), extent.trim().parse().ok()?))
+    /// What is copied, and the instances that it is of.
+    fn spaces(&self) -> Checked<(IndexSpace, [IndexSpace; 2])> {
+        let boxed = match &self.raw.dims {
+            Dims::Whole(dims) => {
+                let space = self.space("dims", dims)?;
+                return Ok((space.clone(), [space.clone(), space]));
+            }
+            Dims::Box(boxed) => boxed,
         };
-        let dims: Option<Vec<(&str, u64)>> = self.raw.dims.split(',').map(one).collect();
-        let what = "expected names with extents, as in x=64,y=32";
-        let dims = dims.ok_or_else(|| self.wrong("dims", what))?;
-        IndexSpace::of(&dims).map_err(|e| self.wrong("dims", e))
+        let space = self.space("dims.box", &boxed.copied)?;
+        let instance = |key, dims: &Option<String>| match dims {
+            Some(dims) => self.space(key, dims),
+            None => Ok(space.clone()),
+        };
+        let instances = [instance("dims.from", &boxed.from)?, instance("dims.to", &boxed.to)?];
+        Ok((space, instances))
+    }
+
+    fn space(&self, key: &str, dims: &str) -> Checked<IndexSpace> {
+        let dims: Option<Vec<Dim>> = dims.split(',').map(dim).collect();
+        let what = "expected names with extents or bounds, as in x=64,y=32..48";
+        let dims = dims.ok_or_else(|| self.wrong(key, what))?;
+        IndexSpace::new(dims).map_err(|e| self.wrong(key, e))
     }
 
     fn layout(&self, key: &str, text: &str, space: &IndexSpace) -> Checked<Layout> {
@@ -186,6 +218,17 @@ impl Reader<'_> {
     fn wrong(&self, key: &str, why: impl ToString) -> WorkloadError {
         WorkloadError::value(format!("{}.{key}", self.key), why.to_string())
     }
+}
+
+/// `x=64` or `x=32..48`.
+fn dim(text: &str) -> Option<Dim> {
+    let (name, bounds) = text.split_once('=')?;
+    let number = |text: &str| text.trim().parse().ok();
+    let (lo, hi) = match bounds.split_once("..") {
+        Some((lo, hi)) => (number(lo)?, number(hi)?),
+        None => (0, number(bounds).filter(|&extent| extent >= 0)?),
+    };
+    Some(Dim { name: name.trim().into(), lo, hi })
 }
 
 #[cfg(test)]

@@ -1,5 +1,7 @@
-//! The workloads that come with the program: the paper's microbenchmarks.
+//! The workloads that come with the program: the paper's microbenchmarks, and applications.
 
+use crate::simulate::apps;
+use crate::simulate::places::joined;
 use crate::simulate::workload::{Case, CopySpec, Workload};
 use model::{
     Component, FieldSpace, IndexSpace, Layout, MemoryId, MemoryKind, NodeId, Priority, Time,
@@ -8,7 +10,8 @@ use model::{
 use std::time::Duration;
 
 /// The names that [`Workload::ready_made`] knows.
-pub const READY_MADE_WORKLOADS: [&str; 2] = ["micro", "priority"];
+pub const READY_MADE_WORKLOADS: [&str; 7] =
+    ["micro", "priority", "pagerank", "circuit", "vgg16", "kv", "reshard"];
 
 /// Sections 6.1 and 6.3: 64 instances, 4 Mi entries, 8 fields of 4 bytes, 8 GiB in all.
 const INSTANCES: u32 = 64;
@@ -26,19 +29,28 @@ const LAUNCH_NS: u64 = 200_000_000;
 const SMALL_PART: u64 = 16;
 
 impl Workload {
-    /// The workload called `name`, for the first two nodes of `topology`. `None` for another name.
+    /// The workload called `name`. `None` for another name. It has no cases, or a case no copies,
+    /// where the memories that it copies between are not there.
     ///
+    /// For the first two nodes of `topology`:
     /// - `micro`: sections 6.1 and 6.3. One case for each ordered pair of SYS, FBM and DSK, within
     ///   a node and to another, whose memory has a `*`; then the same with AOS made SOA on the way.
     ///   A node's first memory of each kind that any channel reaches and leaves stands for it.
     /// - `priority`: section 6.2. One urgent copy beside 32 others, direct (from and to SYS) and
     ///   over several hops (from FBM to FBM*), as large as the others and smaller.
+    ///
+    /// For all its nodes, one case each, of sizes that are assumed:
+    /// - `pagerank`, `circuit`, `vgg16`: section 6.5. Copies and the compute times between them, four
+    ///   iterations.
+    /// - `kv`: caches of keys and values from half of the nodes to the other half, whose layout
+    ///   differs.
+    /// - `reshard`: a matrix that half of the nodes have by rows, to the other half by columns.
     #[must_use]
     pub fn ready_made(name: &str, topology: &Topology) -> Option<Self> {
         let cases = match name {
             "micro" => micro(topology),
             "priority" => priority(topology),
-            _ => return None,
+            _ => vec![apps::case(name, topology)?],
         };
         Some(Workload { name: name.to_owned(), cases })
     }
@@ -95,11 +107,13 @@ fn copy(
     layouts: [Layout; 2],
     entries: u64,
 ) -> CopySpec {
+    let space = IndexSpace::of(&[("x", entries)]).expect("one dimension");
     CopySpec {
         name: name.to_owned(),
         from: src.id,
         to: dst.id,
-        space: IndexSpace::of(&[("x", entries)]).expect("one dimension"),
+        instances: [space.clone(), space.clone()],
+        space,
         fields: FieldSpace::packed(&FIELD_BYTES).expect("eight fields"),
         layouts,
         count: INSTANCES,
@@ -113,27 +127,11 @@ fn copy(
 /// The first memory of each kind on node `node` that a channel reaches and another leaves.
 fn ends(topology: &Topology, node: u32) -> Vec<End> {
     let node = NodeId(node);
-    let Some((class, _)) = topology.class_of(node) else { return Vec::new() };
-    let memories = || topology.classes[class].memories.iter().zip(0u16..);
-    let first = |kind| {
-        let is_it = |index: &u16| is_joined(topology, class, *index);
-        memories().find(|(m, index)| m.kind == kind && is_it(index)).map(|(_, index)| index)
-    };
     let end = |kind| {
-        Some(End { kind, id: MemoryId { node, index: first(kind)? }, is_remote: node.0 > 0 })
+        let id = *joined(topology, node, kind).first()?;
+        Some(End { kind, id, is_remote: node.0 > 0 })
     };
     KINDS.into_iter().filter_map(end).collect()
-}
-
-fn is_joined(topology: &Topology, class: usize, memory: u16) -> bool {
-    let channels = &topology.classes[class].channels;
-    let is_end = |end: &model::LinkEnd| usize::from(end.class) == class && end.memory == memory;
-    let links = &topology.links;
-    let leaves = channels.iter().any(|c| c.from.contains(&memory))
-        || links.iter().any(|l| l.from.iter().any(is_end));
-    let reaches = channels.iter().any(|c| c.to.contains(&memory))
-        || links.iter().any(|l| l.to.iter().any(is_end));
-    leaves && reaches
 }
 
 fn pair_name(src: End, dst: End) -> String {

@@ -1,6 +1,7 @@
 //! What a case came to.
 
-use model::{MemoryId, Plan, Time};
+use crate::simulate::planning::PlanCount;
+use model::{MemoryId, NodeId, Plan, Time};
 use std::sync::Arc;
 
 /// What the instances of one copy came to.
@@ -31,6 +32,9 @@ pub struct CaseReport {
     pub staging: Vec<(MemoryId, u64)>,
     /// For each memory that held whole instances between hops, the most at once.
     pub instances: Vec<(MemoryId, u64)>,
+    /// For each node that the copies leave, the plans that it made; none for a baseline with a path
+    /// of its own.
+    pub plans: Vec<(NodeId, PlanCount)>,
     /// What the run took.
     pub tally: Tally,
 }

@@ -1,19 +1,19 @@
 //! How the instances of a copy go: in one transfer, or in several with whole instances between.
 
 use crate::simulate::error::SimulateError;
+use crate::simulate::planning::{PlanCount, Planning};
 use crate::simulate::setup::{Baseline, Setup};
 use crate::simulate::shortest::shortest;
-use crate::simulate::workload::CopySpec;
+use crate::simulate::workload::{CopySpec, Form};
 use engine::Program;
-use layout::{LayoutError, Part, Placement};
+use layout::{LayoutError, Part};
 use model::{
-    Algorithm, Bound, ChannelId, CostModel, Layout, Limit, MemoryId, MemoryKind, Plan, Selection,
-    Topology,
+    Algorithm, Bound, ChannelId, CostModel, Limit, MemoryId, MemoryKind, NodeId, Plan, Topology,
 };
 use planner::{Choice, End, Options, PlanCache, Query};
 use std::sync::Arc;
 
-/// Plans that are kept.
+/// Plans of single hops that are kept.
 const PLANS: usize = 1024;
 
 /// One transfer of the engine.
@@ -43,16 +43,16 @@ impl Route {
         self.stages.iter().flat_map(|stage| stage.plan.buffers.iter().map(|b| b.memory))
     }
 
-    fn push(&mut self, copy: &CopySpec, plan: Arc<Plan>, ends: [&Layout; 2]) -> Made<()> {
-        let [src, dst] = ends.map(|layout| part(copy, layout));
+    fn push(&mut self, copy: &CopySpec, plan: Arc<Plan>, ends: [Form<'_>; 2]) -> Made<()> {
+        let [src, dst] = ends.map(|form| copy.part(form));
         let program = Program::compile(&plan, refused(copy, src)?, refused(copy, dst)?);
         let compile = |source| SimulateError::Compile { copy: copy.name.clone(), source };
         let program = Arc::new(program.map_err(compile)?);
         if self.places.is_empty() {
-            self.places.push((plan.memories[0], refused(copy, copy.footprint(ends[0]))?));
+            self.places.push((plan.memories[0], refused(copy, copy.footprint(ends[0].layout))?));
         }
         let last = plan.memories[plan.memories.len() - 1];
-        self.places.push((last, refused(copy, copy.footprint(ends[1]))?));
+        self.places.push((last, refused(copy, copy.footprint(ends[1].layout))?));
         self.stages.push(Stage { plan, program });
         Ok(())
     }
@@ -67,7 +67,7 @@ pub(crate) struct Router<'a> {
     setup: &'a Setup,
     /// The cluster without memories for intermediates: there are direct paths only.
     direct: Topology,
-    plans: PlanCache,
+    planning: Planning,
     direct_plans: PlanCache,
 }
 
@@ -77,41 +77,46 @@ impl<'a> Router<'a> {
             topology,
             setup,
             direct: narrowed(topology, &[]),
-            plans: PlanCache::new(PLANS),
+            planning: Planning::default(),
             direct_plans: PlanCache::new(PLANS),
         }
     }
 
-    /// How the instances of `copy` go.
-    pub(crate) fn route(&mut self, copy: &CopySpec) -> Made<Route> {
+    /// How the instances of `copy`, number `at` of its case, go.
+    pub(crate) fn route(&mut self, at: usize, copy: &CopySpec) -> Made<Route> {
         match self.setup.baseline {
-            None => self.planned(copy),
+            None => self.planned(at, copy),
             Some(Baseline::StoreAndForward) => self.stored_and_forwarded(copy),
-            Some(Baseline::NoPipeline) => self.hop_by_hop(copy),
+            Some(Baseline::NoPipeline) => self.hop_by_hop(at, copy),
             Some(Baseline::NoPath) => self.fixed(copy),
             Some(Baseline::DeviceConverts) => self.device_converts(copy),
         }
     }
 
+    /// What each node planned.
+    pub(crate) fn counts(&self) -> Vec<(NodeId, PlanCount)> {
+        self.planning.counts()
+    }
+
     /// The planner's path in one transfer.
-    fn planned(&mut self, copy: &CopySpec) -> Made<Route> {
-        let plan = self.plan(copy)?;
+    fn planned(&mut self, at: usize, copy: &CopySpec) -> Made<Route> {
+        let plan = self.plan(at, copy)?;
         one_stage(copy, plan)
     }
 
-    fn plan(&mut self, copy: &CopySpec) -> Made<Arc<Plan>> {
-        let (topology, choice, plans) = (self.topology, self.setup.choice, &mut self.plans);
-        let ends = ((copy.from, &copy.layouts[0]), (copy.to, &copy.layouts[1]));
-        asked(copy, ends, |query| Ok(plans.plan(topology, query, &options(choice))?.plan))
+    fn plan(&mut self, at: usize, copy: &CopySpec) -> Made<Arc<Plan>> {
+        let (topology, options, planning) =
+            (self.topology, options(self.setup.choice), &mut self.planning);
+        asked(copy, whole(copy), |query| planning.plan(topology, query, &options, at))
     }
 
     /// The planner's path and layouts, each hop for itself.
-    fn hop_by_hop(&mut self, copy: &CopySpec) -> Made<Route> {
-        let plan = self.plan(copy)?;
+    fn hop_by_hop(&mut self, at: usize, copy: &CopySpec) -> Made<Route> {
+        let plan = self.plan(at, copy)?;
         let (mut route, last) = (Route::default(), plan.hops.len() - 1);
         for hop in 0..=last {
-            let from = if hop == 0 { &copy.layouts[0] } else { &plan.layouts[hop] };
-            let to = if hop == last { &copy.layouts[1] } else { &plan.layouts[hop + 1] };
+            let from = if hop == 0 { copy.end(0) } else { copy.alone(&plan.layouts[hop]) };
+            let to = if hop == last { copy.end(1) } else { copy.alone(&plan.layouts[hop + 1]) };
             route.push(copy, Arc::new(hop_of(&plan, hop)), [from, to])?;
         }
         Ok(route)
@@ -122,13 +127,14 @@ impl<'a> Router<'a> {
         let path = self.path(copy, &HOST, copy.footprint(&copy.layouts[0]))?;
         let mut route = Route::default();
         for (hop, pair) in path.windows(2).enumerate() {
-            let is_last = hop + 2 == path.len();
-            let ends = [&copy.layouts[0], &copy.layouts[usize::from(is_last)]];
+            let between = copy.alone(&copy.layouts[0]);
+            let from = if hop == 0 { copy.end(0) } else { between };
+            let to = if hop + 2 == path.len() { copy.end(1) } else { between };
             let (direct, plans) = (&self.direct, &mut self.direct_plans);
             let full = options(Choice::Only(Algorithm::Full));
-            let query = ((pair[0], ends[0]), (pair[1], ends[1]));
+            let query = ((pair[0], from), (pair[1], to));
             let plan = asked(copy, query, |query| Ok(plans.plan(direct, query, &full)?.plan))?;
-            route.push(copy, plan, ends)?;
+            route.push(copy, plan, [from, to])?;
         }
         Ok(route)
     }
@@ -161,10 +167,9 @@ impl<'a> Router<'a> {
     /// A transfer by way of these memories.
     fn along(&self, copy: &CopySpec, path: &[MemoryId], algorithm: Algorithm) -> Made<Route> {
         let narrowed = narrowed(self.topology, &path[1..path.len() - 1]);
-        let ends = ((copy.from, &copy.layouts[0]), (copy.to, &copy.layouts[1]));
         let options = options(Choice::Only(algorithm));
-        let plan =
-            asked(copy, ends, |query| planner::plan(&narrowed, query, &options).map(Arc::new))?;
+        let planned = |query: &Query<'_>| planner::plan(&narrowed, query, &options).map(Arc::new);
+        let plan = asked(copy, whole(copy), planned)?;
         one_stage(copy, plan)
     }
 }
@@ -174,7 +179,7 @@ const HOST: [MemoryKind; 3] = [MemoryKind::Sys, MemoryKind::Zcm, MemoryKind::Reg
 
 fn one_stage(copy: &CopySpec, plan: Arc<Plan>) -> Made<Route> {
     let mut route = Route::default();
-    route.push(copy, plan, [&copy.layouts[0], &copy.layouts[1]])?;
+    route.push(copy, plan, [copy.end(0), copy.end(1)])?;
     Ok(route)
 }
 
@@ -197,15 +202,20 @@ fn options(choice: Choice) -> Options {
     Options { choice, model: CostModel::Default, ..Options::default() }
 }
 
-type Asked<'a> = ((MemoryId, &'a Layout), (MemoryId, &'a Layout));
+type Asked<'a> = ((MemoryId, Form<'a>), (MemoryId, Form<'a>));
 
-/// Asks `planner` for whole instances of `copy` between these memories and layouts.
+/// From the source of `copy` to its destination.
+fn whole(copy: &CopySpec) -> Asked<'_> {
+    ((copy.from, copy.end(0)), (copy.to, copy.end(1)))
+}
+
+/// Asks `planner` for `copy` between these memories and forms.
 fn asked(
     copy: &CopySpec,
     (src, dst): Asked<'_>,
     planner: impl FnOnce(&Query<'_>) -> Result<Arc<Plan>, planner::PlanError>,
 ) -> Made<Arc<Plan>> {
-    let parts = (refused(copy, part(copy, src.1))?, refused(copy, part(copy, dst.1))?);
+    let parts = (refused(copy, copy.part(src.1))?, refused(copy, copy.part(dst.1))?);
     let query = Query {
         src: end(src.0, &parts.0),
         dst: end(dst.0, &parts.1),
@@ -217,12 +227,6 @@ fn asked(
 
 fn end(memory: MemoryId, part: &Part) -> End<'_> {
     End { memory, layout: part.layout(), phase: part.phase(), listed: 0, gaps: part.gaps() }
-}
-
-fn part(copy: &CopySpec, layout: &Layout) -> Result<Part, LayoutError> {
-    let fields: Vec<usize> = (0..copy.fields.fields().len()).collect();
-    let placement = Placement::of_layout(layout, &copy.space, &copy.fields)?;
-    placement.select(&Selection::all(&copy.space), &fields)
 }
 
 fn refused<T>(copy: &CopySpec, made: Result<T, LayoutError>) -> Made<T> {

@@ -1,14 +1,16 @@
 //! Workloads: copies, when they start, and what they wait for.
 
 use crate::simulate::error::WorkloadError;
-use layout::Placement;
-use model::{FieldSpace, IndexSpace, Layout, MemoryId, Priority, Time};
+use layout::{LayoutError, Part, Placement};
+use model::{
+    Dim, FieldSpace, IndexSpace, Layout, MemoryId, ModelError, Priority, Selection, Span, Time,
+};
 use std::time::Duration;
 
 /// The most transfers of one case.
 pub const MAX_TRANSFERS: u64 = 1 << 22;
 
-/// Alike copies of whole instances, that start together.
+/// Alike copies of instances or boxes of them, that start together.
 #[derive(Debug, Clone, PartialEq)]
 pub struct CopySpec {
     /// What reports and other copies' `after` call it; unique in its case.
@@ -17,8 +19,11 @@ pub struct CopySpec {
     pub from: MemoryId,
     /// The memory of the destinations.
     pub to: MemoryId,
-    /// The index space of each instance.
+    /// What each copies: a box, in absolute indices.
     pub space: IndexSpace,
+    /// The index space of the instance at the source and of that at the destination, of which
+    /// `space` is a box: equal to it for whole instances.
+    pub instances: [IndexSpace; 2],
     /// The fields of each instance, packed.
     pub fields: FieldSpace,
     /// The layout of the sources and that of the destinations.
@@ -36,23 +41,54 @@ pub struct CopySpec {
 }
 
 impl CopySpec {
-    /// Payload of one instance. A workload's add up to less than 2^63.
+    /// Payload of one copy. A workload's add up to less than 2^63.
     #[must_use]
     pub fn instance_bytes(&self) -> u64 {
         self.space.entries().saturating_mul(self.fields.item_bytes())
     }
 
-    /// Payload of all instances.
+    /// Payload of all copies.
     #[must_use]
     pub fn bytes(&self) -> u64 {
         self.instance_bytes().saturating_mul(self.count.into())
     }
 
-    /// What an instance with this layout takes of its memory, padding of blocks included.
-    pub(crate) fn footprint(&self, layout: &Layout) -> Result<u64, layout::LayoutError> {
+    /// What the box with this layout takes of its memory, padding of blocks included.
+    pub(crate) fn footprint(&self, layout: &Layout) -> Result<u64, LayoutError> {
         let span = Placement::of_layout(layout, &self.space, &self.fields)?.span();
         Ok(span.end.abs_diff(span.start))
     }
+
+    /// How the box lies at the source (0) or the destination (1).
+    pub(crate) fn end(&self, end: usize) -> Form<'_> {
+        Form { layout: &self.layouts[end], instance: &self.instances[end] }
+    }
+
+    /// How the box lies by itself.
+    pub(crate) fn alone<'a>(&'a self, layout: &'a Layout) -> Form<'a> {
+        Form { layout, instance: &self.space }
+    }
+
+    /// The box as it lies in `form`.
+    pub(crate) fn part(&self, form: Form<'_>) -> Result<Part, LayoutError> {
+        let fields: Vec<usize> = (0..self.fields.fields().len()).collect();
+        let placement = Placement::of_layout(form.layout, form.instance, &self.fields)?;
+        let boxed = Selection::new(form.instance, self.spans());
+        placement.select(&boxed.expect("a case is checked before it runs"), &fields)
+    }
+
+    fn spans(&self) -> Vec<Span> {
+        let span = |dim: &Dim| Span::Range { lo: dim.lo, hi: dim.hi };
+        self.space.dims().iter().map(span).collect()
+    }
+}
+
+/// How a box lies in a memory.
+#[derive(Debug, Clone, Copy)]
+pub(crate) struct Form<'a> {
+    pub(crate) layout: &'a Layout,
+    /// What the layout arranges: the box, or more.
+    pub(crate) instance: &'a IndexSpace,
 }
 
 /// Copies that run together, from an idle cluster on.
@@ -74,13 +110,32 @@ pub struct Workload {
 }
 
 impl Case {
-    /// Checks what no copy can say of itself: the number of transfers, and of bytes; and that each
-    /// waits for earlier ones only.
+    /// When the last copy would end if none took any time: what is computed, and waited for, between
+    /// them. A case that [`crate::simulate`] would refuse has no meaningful answer.
+    #[must_use]
+    pub fn computing(&self) -> Duration {
+        let mut ends: Vec<Time> = Vec::with_capacity(self.copies.len());
+        for copy in &self.copies {
+            let before = copy.after.iter().filter_map(|&at| ends.get(at)).max();
+            let computed = before.copied().unwrap_or_default() + copy.compute;
+            ends.push(computed.max(copy.at));
+        }
+        ends.into_iter().max().unwrap_or_default().since(Time(0))
+    }
+
+    /// Checks what no copy can say of itself: the number of transfers, and of bytes; that each waits
+    /// for earlier ones only, and is a box of its instances.
     pub(crate) fn check(&self) -> Result<(), WorkloadError> {
         for (at, copy) in self.copies.iter().enumerate() {
             if copy.after.iter().any(|&before| before >= at) {
                 let key = format!("copy[{at}].after");
                 return Err(WorkloadError::value(key, "copies listed earlier, and no others"));
+            }
+            for (key, instance) in ["dims.from", "dims.to"].into_iter().zip(&copy.instances) {
+                let wrong = |e: ModelError| {
+                    WorkloadError::value(format!("copy[{at}].{key}"), e.to_string())
+                };
+                Selection::new(instance, copy.spans()).map_err(wrong)?;
             }
         }
         let transfers: u64 = self.copies.iter().map(|copy| u64::from(copy.count)).sum();

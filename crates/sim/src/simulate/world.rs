@@ -8,6 +8,7 @@ use crate::simulate::desk::{Desk, pool_bytes};
 use crate::simulate::error::SimulateError;
 use crate::simulate::fleet::Fleet;
 use crate::simulate::gate::{Needs, Turn};
+use crate::simulate::planning::PlanCount;
 use crate::simulate::report::{CaseReport, CopyReport, Tally};
 use crate::simulate::roads::{RoadTick, Roads, spec_of, wire_of};
 use crate::simulate::route::{Route, Router};
@@ -74,6 +75,7 @@ pub(crate) struct World<'a> {
     roads: Roads,
     desk: Desk,
     staging: BTreeMap<MemoryId, u64>,
+    plans: Vec<(NodeId, PlanCount)>,
     tally: Tally,
     steps: u64,
 }
@@ -86,8 +88,12 @@ impl<'a> World<'a> {
         setup: &'a Setup,
     ) -> Result<Self, SimulateError> {
         let mut router = Router::new(topology, setup);
-        let routes: Vec<Route> =
-            case.copies.iter().map(|copy| router.route(copy)).collect::<Result<_, _>>()?;
+        let routes: Vec<Route> = case
+            .copies
+            .iter()
+            .enumerate()
+            .map(|(at, copy)| router.route(at, copy))
+            .collect::<Result<_, _>>()?;
         let site = Site::of(topology, setup, &routes);
         let desk = site.desk();
         let is_host = |id: &MemoryId| topology.memory(*id).is_some_and(|m| m.kind.is_host());
@@ -105,6 +111,7 @@ impl<'a> World<'a> {
             memories: site.memories,
             desk,
             staging: BTreeMap::new(),
+            plans: router.counts(),
             tally: Tally::default(),
             steps: 0,
         };
@@ -261,7 +268,7 @@ impl<'a> World<'a> {
         let copies: Vec<_> = self.lines.into_iter().zip(self.copies).map(copy).collect();
         let ended = copies.iter().map(|copy| copy.ended).max().unwrap_or_default();
         let staging = self.staging.into_iter().collect();
-        Ok(CaseReport { copies, ended, staging, instances, tally: self.tally })
+        Ok(CaseReport { copies, ended, staging, instances, plans: self.plans, tally: self.tally })
     }
 }
 

@@ -41,6 +41,18 @@ fn a_file_says_what_is_copied_and_when() {
     assert_eq!((first.compute, second.compute), (Duration::ZERO, Duration::from_nanos(9)));
 }
 
+#[test]
+fn a_box_has_bounds_and_instances_around_it() {
+    let text =
+        SMALL.replace("\"y=64, x=32\"", "{ box = \"y=-8..56,x=32\", to = \"y=-16..64,x=32\" }");
+    let copy = &parse(&text).unwrap().cases[0].copies[0];
+    assert_eq!((copy.space.dims()[0].lo, copy.space.dims()[0].hi), (-8, 56));
+    assert_eq!(
+        (copy.instances[0].extents(), copy.instances[1].extents()),
+        ([64, 32].into(), [80, 32].into())
+    );
+}
+
 #[track_caller]
 fn refused(from: &str, to: &str, key: &str, words: &str) {
     assert!(SMALL.contains(from), "{from}");
@@ -63,6 +75,14 @@ fn every_mistake_names_its_key() {
     refused("to = \"n1.fbm\"", "to = \"fbm\"", "copy[0].to", "`fbm`");
     refused("y=64", "y=", "copy[0].dims", "x=64,y=32");
     refused("y=64", "x=64", "copy[0].dims", "x");
+    refused("y=64", "y=64..32", "copy[0].dims", "y");
+    refused("y=64", "y=-1", "copy[0].dims", "bounds");
+    let boxed = |rest| format!("{{ box = \"y=64,x=32\", {rest} }}");
+    let whole = "\"y=64, x=32\"";
+    refused(whole, &boxed("from = \"y=8,x=32\""), "copy[0].dims.from", "y");
+    refused(whole, &boxed("to = \"y\""), "copy[0].dims.to", "bounds");
+    refused(whole, &boxed("to = \"y=64\""), "copy[0].to_layout", "");
+    refused(whole, &boxed("too = \"y=64\""), "", "a table of `box`");
     refused("y=64", "y=9223372036854775807", "copy[0].dims", "");
     refused("y=64", "y=72057594037927936", "copy[0].dims", "63 bits");
     refused("fields = [4, 8]", "fields = [4, 0]", "copy[0].fields", "size 0");

@@ -1,0 +1,97 @@
+//! What applications copy, and when.
+
+use super::*;
+use std::collections::BTreeSet;
+
+fn copies(name: &str, cluster: &str, nodes: u32) -> Vec<CopySpec> {
+    let topology = cluster::with_nodes(cluster::ready_made(cluster).unwrap(), nodes).unwrap();
+    let case = case(name, &topology).unwrap();
+    assert_eq!(case.check(), Ok(()), "{name}");
+    case.copies
+}
+
+#[test]
+fn every_rank_goes_everywhere() {
+    let all = copies("pagerank", "xstream", 4);
+    assert_eq!(all.len(), ITERATIONS * 4 * 4);
+    let pairs: BTreeSet<_> = all[16..32].iter().map(|c| (c.from.node, c.to.node)).collect();
+    assert_eq!(pairs.len(), 16);
+    // What a node sends in an iteration waits for all that came to it in the one before.
+    for copy in &all[16..32] {
+        let before: Vec<_> = copy.after.iter().map(|&at| all[at].to.node).collect();
+        assert_eq!(before, [copy.from.node; 4]);
+        assert!(copy.compute > Duration::ZERO);
+    }
+}
+
+#[test]
+fn the_master_talks_to_all() {
+    let all = copies("circuit", "moonlight", 8);
+    assert_eq!(all.len(), ITERATIONS * 8 * 6);
+    assert!(all.iter().all(|c| c.from.node == NodeId(0) || c.to.node == NodeId(0)));
+    let (small, large): (Vec<_>, Vec<_>) = all.iter().partition(|c| c.bytes() == 64);
+    assert_eq!((small.len(), large.len()), (ITERATIONS * 16, ITERATIONS * 32));
+}
+
+#[test]
+fn all_weights_go_to_their_owners_and_back() {
+    for nodes in [1, 3, 16] {
+        let all = copies("vgg16", "xstream", nodes);
+        let of = |what| all.iter().filter(move |c: &&CopySpec| c.name.starts_with(what));
+        let sent: u64 = of("gradients").map(CopySpec::bytes).sum();
+        let back: u64 = of("weights").map(CopySpec::bytes).sum();
+        // 138 million parameters without biases, for each node and iteration.
+        assert_eq!(sent, 138_344_128 * 4 * u64::from(nodes) * ITERATIONS as u64);
+        assert_eq!((sent, of("images").count()), (back, ITERATIONS * nodes as usize));
+        let converts = |c: &CopySpec| c.layouts[0] != c.layouts[1];
+        assert!(of("images").all(converts) && of("weights").any(converts));
+    }
+}
+
+#[test]
+fn gradients_leave_from_the_last_layer_on() {
+    let all = copies("vgg16", "xstream", 1);
+    let times: Vec<_> =
+        all.iter().filter(|c| c.name.starts_with("grad")).map(|c| c.compute).collect();
+    assert!(times[..16].is_sorted());
+    // Three passes' worth of 15.5 billion multiplications and additions for each of 64 images.
+    let all = times[15].as_secs_f64() * FLOPS_OF_TEST;
+    assert!((all / (3.0 * 2.0 * 15.47e9 * 64.0) - 1.0).abs() < 0.01, "{all}");
+}
+
+/// What `vgg` assumes.
+const FLOPS_OF_TEST: f64 = 4e12;
+
+#[test]
+fn caches_change_hands_from_one_half_to_the_other() {
+    let all = copies("kv", "modern", 4);
+    assert_eq!(all.len(), 8 * 2 * 8);
+    assert!(all.iter().all(|c| c.from.node.0 + 2 == c.to.node.0 && c.from.index == c.to.index));
+    assert!(copies("kv", "modern", 1).is_empty());
+}
+
+#[test]
+fn boxes_make_up_the_matrix() {
+    for nodes in [2, 6] {
+        let all = copies("reshard", "modern", nodes);
+        let entries: u64 = all.iter().map(|c| c.space.entries()).sum();
+        assert_eq!(entries, 1 << 30);
+        let ends: BTreeSet<_> = all.iter().map(|c| (c.from, c.to)).collect();
+        assert_eq!(ends.len(), all.len());
+        let columns = &all[0].space.dims()[1];
+        assert_eq!(all[0].instances[1].dims()[1], *columns);
+        assert_eq!(all[0].instances[0].dims()[1].extent(), 32 << 10);
+    }
+}
+
+#[test]
+fn without_accelerators_there_is_nothing_to_copy() {
+    let mut topology = cluster::ready_made("xstream").unwrap();
+    topology.classes[0].memories.retain(|m| m.kind != MemoryKind::Fbm);
+    topology.classes[0].channels.clear();
+    topology.links.clear();
+    for name in ["pagerank", "circuit", "vgg16", "kv", "reshard"] {
+        assert!(case(name, &topology).unwrap().copies.is_empty(), "{name}");
+    }
+    assert_eq!(case("micro", &topology), None);
+}
