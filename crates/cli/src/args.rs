@@ -194,7 +194,8 @@ pub(crate) struct Run {
     /// The cluster: a file (TOML, or what `iso topo --json` prints), or one that is ready-made:
     /// `two-nodes`, `sapling`, `xstream`, `moonlight`, `modern`, `pod`.
     pub(crate) cluster: PathBuf,
-    /// The workload: a TOML file of copies, or one that is ready-made: `micro` (every pair of SYS,
+    /// The workload: a TOML file of copies, a trace of a real run (`iso copy --trace`), or one that is
+    /// ready-made: `micro` (every pair of SYS,
     /// FBM and DSK, 8 GiB each, kept and converted), `priority` (an urgent copy among others), or an
     /// application on all nodes: `pagerank`, `circuit`, `vgg16`, `kv`, `reshard`.
     pub(crate) workload: PathBuf,
@@ -234,6 +235,8 @@ pub(crate) enum Baseline {
     /// A path through registered memory, pipelined; the hop at the device converts
     /// (MVAPICH2-GPU).
     DeviceConverts,
+    /// Our path and layouts, pipelined, one request at a time on each channel.
+    OneInFlight,
 }
 
 #[derive(Debug, ClapArgs)]

@@ -60,7 +60,11 @@ fn workload_of(path: &Path, topology: &Topology) -> Result<Workload, Failure> {
             found.ok_or_else(|| unknown(path))
         }
         Err(e) => Err(topo::unreadable(path, &e)),
-        Ok(text) => Workload::parse(&text, topology).map_err(|e| topo::unreadable(path, &e)),
+        Ok(text) => {
+            let is_trace = text.trim_start().starts_with('{');
+            let read = if is_trace { Workload::of_trace } else { Workload::parse };
+            read(&text, topology).map_err(|e| topo::unreadable(path, &e))
+        }
     }
 }
 
@@ -79,6 +83,7 @@ fn setup(args: &Run) -> Result<Setup, Failure> {
         Baseline::NoPipeline => sim::Baseline::NoPipeline,
         Baseline::NoPath => sim::Baseline::NoPath,
         Baseline::DeviceConverts => sim::Baseline::DeviceConverts,
+        Baseline::OneInFlight => sim::Baseline::OneInFlight,
     });
     let dma_threads = args.dma_threads.map_or(1, std::num::NonZeroU32::get);
     Ok(Setup { choice, baseline, dma_threads })

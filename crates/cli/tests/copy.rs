@@ -103,6 +103,27 @@ fn json_goes_to_standard_output_alone() {
 }
 
 #[test]
+fn a_trace_is_replayed() {
+    let files = Files::new(&[64, 64]);
+    let trace = files.path("trace.json");
+    files.copy("out.npy", &["--dims", "y,x", "--layout", "x,y", "--trace", &trace]).succeeds();
+    let here = files.path("here.json");
+    let topo = process::command(&["topo", "--json"]).current_dir(files.path(".")).output().unwrap();
+    fs::write(&here, topo.stdout).unwrap();
+    let ran = iso(&["sim", "run", &here, &trace, "--json"]);
+    ran.succeeds();
+    let value: Value = serde_json::from_str(&ran.stdout).unwrap();
+    assert_eq!(value["workload"], "trace");
+    let copy = &value["cases"][0]["copies"][0];
+    assert_eq!(copy["bytes"], 64 * 64 * 2);
+    assert!(copy["ended_ns"].as_u64() > copy["launched_ns"].as_u64(), "{copy}");
+    fs::write(&trace, "{\n\"traceEvents\": []}").unwrap();
+    let ran = iso(&["sim", "run", &here, &trace]);
+    assert_eq!(ran.code, 1);
+    assert!(ran.stderr.contains("line 2") && ran.stderr.contains("`copy`"), "{}", ran.stderr);
+}
+
+#[test]
 fn a_trace_that_cannot_be_written_is_told_before_the_copy() {
     let files = Files::new(&[4, 6]);
     let ran = files.copy("out.npy", &["--trace", &files.path("no/trace.json")]);

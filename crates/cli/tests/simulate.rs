@@ -125,7 +125,9 @@ fn a_file_names_copies() {
     let value: Value = serde_json::from_str(&ran.stdout).unwrap();
     assert_eq!((&value["nodes"], &value["workload"]), (&2.into(), &"one".into()));
     assert_eq!(value["cases"][0]["copies"][0]["plans"][0]["algorithm"], "simple");
-    for baseline in ["store-and-forward", "no-pipeline", "no-path", "device-converts"] {
+    for baseline in
+        ["store-and-forward", "no-pipeline", "no-path", "device-converts", "one-in-flight"]
+    {
         sim_run(&["sapling", &file, "--baseline", baseline]).succeeds();
     }
 }

@@ -195,7 +195,8 @@ impl Machine {
         let started = self.shared.clock.now();
         channel_host::run_here(&work, &ready.src.holding.region, &ready.dst.holding.region)?;
         let ended = self.shared.clock.now();
-        self.shared.note_direct(&ready.prepared.plan, (started, ended), bytes);
+        let priority = Priority(options.priority);
+        self.shared.note_direct(&ready.prepared, priority, (started, ended));
         Ok(Some(ended - started))
     }
 }
@@ -221,8 +222,7 @@ fn submission(ready: &Ready<'_>, options: &CopyOptions) -> Submission {
     let side = |i: &Instance| (Arc::clone(&i.holding), i.place());
     let commits = ready.dst.holding.is_created && ready.dst.view.is_whole();
     Submission {
-        plan: Arc::clone(&ready.prepared.plan),
-        program: Arc::clone(&ready.prepared.program),
+        prepared: Arc::clone(&ready.prepared),
         src: side(ready.src),
         dst: side(ready.dst),
         priority: Priority(options.priority),

@@ -34,6 +34,7 @@ mod memory;
 mod planned;
 mod prepare;
 mod probe;
+mod recorded;
 mod report;
 mod runtime;
 mod size;

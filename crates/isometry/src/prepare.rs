@@ -29,8 +29,8 @@ const INDEX_BYTES: u64 = 32;
 /// A plan with its program, for every pair of instances that look like these.
 #[derive(Debug)]
 pub(crate) struct Prepared {
-    src: Arc<View>,
-    dst: Arc<View>,
+    pub(crate) src: Arc<View>,
+    pub(crate) dst: Arc<View>,
     options: Options,
     generation: u64,
     pub(crate) plan: Arc<Plan>,

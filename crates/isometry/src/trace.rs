@@ -1,12 +1,15 @@
 //! What a machine did, as a trace that Perfetto and Chrome draw.
 
 use crate::planned::transfer_name;
+use crate::prepare::Prepared;
+use crate::recorded::Recorded;
 use engine::Engine;
 use model::{
-    ChannelId, MemoryId, Outcome, Plan, Request, RequestId, Time, Topology, TransferId, Work,
+    ChannelId, MemoryId, Outcome, Priority, Request, RequestId, Time, Topology, TransferId, Work,
 };
 use serde_json::{Value, json};
 use std::collections::{HashMap, VecDeque};
+use std::sync::Arc;
 
 /// The most spans kept; the oldest go first.
 const MAX_SPANS: usize = 1 << 20;
@@ -66,6 +69,7 @@ pub(crate) struct Recorder {
     samples: VecDeque<Sample>,
     submitted: HashMap<TransferId, Open>,
     lives: VecDeque<Life>,
+    copies: VecDeque<Recorded>,
 }
 
 impl Recorder {
@@ -78,13 +82,26 @@ impl Recorder {
             samples: VecDeque::new(),
             submitted: HashMap::new(),
             lives: VecDeque::new(),
+            copies: VecDeque::new(),
         }
     }
 
-    /// A transfer by `plan`.
-    pub(crate) fn submitted(&mut self, now: Time, transfer: TransferId, plan: &Plan) {
-        let buffers = vec![0; plan.buffers.len()];
+    /// A transfer.
+    pub(crate) fn submitted(
+        &mut self,
+        now: Time,
+        transfer: TransferId,
+        prepared: &Prepared,
+        priority: Priority,
+    ) {
+        let buffers = vec![0; prepared.plan.buffers.len()];
         self.submitted.insert(transfer, Open { from: now, buffers });
+        self.asked(now, prepared, priority);
+    }
+
+    fn asked(&mut self, at: Time, prepared: &Prepared, priority: Priority) {
+        let (src, dst) = (Arc::clone(&prepared.src), Arc::clone(&prepared.dst));
+        push(&mut self.copies, Recorded { src, dst, priority, at });
     }
 
     pub(crate) fn ended(&mut self, now: Time, transfer: TransferId, outcome: &Outcome) {
@@ -129,8 +146,16 @@ impl Recorder {
         }
     }
 
-    /// A copy of `bytes` that ran on its caller's thread.
-    pub(crate) fn direct(&mut self, channel: ChannelId, (from, to): (Time, Time), bytes: u64) {
+    /// A copy that ran on its caller's thread.
+    pub(crate) fn direct(
+        &mut self,
+        prepared: &Prepared,
+        priority: Priority,
+        (from, to): (Time, Time),
+    ) {
+        let channel = prepared.plan.hops[0].channel;
+        let bytes = prepared.program.payload_bytes();
+        self.asked(from, prepared, priority);
         push(&mut self.spans, Span { channel, transfer: None, hop: 0, bytes, from, to });
     }
 
@@ -147,7 +172,8 @@ impl Recorder {
     }
 
     /// The trace so far, in Chrome's JSON format: a track for each channel, one for transfers,
-    /// a counter for each intermediate buffer and for the staging of each memory.
+    /// a counter for each intermediate buffer and for the staging of each memory. `copy` lists what
+    /// was asked for, as a workload file does: programs that draw traces leave it out.
     pub(crate) fn to_json(&self, topology: &Topology) -> Value {
         let mut events = tracks(topology);
         events.extend(self.spans.iter().map(span_event));
@@ -156,7 +182,9 @@ impl Recorder {
             let (name, args) = (sample.counter.name(topology), json!({ "bytes": sample.bytes }));
             json!({ "ph": "C", "pid": 1, "ts": micros(sample.at), "name": name, "args": args })
         }));
-        json!({ "displayTimeUnit": "ns", "traceEvents": events })
+        let copies = self.copies.iter().filter_map(|copy| copy.to_json(topology).ok());
+        let copies: Vec<Value> = copies.collect();
+        json!({ "displayTimeUnit": "ns", "traceEvents": events, "copy": copies })
     }
 }
 

@@ -482,6 +482,34 @@ fn a_trace_has_tracks_and_counters() {
 }
 
 #[test]
+fn a_trace_lists_what_was_asked_for() {
+    let machine = Machine::builder().assume(true).lanes(1).trace(true).open().unwrap();
+    let src =
+        filled(&machine, array(&[("y", 512), ("x", 600)], "[('a', '<f4'), ('b', '<f8')]", "yx"));
+    let dst =
+        array(&[("x", 8), ("y", 512)], "[('b', '<f8'), ('a', '<f4')]", "<y_in=4, F, x, y_out>");
+    let dst = machine.empty(dst, "sys").unwrap();
+    let (from, to) = (src.select(&[("x", 590..598)]).unwrap(), dst.clone());
+    let options = CopyOptions { priority: 3, ..CopyOptions::default() };
+    machine.copy(&from, &to, &options).unwrap().wait(None).unwrap();
+    let rows = src.take("y", &[5, 3]).unwrap();
+    let few =
+        machine.empty(array(&[("y", 2), ("x", 600)], "[('a', '<f4'), ('b', '<f8')]", "yx"), "sys");
+    machine.copy(&rows, &few.unwrap(), &CopyOptions::default()).unwrap().wait(None).unwrap();
+    let trace = machine.trace_json().unwrap();
+    let [first, second] = &trace["copy"].as_array().unwrap()[..] else { panic!("{trace}") };
+    assert_eq!((&first["from"], &first["to"]), (&"sys".into(), &"sys".into()));
+    assert_eq!(first["dims"]["box"], "x=0..8,y=0..512");
+    assert_eq!(first["dims"]["from"], "x=-590..10,y=0..512");
+    assert_eq!((&first["dims"]["to"], &first["priority"]), (&"x=0..8,y=0..512".into(), &3.into()));
+    assert_eq!(first["fields"].to_string(), "[8,4]");
+    assert_eq!(first["from_layout"], "<F, x, y>");
+    assert_eq!(first["to_layout"], "<y_in=4, F, x, y_out>");
+    assert_eq!(second["dims"]["from"], "y=0..2,x=0..600");
+    assert!(first["at_ns"].as_u64() < second["at_ns"].as_u64(), "{trace}");
+}
+
+#[test]
 fn reports_and_traces_name_a_transfer_alike() {
     let machine = Machine::builder().assume(true).lanes(1).trace(true).open().unwrap();
     let whole = array(&[("y", 512), ("x", 1024)], "|u1", "yx");

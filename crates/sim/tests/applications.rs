@@ -1,6 +1,6 @@
 //! Applications on clusters that are not there.
 
-use isometry_sim::{Case, CaseReport, Setup, Workload, simulate};
+use isometry_sim::{Baseline, Case, CaseReport, Setup, Workload, simulate};
 use model::Topology;
 use std::time::Duration;
 
@@ -74,4 +74,20 @@ fn caches_and_weights_change_their_layout_on_the_way() {
         let slow: Vec<_> = report.copies.iter().map(|copy| copy.seconds()).collect();
         assert!(slow.iter().all(|&s| s > 0.0 && s < 1.0), "{slow:?}");
     }
+}
+
+#[test]
+fn one_request_at_a_time_pays_every_latency() {
+    let topology = cluster::ready_made("modern").unwrap();
+    let text = "[[copy]]\nfrom = \"n0.gpu0\"\nto = \"n0.gpu1\"\ndims = \"x=268435456\"\nfields = [1]\n\
+                from_layout = \"x\"\nto_layout = \"x\"\n";
+    let case = Workload::parse(text, &topology).unwrap().cases.remove(0);
+    let one = Setup { baseline: Some(Baseline::OneInFlight), ..Setup::default() };
+    let one = simulate(&topology, &case, &one, &mut || true).unwrap();
+    let ours = run(&topology, &case);
+    assert_eq!(ours.tally.requests, one.tally.requests);
+    // The second of two requests waits for its latency after the first.
+    let latencies = (ours.tally.requests - 1) * 3000;
+    let more = one.ended.since(ours.ended).as_nanos();
+    assert!(more > 0 && more <= latencies.into(), "{more} of {latencies}");
 }

@@ -4,12 +4,13 @@ use super::Urgency;
 use super::urgency::Census;
 use crate::event::State;
 use crate::instance::Holding;
+use crate::prepare::Prepared;
 use crate::trace::Recorder;
 use channel::{Channel, Job, Regions};
 use engine::{ChannelConfig, Engine, EngineConfig, Report, SubmitError, Transfer};
 use model::{
-    ChannelError, ChannelErrorKind, ChannelId, Completion, MemoryId, Outcome, Plan, Priority,
-    RegionId, Request, Time, TransferId, Work,
+    ChannelError, ChannelErrorKind, ChannelId, Completion, MemoryId, Outcome, Priority, RegionId,
+    Request, Time, TransferId, Work,
 };
 use std::collections::{HashMap, VecDeque};
 use std::io;
@@ -19,7 +20,7 @@ use std::sync::Arc;
 /// What a transfer needs kept until its end, and who is told of it.
 pub(crate) struct Pending {
     pub(crate) state: Arc<State>,
-    pub(crate) plan: Arc<Plan>,
+    pub(crate) prepared: Arc<Prepared>,
     pub(crate) priority: Priority,
     /// The instances: source and destination.
     pub(crate) holdings: [Arc<Holding>; 2],
@@ -128,9 +129,9 @@ impl Core {
     ) -> Result<TransferId, SubmitError> {
         let id = self.engine.submit(now, transfer)?;
         self.census.add(pending.priority, urgency);
-        pending.state.add(id, &pending.plan);
+        pending.state.add(id, &pending.prepared.plan);
         if let Some(recorder) = &mut self.recorder {
-            recorder.submitted(now, id, &pending.plan);
+            recorder.submitted(now, id, &pending.prepared, pending.priority);
         }
         self.pending.insert(id, pending);
         Ok(id)

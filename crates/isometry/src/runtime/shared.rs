@@ -4,12 +4,12 @@ use super::Urgency;
 use super::core::{Caller, Core, Ended, Pending, dependency_failed};
 use crate::event::{Event, State};
 use crate::instance::Holding;
-use crate::prepare::Plans;
+use crate::prepare::{Plans, Prepared};
 use crate::report::CopyReport;
 use crate::wake;
 use crate::{ArgumentError, Error};
 use channel::{Bell, DoneQueue, Regions};
-use engine::{Commit, Dependency, Program, SubmitError, Transfer};
+use engine::{Commit, Dependency, SubmitError, Transfer};
 use model::{FenceId, MemoryId, Outcome, Place, Plan, Priority, Time, Topology, TransferId};
 use serde_json::Value;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
@@ -60,8 +60,7 @@ struct Life {
 
 /// A copy that is to run.
 pub(crate) struct Submission {
-    pub(crate) plan: Arc<Plan>,
-    pub(crate) program: Arc<Program>,
+    pub(crate) prepared: Arc<Prepared>,
     pub(crate) src: (Arc<Holding>, Place),
     pub(crate) dst: (Arc<Holding>, Place),
     pub(crate) priority: Priority,
@@ -110,12 +109,16 @@ impl Shared {
     }
 
     /// Writes a copy that ran on its caller's thread into the trace.
-    pub(crate) fn note_direct(&self, plan: &Plan, (from, to): (Time, Time), bytes: u64) {
-        if self.life.traces {
-            let channel = plan.hops[0].channel;
-            if let Some(recorder) = &mut self.core().recorder {
-                recorder.direct(channel, (from, to), bytes);
-            }
+    pub(crate) fn note_direct(
+        &self,
+        prepared: &Prepared,
+        priority: Priority,
+        (from, to): (Time, Time),
+    ) {
+        if self.life.traces
+            && let Some(recorder) = &mut self.core().recorder
+        {
+            recorder.direct(prepared, priority, (from, to));
         }
     }
 
@@ -177,7 +180,7 @@ impl Shared {
         state: &Arc<State>,
         submission: Submission,
     ) -> Result<(), Error> {
-        let plan = Arc::clone(&submission.plan);
+        let plan = Arc::clone(&submission.prepared.plan);
         let (mut core, now) = self.core_now();
         // Again under the lock: the driver goes once it is closed and nothing is pending.
         self.check_open()?;
@@ -198,12 +201,16 @@ impl Shared {
             deadline: submission.deadline.map(|d| now + d),
             priority: submission.priority,
             commit: submission.commit,
-            ..Transfer::new(submission.program, submission.src.1, submission.dst.1)
+            ..Transfer::new(
+                Arc::clone(&submission.prepared.program),
+                submission.src.1,
+                submission.dst.1,
+            )
         };
         let has_deadline = transfer.deadline.is_some();
         let pending = Pending {
             state: Arc::clone(state),
-            plan,
+            prepared: submission.prepared,
             priority: submission.priority,
             holdings: [submission.src.0, submission.dst.0],
         };
@@ -319,7 +326,8 @@ impl Shared {
 
     fn tell(&self, ended: Vec<Ended>) {
         for end in ended {
-            let Pending { state, plan, holdings, .. } = end.pending;
+            let Pending { state, prepared, holdings, .. } = end.pending;
+            let plan = Arc::clone(&prepared.plan);
             let result = self.result_of(&end.outcome);
             let (transfer, outcome) = (Some(end.transfer), Some(end.outcome));
             let report = CopyReport { transfer, plan, outcome, times: end.report };

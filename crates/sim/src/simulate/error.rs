@@ -28,6 +28,11 @@ impl WorkloadError {
         }
     }
 
+    /// What `serde_json` found, which names its line.
+    pub(crate) fn of_json(error: &serde_json::Error) -> Self {
+        Self::value("", error.to_string())
+    }
+
     /// The key that is wrong, as a path through the file; empty for errors of the format, which
     /// name their line.
     #[must_use]

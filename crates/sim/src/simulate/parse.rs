@@ -17,6 +17,12 @@ struct File {
     copy: Vec<Copy>,
 }
 
+/// What is read of a trace: the rest is for programs that draw it.
+#[derive(Debug, Deserialize)]
+struct Trace {
+    copy: Vec<Copy>,
+}
+
 #[derive(Debug, Deserialize)]
 #[serde(deny_unknown_fields)]
 struct Copy {
@@ -86,6 +92,21 @@ impl Workload {
     /// [`crate::MAX_TRANSFERS`] transfers or 63 bits of bytes.
     pub fn parse(text: &str, topology: &Topology) -> Result<Self, WorkloadError> {
         let file: File = toml::from_str(text).map_err(|e| WorkloadError::of_toml(text, &e))?;
+        Self::of_file(&file, topology)
+    }
+
+    /// The workload of a trace that a machine wrote of a real run: every copy that was asked for,
+    /// when it was, on `topology`, whose memories must have the names that the machine's had.
+    ///
+    /// # Errors
+    /// As [`Workload::parse`].
+    pub fn of_trace(text: &str, topology: &Topology) -> Result<Self, WorkloadError> {
+        let trace: Trace = serde_json::from_str(text).map_err(|e| WorkloadError::of_json(&e))?;
+        let file = File { name: "trace".to_owned(), copy: trace.copy };
+        Self::of_file(&file, topology)
+    }
+
+    fn of_file(file: &File, topology: &Topology) -> Checked<Self> {
         let mut case = Case { name: file.name.clone(), copies: Vec::new() };
         let mut earlier = BTreeMap::new();
         for (at, raw) in file.copy.iter().enumerate() {
@@ -98,7 +119,7 @@ impl Workload {
             return Err(WorkloadError::value("copy", "a workload has at least one copy"));
         }
         case.check()?;
-        Ok(Workload { name: file.name, cases: vec![case] })
+        Ok(Workload { name: file.name.clone(), cases: vec![case] })
     }
 }
 

@@ -85,7 +85,7 @@ impl<'a> Router<'a> {
     /// How the instances of `copy`, number `at` of its case, go.
     pub(crate) fn route(&mut self, at: usize, copy: &CopySpec) -> Made<Route> {
         match self.setup.baseline {
-            None => self.planned(at, copy),
+            None | Some(Baseline::OneInFlight) => self.planned(at, copy),
             Some(Baseline::StoreAndForward) => self.stored_and_forwarded(copy),
             Some(Baseline::NoPipeline) => self.hop_by_hop(at, copy),
             Some(Baseline::NoPath) => self.fixed(copy),

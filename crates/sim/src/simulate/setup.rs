@@ -21,15 +21,19 @@ pub enum Baseline {
     /// does not say where): the fewest hops through registered memory, from FBM to FBM* `FBM`,
     /// `REG`, `REG*`, `FBM*`. The last hop converts, or the first where only that is at a device.
     DeviceConverts,
+    /// The planner's path and layouts, pipelined, one request at a time on each channel: latencies
+    /// don't overlap.
+    OneInFlight,
 }
 
 impl Baseline {
     /// All of them.
-    pub const ALL: [Baseline; 4] = [
+    pub const ALL: [Baseline; 5] = [
         Baseline::StoreAndForward,
         Baseline::NoPipeline,
         Baseline::NoPath,
         Baseline::DeviceConverts,
+        Baseline::OneInFlight,
     ];
 
     /// The name in text.
@@ -40,6 +44,7 @@ impl Baseline {
             Baseline::NoPipeline => "no-pipeline",
             Baseline::NoPath => "no-path",
             Baseline::DeviceConverts => "device-converts",
+            Baseline::OneInFlight => "one-in-flight",
         }
     }
 }

@@ -351,9 +351,14 @@ impl<'a> Site<'a> {
         let shares = self.setup.baseline == Some(Baseline::StoreAndForward);
         let policy: Arc<dyn Policy> =
             if shares { Arc::new(FairShare) } else { Arc::new(ByPriority) };
+        let most = match self.setup.baseline {
+            Some(Baseline::OneInFlight) => 1,
+            _ => u32::MAX,
+        };
         let channel = |&id: &ChannelId| ChannelConfig {
             id,
-            max_in_flight: spec_of(self.topology, id).map_or(1, |spec| spec.max_in_flight),
+            max_in_flight: spec_of(self.topology, id)
+                .map_or(1, |spec| spec.max_in_flight.min(most)),
             policy: Arc::clone(&policy),
         };
         let pool = |&memory: &MemoryId| {
