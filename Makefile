@@ -19,11 +19,12 @@ SEEDS ?= 1000
 FIRST_SEED ?= 0
 MUTANT ?=
 WRITE ?=
+QUICK ?=
 
 # The crates that properties are stated of.
 PROPERTIES := layout planner engine kernels files cluster
 
-.PHONY: help test demo bench bench-group bench-kernels counts lint fuzz-sim properties miri mutants package clean
+.PHONY: help test demo paper bench bench-group bench-kernels counts lint fuzz-sim properties miri mutants package clean
 
 help: ## Say what there is to make
 	@sed -n 's/^\([a-z-]*\):.*## /  \1\t/p' Makefile | expand -t 14
@@ -33,6 +34,10 @@ test: ## Everything: Rust, Python, documentation examples, lints, house rules
 
 demo: package $(STAMPS)/demo ## Convert 512 MiB of real pixels on disk, verified
 	@$(VENV)/bin/python scripts/demo.py
+
+paper: $(STAMPS)/paper ## Write the paper's evaluation, simulated, to bench/out/paper
+	@cargo build -q --release -p isometry-cli
+	@$(VENV)/bin/python scripts/paper $(if $(QUICK),--no-ranges)
 
 bench: bench-$(if $(filter kernels,$(GROUP)),kernels,group) ## Time GROUP's cases that match FILTER beside their references
 
@@ -100,6 +105,10 @@ $(PEERS)/.stamps/peers: python/requirements-peers.txt | $(PEERS)/bin/python
 
 $(STAMPS)/demo: python/requirements-demo.txt $(STAMPS)/tools
 	$(VENV)/bin/python -m pip install -q --disable-pip-version-check -r python/requirements-demo.txt
+	@touch $@
+
+$(STAMPS)/paper: python/requirements-paper.txt $(STAMPS)/tools
+	$(VENV)/bin/python -m pip install -q --disable-pip-version-check -r python/requirements-paper.txt
 	@touch $@
 
 $(STAMPS)/package: $(STAMPS)/tools pyproject.toml $(RUST_SOURCES) $(PYTHON_SOURCES)
