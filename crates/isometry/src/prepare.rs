@@ -7,7 +7,7 @@ use crate::view::View;
 use engine::Program;
 use layout::{Side, Stream};
 use model::{ChannelKind, CopyList, Plan, Span, Topology};
-use planner::{Cached, End, Options, PlanCache, PlanError, Query};
+use planner::{Cached, End, Load, Options, PlanCache, PlanError, Query};
 use std::collections::HashMap;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::{Duration, Instant};
@@ -206,7 +206,7 @@ fn plan_of(
     });
     let extents = matched.dst.extents();
     let field_bytes = matched.dst.field_bytes();
-    let query = Query { src: from, dst: to, extents, field_bytes };
+    let query = Query { src: from, dst: to, extents, field_bytes, load: Load::IDLE };
     shared.plans.plan(topology, &query, options).map_err(|error| {
         let told = error.told(|memory| format!("`{}`", topology.short_name(memory)));
         Error::Plan { error, told }

@@ -149,6 +149,8 @@ pub struct SearchReport {
     pub budget: u64,
     /// Whether the budget ended the search, so that the plan may not be the best.
     pub exhausted: bool,
+    /// Hops of other transfers, on the channels searched, that it shared the rates with.
+    pub flows: u64,
 }
 
 /// A path with everything that the engine needs: no other value says how a transfer runs.

@@ -63,6 +63,14 @@ impl Throughput {
         Self::through(points)
     }
 
+    /// What each of `sharers` gets, at least 1, where they have equal parts of it.
+    fn shared(&self, sharers: u32) -> Self {
+        let part = |&(request, rate): &(u64, f64)| {
+            (request, (rate / f64::from(sharers)).max(*RATES.start()))
+        };
+        Throughput { points: self.points.iter().map(part).collect(), constant: self.constant }
+    }
+
     /// Whether the rate is the same for every request.
     #[must_use]
     pub fn is_constant(&self) -> bool {
@@ -137,6 +145,19 @@ impl Curves {
         Curves { run, interleave: None, transpose: None, gather: None }
     }
 
+    /// What each of `sharers` of the channel gets, at least 1, where they have equal parts of it;
+    /// no rate falls below 1 byte a second.
+    #[must_use]
+    pub fn shared(&self, sharers: u32) -> Self {
+        let of = |curve: &Option<Throughput>| curve.as_ref().map(|curve| curve.shared(sharers));
+        Curves {
+            run: self.run.shared(sharers),
+            interleave: of(&self.interleave),
+            transpose: of(&self.transpose),
+            gather: of(&self.gather),
+        }
+    }
+
     /// The function of `class`.
     #[must_use]
     pub fn of(&self, class: ShapeClass) -> &Throughput {
@@ -198,6 +219,22 @@ mod tests {
         }
         assert_eq!(f.inverse(6.5e9), None);
         assert_eq!(Throughput::constant(7.74e9).unwrap().inverse(7.74e9), Some(1));
+    }
+
+    #[test]
+    fn sharers_get_equal_parts_of_every_curve() {
+        let constant = Throughput::constant(6e9).unwrap();
+        let curves =
+            Curves { transpose: Some(constant), gather: Some(curve()), ..Curves::all(curve()) };
+        let third = curves.shared(3);
+        for class in [ShapeClass::Run, ShapeClass::Transpose, ShapeClass::Gather] {
+            for request in [1, 1000, 5000, 1 << 30] {
+                let (part, all) = (third.of(class).at(request), curves.of(class).at(request));
+                assert!((part * 3.0 / all - 1.0).abs() < 1e-9, "{class:?} of {request}");
+            }
+        }
+        assert_eq!(third.interleave, None);
+        assert_eq!(Curves::all(Throughput::constant(2.0).unwrap()).shared(9).run.peak(), 1.0);
     }
 
     #[test]

@@ -66,7 +66,7 @@ impl Frame<'_> {
             buffers: buffers.collect(),
             bound_by: case.refined(prediction.bound, &prediction.hops),
             alternatives: Vec::new(),
-            search: SearchReport { paths: 1, solved: 1, budget: 1, exhausted: false },
+            search: SearchReport { paths: 1, solved: 1, budget: 1, exhausted: false, flows: 0 },
             memories,
         }
     }

@@ -116,7 +116,7 @@ impl Bound<'_> {
     }
 
     fn need(&self, lane: u8, throughput: f64) -> u64 {
-        let curves = self.graph.lanes[usize::from(lane)].curves;
+        let curves = &self.graph.lanes[usize::from(lane)].curves;
         let curve = curve(self.rates.model, curves, ShapeClass::Run);
         inverse(curve, throughput).unwrap_or(u64::MAX)
     }

@@ -4,8 +4,13 @@
 //! the phases of the box in its blocks, the options. It is written from what the caller has
 //! borrowed into numbers on the stack, so that a hit allocates nothing. Nodes of a class are alike: a
 //! plan between two of them is made once, and written with the names of others on their first use.
+//!
+//! The load is not part of a key: what is kept was made for idle nodes, and serves these only. Where
+//! other transfers use a node that the search visits, plans are made anew and not kept: the same
+//! load seldom comes back.
 
-use crate::{Choice, Options, PlanError, Query, plan, query::End};
+use crate::graph::nodes_between;
+use crate::{Choice, Load, Options, PlanError, Query, plan, query::End};
 use foldhash::fast::FixedState;
 use model::{Component, MemoryId, NodeId, Plan, Topology};
 use std::collections::HashMap;
@@ -80,7 +85,8 @@ impl PlanCache {
     }
 
     /// The plan of [`plan`](fn@crate::plan), kept or new. A topology of another generation than
-    /// the last one's empties the cache first. A hit allocates nothing.
+    /// the last one's empties the cache first. A hit on an idle cluster allocates nothing. Under a
+    /// load on the nodes between the ends there is none.
     ///
     /// # Errors
     /// As [`plan`](fn@crate::plan); errors are not kept.
@@ -93,6 +99,9 @@ impl PlanCache {
         if self.generation != topology.generation {
             self.entries.clear();
             self.generation = topology.generation;
+        }
+        if !query.load.is_idle() && is_shared(topology, query) {
+            return Ok(Cached { plan: Arc::new(plan(topology, query, options)?), hit: false });
         }
         let key = Key::of(query, options);
         let hash = self.hasher.hash_one(key.numbers());
@@ -125,6 +134,8 @@ impl PlanCache {
         let like = Query {
             src: End { memory: at(query.src, alike[0]), ..query.src },
             dst: End { memory: at(query.dst, alike[1]), ..query.dst },
+            // There is none between the nodes of `query`, and here it is the others' plan.
+            load: Load::IDLE,
             ..*query
         };
         let cached = self.plan(topology, &like, options)?;
@@ -201,6 +212,12 @@ impl Key {
     fn numbers(&self) -> &[u64] {
         if self.long.is_empty() { &self.short[..self.len] } else { &self.long }
     }
+}
+
+/// Whether others use channels of the nodes that a search for `query` visits.
+fn is_shared(topology: &Topology, query: &Query<'_>) -> bool {
+    let ends = (query.src.memory.node, query.dst.memory.node);
+    query.load.touches(&nodes_between(topology, ends.0, ends.1))
 }
 
 /// The first nodes of the classes of `nodes`: two of one class where these are two.

@@ -38,6 +38,9 @@ fn write_plan(
         }
     }
     writeln!(text, "bound by {}", bound(plan, plan.bound_by))?;
+    if plan.search.flows > 0 {
+        writeln!(text, "beside {} flows of other transfers, by fair shares", plan.search.flows)?;
+    }
     for other in &plan.alternatives {
         writeln!(text, "weighed: {}", alternative(other, topology, space))?;
     }

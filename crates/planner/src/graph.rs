@@ -1,10 +1,13 @@
 //! The transfer graph of the two end nodes (paper, section 4.1).
 
+mod busy;
+
 use crate::{Options, PlanError};
 use model::{
     Channel, ChannelId, ChannelKind, Curves, Link, LinkEnd, MemoryId, MemoryKind, NodeClass,
     NodeId, Topology, Wire,
 };
+use std::borrow::Cow;
 
 /// The most memories of a graph.
 pub(crate) const MAX_MEMORIES: usize = 64;
@@ -13,11 +16,11 @@ pub(crate) const MAX_MEMORIES: usize = 64;
 const MAX_LANES: usize = 250;
 
 /// What one channel or link gives all its edges.
-#[derive(Clone, Copy, Debug)]
+#[derive(Clone, Debug)]
 pub(crate) struct Lane<'t> {
     pub(crate) id: ChannelId,
     pub(crate) kind: ChannelKind,
-    pub(crate) curves: &'t Curves,
+    pub(crate) curves: Cow<'t, Curves>,
     pub(crate) latency_ns: u64,
     pub(crate) in_flight: Option<u32>,
     pub(crate) wire: Option<WireRef>,
@@ -61,7 +64,7 @@ impl<'t> Lane<'t> {
         Lane {
             id: ChannelId { node: site.node, index },
             kind: channel.kind,
-            curves: &channel.curves,
+            curves: Cow::Borrowed(&channel.curves),
             latency_ns: channel.latency_ns,
             in_flight: channel.in_flight,
             wire,
@@ -76,7 +79,7 @@ impl<'t> Lane<'t> {
         Lane {
             id: ChannelId { node: site.node, index },
             kind: link.kind,
-            curves: &link.curves,
+            curves: Cow::Borrowed(&link.curves),
             latency_ns: link.latency_ns,
             in_flight: link.in_flight,
             wire: None,
@@ -233,7 +236,7 @@ impl<'t> Graph<'t> {
         for (at, lane) in (0..).zip(&self.lanes).filter(joins) {
             for from in members(lane.from & from) {
                 let mut offer = |order, end: u8| {
-                    if to >> end & 1 == 1 {
+                    if to & lane.to & 1 << end != 0 {
                         take(Edge { from, lane: at, order, to: end });
                     }
                 };

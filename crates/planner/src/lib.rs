@@ -1,8 +1,8 @@
 //! The path planner (paper, section 4): from a topology and a query to a plan, by pure functions.
 //!
 //! [`plan`] chooses the path of memories, the layout in each, the blocking factors, the requests
-//! and the size of every buffer; [`explain()`] says in words what it chose and weighed; a
-//! [`PlanCache`] keeps plans for transfers that look alike. No clock, thread, I/O or log.
+//! and the size of every buffer; [`explain()`] says in words what was chosen and weighed; a [`PlanCache`] keeps plans for
+//! transfers that look alike. No clock, thread, I/O or log.
 #![forbid(unsafe_code)]
 
 mod assemble;
@@ -12,6 +12,7 @@ mod error;
 mod explain;
 mod full;
 mod graph;
+mod load;
 mod path;
 mod predict;
 mod query;
@@ -25,6 +26,7 @@ mod word;
 pub use cache::{Cached, PlanCache};
 pub use error::{ErrorKind, PlanError};
 pub use explain::explain;
+pub use load::Load;
 pub use query::{Choice, End, Options, Query};
 
 use assemble::Frame;
@@ -56,13 +58,16 @@ pub fn plan(topology: &Topology, query: &Query<'_>, options: &Options) -> Result
         topology.memory(end).ok_or(PlanError::UnknownMemory { memory: end })?;
     }
     let nodes = graph::nodes_between(topology, query.src.memory.node, query.dst.memory.node);
-    let graph = Graph::of(topology, &nodes, (query.src.memory, query.dst.memory), options)?;
+    let mut graph = Graph::of(topology, &nodes, (query.src.memory, query.dst.memory), options)?;
+    let flows = graph.share(query.load);
     let rates = Rates::of(&graph, &shape, options.model);
     let frame = Frame { query, graph: &graph, shape: &shape, model: options.model };
-    match options.algorithm(query.payload_bytes()) {
+    let mut plan = match options.algorithm(query.payload_bytes()) {
         Algorithm::Full => full_plan(&frame, &rates, options),
         algorithm => simple_plan(&frame, &rates, algorithm),
-    }
+    }?;
+    plan.search.flows = flows;
+    Ok(plan)
 }
 
 fn full_plan(frame: &Frame<'_>, rates: &Rates<'_>, options: &Options) -> Result<Plan, PlanError> {

@@ -171,7 +171,7 @@ impl<'a> Case<'a> {
         };
         let seconds = |k: usize| match wire.half_duplex {
             true => self.lane(k).busy_seconds(hops[k].rate),
-            false => 1.0 / wire.rate,
+            false => self.lane(k).wire.map_or(0.0, |own| 1.0 / own.rate),
         };
         (0..self.hops()).filter(crosses).map(seconds).sum()
     }
@@ -217,7 +217,7 @@ impl<'a> Case<'a> {
         let mut hops = [HopCost { step: steps[0], rate: 1.0, request_bytes: 1 }; MAX_HOPS];
         for (i, hop) in hops[..self.hops()].iter_mut().enumerate() {
             hop.step = Step { class: self.class(i, steps[i].class), ..steps[i] };
-            let curve = curve(self.model, self.lane(i).curves, hop.step.class);
+            let curve = curve(self.model, &self.lane(i).curves, hop.step.class);
             hop.rate = curve.at(hop.step.prefix_bytes);
             hop.request_bytes = self.request_bytes(i, hop, curve, most);
             if self.model == CostModel::Default {
@@ -317,7 +317,7 @@ impl<'a> Case<'a> {
     fn space_stops(&self, hop: usize, hops: &[HopCost; MAX_HOPS]) -> bool {
         let (last, chosen) = (self.hops() - 1, self.solution.pivot);
         let step = &hops[hop].step;
-        let curve = curve(self.model, self.lane(hop).curves, step.class);
+        let curve = curve(self.model, &self.lane(hop).curves, step.class);
         let longer = inverse(curve, curve.at(step.prefix_bytes) * FASTER);
         let Some(longer) = longer.filter(|&bytes| bytes <= self.shape.payload) else {
             return false;
@@ -331,7 +331,7 @@ impl<'a> Case<'a> {
         };
         let conversion = self.shape.step(&self.shape.src, &self.shape.dst, &WHOLE);
         let converts = |&pivot: &usize| {
-            let faster = rate(self.model, self.lane(pivot).curves, &conversion) > hops[hop].rate;
+            let faster = rate(self.model, &self.lane(pivot).curves, &conversion) > hops[hop].rate;
             pivot == chosen || (faster && !(1..last).contains(&chosen))
         };
         let mut pivots = (1..last).filter(converts).peekable();

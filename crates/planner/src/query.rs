@@ -1,6 +1,6 @@
 //! What is asked of the planner.
 
-use crate::PlanError;
+use crate::{Load, PlanError};
 use model::{Algorithm, CostModel, Layout, MAX_DIMS, MemoryId};
 
 /// One end of a transfer: how the instance lies there.
@@ -31,10 +31,12 @@ pub struct Query<'a> {
     pub extents: &'a [u64],
     /// The sizes of the fields.
     pub field_bytes: &'a [u64],
+    /// What other transfers use meanwhile.
+    pub load: &'a Load,
 }
 
 impl<'a> Query<'a> {
-    /// A whole instance to a whole instance: phase 0, no index lists.
+    /// A whole instance to a whole instance on an idle cluster: phase 0, no index lists.
     #[must_use]
     pub fn whole(
         src: (MemoryId, &'a Layout),
@@ -43,7 +45,7 @@ impl<'a> Query<'a> {
         field_bytes: &'a [u64],
     ) -> Self {
         let end = |(memory, layout)| End { memory, layout, phase: &[], listed: 0, gaps: 0 };
-        Query { src: end(src), dst: end(dst), extents, field_bytes }
+        Query { src: end(src), dst: end(dst), extents, field_bytes, load: Load::IDLE }
     }
 
     /// The payload in bytes, held at the largest `u64`.

@@ -47,7 +47,7 @@ impl<'a> Rates<'a> {
 
     fn known(&self, lane: u8, known: &Cell<f64>, step: impl FnOnce() -> Step) -> f64 {
         if known.get().is_nan() {
-            let curves = self.graph.lanes[usize::from(lane)].curves;
+            let curves = &self.graph.lanes[usize::from(lane)].curves;
             known.set(rate(self.model, curves, &step()));
         }
         known.get()

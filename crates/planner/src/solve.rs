@@ -177,7 +177,7 @@ impl Solver<'_> {
     ) -> Option<Solution> {
         let last = path.hops() - 1;
         let need = |hop: usize| {
-            let curves = self.graph.lane(path.edges()[hop]).curves;
+            let curves = &self.graph.lane(path.edges()[hop]).curves;
             let curve = curve(self.rates.model, curves, ShapeClass::Run);
             inverse(curve, rates.wanted(hop, throughput))
         };

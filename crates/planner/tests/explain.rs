@@ -7,7 +7,8 @@ use model::{
 };
 
 const TWO_NODES: &str = include_str!("../../../clusters/two-nodes.toml");
-const SEARCH: SearchReport = SearchReport { paths: 9, solved: 7, budget: 20, exhausted: false };
+const SEARCH: SearchReport =
+    SearchReport { paths: 9, solved: 7, budget: 20, exhausted: false, flows: 0 };
 
 fn space() -> IndexSpace {
     IndexSpace::of(&[("y", 65536), ("x", 65536)]).unwrap()

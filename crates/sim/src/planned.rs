@@ -8,7 +8,7 @@ use model::{
     Algorithm, Channel, ChannelKind, CostModel, Memory, MemoryId, MemoryKind, NodeClass, Plan,
     Span, Topology,
 };
-use planner::{Choice, Options, Query};
+use planner::{Choice, Load, Options, Query};
 
 /// One node whose channels are `specs`, each between a few of `memories` memories.
 pub(crate) fn topology(rng: &mut Rng, memories: u16, specs: &[ChannelSpec]) -> Topology {
@@ -49,7 +49,7 @@ pub(crate) fn plan(
         gaps: parts[i].gaps(),
     });
     let (extents, field_bytes) = (parts[0].extents(), parts[0].field_bytes());
-    let query = Query { src, dst, extents, field_bytes };
+    let query = Query { src, dst, extents, field_bytes, load: Load::IDLE };
     let algorithms = [Algorithm::Full, Algorithm::Full, Algorithm::Simple, Algorithm::Spsl];
     let choice = Choice::Only(rng.pick(&algorithms));
     let options = Options { choice, model: CostModel::Default, ..Options::default() };

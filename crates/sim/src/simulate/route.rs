@@ -10,7 +10,7 @@ use layout::{LayoutError, Part};
 use model::{
     Algorithm, Bound, ChannelId, CostModel, Limit, MemoryId, MemoryKind, NodeId, Plan, Topology,
 };
-use planner::{Choice, End, Options, PlanCache, Query};
+use planner::{Choice, End, Load, Options, PlanCache, Query};
 use std::sync::Arc;
 
 /// Plans of single hops that are kept.
@@ -221,6 +221,7 @@ fn asked(
         dst: end(dst.0, &parts.1),
         extents: parts.0.extents(),
         field_bytes: parts.0.field_bytes(),
+        load: Load::IDLE,
     };
     planner(&query).map_err(|source| SimulateError::Plan { copy: copy.name.clone(), source })
 }
