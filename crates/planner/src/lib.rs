@@ -1,13 +1,15 @@
 //! The path planner (paper, section 4): from a topology and a query to a plan, by pure functions.
 //!
 //! [`plan`] chooses the path of memories, the layout in each, the blocking factors, the requests
-//! and the size of every buffer; [`explain()`] says in words what was chosen and weighed; a [`PlanCache`] keeps plans for
+//! and the size of every buffer; [`split()`] takes several paths at once where that is sooner;
+//! [`explain()`] says in words what was chosen and weighed; a [`PlanCache`] keeps plans for
 //! transfers that look alike. No clock, thread, I/O or log.
 #![forbid(unsafe_code)]
 
 mod assemble;
 mod bound;
 mod cache;
+mod cut;
 mod error;
 mod explain;
 mod full;
@@ -21,6 +23,7 @@ mod round;
 mod shape;
 mod simple;
 mod solve;
+mod split;
 mod word;
 
 pub use cache::{Cached, PlanCache};
@@ -28,6 +31,7 @@ pub use error::{ErrorKind, PlanError};
 pub use explain::explain;
 pub use load::Load;
 pub use query::{Choice, End, Options, Query};
+pub use split::{Piece, Split, split};
 
 use assemble::Frame;
 use graph::{Edges, Graph};
@@ -52,6 +56,17 @@ use solve::{PathRates, Solver};
 /// [`PlanError::NoPath`] where no channels lead to the destination, and [`PlanError::Space`] where
 /// they do but no conversion fits.
 pub fn plan(topology: &Topology, query: &Query<'_>, options: &Options) -> Result<Plan, PlanError> {
+    plan_without(topology, query, options, Load::IDLE)
+}
+
+/// As [`plan`], by way of no channel that `closed` has flows on, nor of the wires in the directions
+/// in which these cross.
+fn plan_without(
+    topology: &Topology,
+    query: &Query<'_>,
+    options: &Options,
+    closed: &Load,
+) -> Result<Plan, PlanError> {
     query.check()?;
     let shape = Shape::of(query)?;
     for end in [query.src.memory, query.dst.memory] {
@@ -59,6 +74,7 @@ pub fn plan(topology: &Topology, query: &Query<'_>, options: &Options) -> Result
     }
     let nodes = graph::nodes_between(topology, query.src.memory.node, query.dst.memory.node);
     let mut graph = Graph::of(topology, &nodes, (query.src.memory, query.dst.memory), options)?;
+    graph.close(closed);
     let flows = graph.share(query.load);
     let rates = Rates::of(&graph, &shape, options.model);
     let frame = Frame { query, graph: &graph, shape: &shape, model: options.model };

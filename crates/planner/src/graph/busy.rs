@@ -28,6 +28,20 @@ impl Graph<'_> {
         sharers.iter().map(|&(flows, _)| u64::from(flows)).sum()
     }
 
+    /// Closes every lane that `load` uses, and every wire in the directions that it uses.
+    pub(crate) fn close(&mut self, load: &Load) {
+        if load.is_idle() {
+            return;
+        }
+        let open = |lane: &Lane<'_>| {
+            let closed = |to_host: &bool| self.crossed(lane, *to_host, load) > 0;
+            let ends = WAYS.into_iter().filter(closed).map(|to_host| self.ends(to_host));
+            if load.flows(lane.id) > 0 { 0 } else { ends.fold(lane.to, |left, ends| left & !ends) }
+        };
+        let open: Vec<u64> = self.lanes.iter().map(open).collect();
+        self.lanes.iter_mut().zip(open).for_each(|(lane, to)| lane.to = to);
+    }
+
     /// How many other channels cross the wire of `lane` where its own edges do.
     fn crossing_with(&self, lane: &Lane<'_>, load: &Load) -> u32 {
         let ways = WAYS.into_iter().filter(|&to_host| lane.to & self.ends(to_host) != 0);
