@@ -208,6 +208,12 @@ pub(crate) struct Run {
     /// How to search for paths.
     #[arg(long, value_enum, default_value_t = Algorithm::Auto)]
     pub(crate) algorithm: Algorithm,
+    /// Plan each copy when it starts, beside the transfers under way; else as on an idle cluster.
+    #[arg(long)]
+    pub(crate) present_load: bool,
+    /// Split each copy over at most so many disjoint paths at once, where that is sooner.
+    #[arg(long, value_name = "N", default_value_t = NonZeroUsize::MIN)]
+    pub(crate) paths: NonZeroUsize,
     /// Run each case once more with something taken away, and compare.
     #[arg(long, value_enum, value_name = "NAME")]
     pub(crate) baseline: Option<Baseline>,

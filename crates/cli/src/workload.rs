@@ -86,7 +86,8 @@ fn setup(args: &Run) -> Result<Setup, Failure> {
         Baseline::OneInFlight => sim::Baseline::OneInFlight,
     });
     let dma_threads = args.dma_threads.map_or(1, std::num::NonZeroU32::get);
-    Ok(Setup { choice, baseline, dma_threads })
+    let (load, paths) = (args.present_load, args.paths.get());
+    Ok(Setup { choice, baseline, dma_threads, load, paths })
 }
 
 /// How fast the simulator is, which is no part of what it says.
@@ -139,6 +140,10 @@ impl Play<'_> {
         self.topology.short_name(memory)
     }
 
+    fn names(&self, memories: &[MemoryId]) -> Vec<String> {
+        memories.iter().map(|&memory| self.name(memory)).collect()
+    }
+
     /// What people read: a line for each copy.
     fn table(&self, played: &[Played<'_>]) -> String {
         let mut rows = vec![self.head()];
@@ -161,7 +166,11 @@ impl Play<'_> {
         let copy = &played.ours.copies[at];
         let mut row = vec![
             label(played.case, &played.case.copies[at]),
-            copy.path().into_iter().map(|memory| self.name(memory)).collect::<Vec<_>>().join(" → "),
+            copy.paths()
+                .iter()
+                .map(|path| self.names(path).join(" → "))
+                .collect::<Vec<_>>()
+                .join(" + "),
             topo::rate(copy.throughput()),
             topo::rate(copy.peak),
             format!("{:.3}", ratio(copy)),
@@ -189,6 +198,8 @@ impl Play<'_> {
             "nodes": self.topology.node_count(),
             "workload": workload,
             "algorithm": algorithm,
+            "present_load": setup.load,
+            "paths": setup.paths,
             "baseline": setup.baseline.map(sim::Baseline::name),
             "dma_threads": setup.baseline.map(|_| setup.dma_threads),
             "cases": played.iter().map(|case| self.case_json(case)).collect::<Vec<_>>(),
@@ -259,7 +270,8 @@ impl Play<'_> {
             "throughput": copy.throughput(),
             "peak": copy.peak,
             "ratio": ratio(copy),
-            "memories": copy.path().into_iter().map(|m| self.name(m)).collect::<Vec<_>>(),
+            "memories": self.names(&copy.path()),
+            "split": copy.split,
             "plans": plans.collect::<Vec<_>>(),
         })
     }

@@ -98,6 +98,30 @@ fn a_run_is_one_object_and_always_the_same() {
 }
 
 #[test]
+fn copies_are_split_and_go_around_each_other_where_asked() {
+    let dir = tempfile::tempdir().unwrap();
+    let copy = "[[copy]]\nfrom = \"n0.gpu0\"\nto = \"n1.gpu0\"\ndims = \"x=4194304\"\nfields = [8]\n\
+                from_layout = \"<F, x>\"\nto_layout = \"<F, x>\"\n";
+    let file = workload(&dir, &[copy, copy].concat());
+    let path = |args: &[&str], line: usize| {
+        let ran = sim_run(&[&["modern", &file], args].concat());
+        ran.succeeds();
+        ran.stdout.lines().nth(line).unwrap().to_owned()
+    };
+    assert!(path(&[], 2).contains("n0.gpu0 → n1.gpu0 "), "{}", path(&[], 2));
+    let around = path(&["--present-load"], 2);
+    assert!(around.contains("n0.gpu0 → n0.gpu1 → n1.gpu0 "), "{around}");
+    let split = path(&["--paths", "2"], 1);
+    assert!(split.contains("n0.gpu0 → n1.gpu0 + n0.gpu0 → n0.gpu1 → n1.gpu0 "), "{split}");
+    let ran = sim_run(&["modern", &file, "--present-load", "--paths", "2", "--json"]);
+    let value: Value = serde_json::from_str(&ran.stdout).unwrap();
+    assert_eq!((&value["present_load"], &value["paths"]), (&true.into(), &2.into()));
+    let copy = &value["cases"][0]["copies"][0];
+    assert_eq!((&copy["split"], copy["plans"].as_array().unwrap().len()), (&true.into(), 2));
+    assert_eq!(sim_run(&["modern", &file, "--paths", "0"]).code, 2);
+}
+
+#[test]
 fn a_summary_says_what_communication_adds() {
     let args = ["xstream", "pagerank", "--nodes", "2", "--summary", "--baseline", "no-path"];
     let ran = sim_run(&args);

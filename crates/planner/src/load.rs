@@ -7,8 +7,9 @@ use std::collections::BTreeMap;
 ///
 /// Of a channel with `n` flows a new one gets the part `1 / (n + 1)`, and each channel at work on a
 /// wire as much of that as every other: right where flows share fairly, and where the oldest goes
-/// first and all are as large. It knows neither how urgent they are nor how much is left of them;
-/// a flow that another hop of its transfer slows down counts as a whole one.
+/// first and all are as large. It knows neither how urgent they are nor how much is left of them:
+/// where channels serve the more urgent first, a load of those that are not less urgent is the one
+/// to plan with. A flow that another hop of its transfer slows down counts as a whole one.
 #[derive(Debug, Clone, PartialEq, Eq, Hash, Default)]
 pub struct Load {
     flows: BTreeMap<(ChannelId, bool), u32>,
@@ -34,6 +35,14 @@ impl Load {
             if *flows == 0 {
                 self.flows.remove(&flow);
             }
+        }
+    }
+
+    /// The flows of `other` too.
+    pub fn add(&mut self, other: &Load) {
+        for (&flow, &more) in &other.flows {
+            let flows = self.flows.entry(flow).or_default();
+            *flows = flows.saturating_add(more);
         }
     }
 

@@ -122,6 +122,19 @@ fn each_goes_where_most_is_left() {
 }
 
 #[test]
+fn loads_add_up() {
+    let mut cluster = Cluster::new();
+    let plan = cluster.begin("n0.a", "n0.dev");
+    let mut both = cluster.load.clone();
+    both.add(&cluster.load);
+    assert_eq!(both.flows(plan.hops[0].channel), 2);
+    for _ in 0..2 {
+        both.end(&cluster.topology, &plan);
+    }
+    assert!(both.is_idle());
+}
+
+#[test]
 fn the_papers_model_counts_the_shares_too() {
     let mut cluster = Cluster::new();
     cluster.begin("n0.a", "n0.d");

@@ -3,8 +3,8 @@
 mod support;
 
 use isometry_sim::{
-    Baseline, Case, CaseReport, ChannelSpec, End, PoolSpec, Rule, Scenario, Setup, SimulateError,
-    Stored, TransferSpec, Workload, run, simulate,
+    Baseline, Case, CaseReport, ChannelSpec, CopyReport, End, PoolSpec, Rule, Scenario, Setup,
+    SimulateError, Stored, TransferSpec, Workload, run, simulate,
 };
 use model::{ChannelId, MemoryId, Plan, Selection, Time, Topology};
 use std::collections::BTreeSet;
@@ -232,6 +232,142 @@ fn channels_share_a_bus_fairly() {
 fn a_disk_reads_or_writes() {
     // Half of the time each, until the faster is through.
     close(&together(&[("dsk", "sys"), ("sys", "dsk")]), &[1.0, 1.0 / 1.5]);
+}
+
+/// Two ways from `a` to `d`, as fast as each other.
+const TWO_WAYS: &str = r#"
+[[node]]
+name = "n"
+memory = [ { name = "a", kind = "SYS" }, { name = "b", kind = "SYS" }, { name = "c", kind = "SYS" }, { name = "d", kind = "SYS" } ]
+channel = [
+  { kind = "Memcpy", from = ["a"], to = ["b"], throughput = 2e9 },
+  { kind = "Memcpy", from = ["b"], to = ["d"], throughput = 2e9 },
+  { kind = "Memcpy", from = ["a"], to = ["c"], throughput = 2e9 },
+  { kind = "Memcpy", from = ["c"], to = ["d"], throughput = 2e9 },
+]
+"#;
+
+/// Each copy is planned beside what is under way.
+fn beside() -> Setup {
+    Setup { load: true, ..Setup::default() }
+}
+
+#[test]
+fn a_copy_goes_around_what_is_under_way() {
+    let topology = cluster::parse(TWO_WAYS).unwrap();
+    let more = ["at_ns = 1000", "after = [\"copy1\"]", "after = [\"copy2\"]"];
+    let more = more.map(|more| format!("{SAME}\n{more}"));
+    let later = more.iter().map(|more| ("a", "d", 4 << 20, more.as_str()));
+    let copies: Vec<_> = [("a", "d", 4 << 20, SAME)].into_iter().chain(later).collect();
+    let case = case(&topology, &copies);
+    let played = |setup: &Setup| {
+        let report = play(&topology, &case, setup);
+        let between = |copy: &CopyReport| topology.short_name(copy.path()[1]);
+        let rates = report.copies.iter().map(|copy| copy.throughput() / 1e9);
+        (report.copies.iter().map(between).collect::<String>(), rates.collect::<Vec<_>>())
+    };
+    let (ways, rates) = played(&Setup::default());
+    assert_eq!(ways, "bbbb");
+    close(&rates, &[2.0, 1.0, 2.0, 2.0]);
+    let (ways, rates) = played(&beside());
+    assert_eq!(ways, "bcbb", "the last two start when nothing is under way");
+    close(&rates, &[2.0; 4]);
+}
+
+#[test]
+fn an_urgent_copy_does_not_go_around_less_urgent_ones() {
+    let topology = cluster::parse(TWO_WAYS).unwrap();
+    let way = |priority| {
+        let more = format!("{SAME}\nat_ns = 1000\npriority = {priority}");
+        let copies = [("a", "d", 4 << 20, SAME), ("a", "d", 4 << 20, more.as_str())];
+        let report = play(&topology, &case(&topology, &copies), &beside());
+        topology.short_name(report.copies[1].path()[1])
+    };
+    assert_eq!([-1, 0, 1].map(way), ["c", "c", "b"]);
+}
+
+#[test]
+fn two_paths_take_half_the_time_of_one() {
+    let topology = cluster::ready_made("modern").unwrap();
+    let case = case(&topology, &[("n0.gpu0", "n1.gpu0", 64 << 20, SAME)]);
+    let copy =
+        |paths| play(&topology, &case, &Setup { paths, ..Setup::default() }).copies.remove(0);
+    let [one, two, three] = [1, 2, 3].map(copy);
+    assert_eq!([&one, &two, &three].map(|copy| copy.plans.len()), [1, 2, 3]);
+    assert_eq!((one.split, two.split, two.paths().len()), (false, true, 2));
+    for (copies, copy) in [(2.0, &two), (3.0, &three)] {
+        let gain = copy.throughput() / one.throughput();
+        assert!((copies * 0.97..copies).contains(&gain), "{gain}");
+        assert!((copy.peak / one.peak - copies).abs() < 1e-9, "{}", copy.peak);
+    }
+}
+
+#[test]
+fn a_split_copy_goes_around_what_is_under_way() {
+    let topology = cluster::parse(TWO_WAYS).unwrap();
+    let copies = [("a", "d", 4 << 20, SAME), ("a", "d", 4 << 20, SAME)];
+    let report = play(&topology, &case(&topology, &copies), &Setup { paths: 2, ..beside() });
+    // Both ways are as busy for the second as for each other.
+    assert_eq!(report.copies.iter().map(|copy| copy.plans.len()).collect::<Vec<_>>(), [2, 2]);
+    assert!(report.copies[1].plans.iter().all(|plan| plan.search.flows == 4));
+    close(&[report.ended.since(Time(0)).as_secs_f64()], &[2.0 * 128.0 * 1.048_576e6 / 4e9]);
+}
+
+#[test]
+fn plans_on_an_idle_cluster_are_the_same_under_load() {
+    let topology = sapling();
+    for mut case in Workload::ready_made("micro", &topology).unwrap().cases {
+        case.copies[0].count = 1;
+        let plans = |setup| play(&topology, &case, setup).copies.remove(0).plans;
+        assert_eq!(plans(&Setup::default()), plans(&beside()), "{}", case.name);
+    }
+}
+
+#[test]
+fn a_busy_run_is_always_the_same() {
+    let topology = cluster::ready_made("modern").unwrap();
+    let later = format!("{SAME}\nat_ns = 5000\ncount = 3");
+    let copies = ["n0.gpu0", "n0.gpu1", "n0.sys", "n0.gpu0"];
+    let copies = copies.map(|from| (from, "n1.gpu2", 1 << 20, later.as_str()));
+    let case = case(&topology, &copies);
+    let setup = Setup { paths: 3, ..beside() };
+    let report = play(&topology, &case, &setup);
+    assert_eq!(report, play(&topology, &case, &setup));
+    assert!(report.tally.transfers > 12, "{:?}", report.tally);
+    assert!(report.ended < play(&topology, &case, &Setup::default()).ended);
+}
+
+#[test]
+fn baselines_know_neither_load_nor_several_paths() {
+    let topology = sapling();
+    let case = case(&topology, &[("n0.fbm", "n1.fbm", 1 << 20, SAME); 2]);
+    for baseline in Baseline::ALL {
+        let plain = play(&topology, &case, &by(baseline));
+        let setup = Setup { baseline: Some(baseline), paths: 3, ..beside() };
+        assert_eq!(play(&topology, &case, &setup), plain, "{baseline:?}");
+    }
+}
+
+#[test]
+fn parts_of_blocked_boxes_run() {
+    let topology = cluster::ready_made("modern").unwrap();
+    let boxed =
+        "{ box = \"y=3..1030,x=5..2000\", from = \"y=1100,x=2000\", to = \"y=3..1030,x=1..2001\" }";
+    for (from, to) in [
+        ("<F, x, y>", "<F, y, x>"),
+        ("<x_in=4, F, x_out, y>", "<F, x, y>"),
+        ("<y_in=8, F, x, y_out>", "<x_in=16, y_in=4, F, x_out, y_out>"),
+        ("<F, y, x>", "<y_in=6, x, F, y_out>"),
+    ] {
+        let text = format!(
+            "[[copy]]\nfrom = \"n0.gpu0\"\nto = \"n1.gpu0\"\ndims = {boxed}\n\
+             fields = [8]\nfrom_layout = \"{from}\"\nto_layout = \"{to}\"\n"
+        );
+        let case = Workload::parse(&text, &topology).unwrap().cases.remove(0);
+        let report = play(&topology, &case, &Setup { paths: 4, ..Setup::default() });
+        assert!(report.copies[0].split, "{from} {to}");
+        assert_eq!(report.tally.transfers, report.copies[0].plans.len() as u64);
+    }
 }
 
 /// One copy of a case as a scenario of the world that fuzzes: no jitter, no payload, no faults.

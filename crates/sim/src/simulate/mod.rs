@@ -16,6 +16,7 @@ mod lean;
 mod parse;
 mod places;
 mod planning;
+mod reach;
 mod ready;
 mod report;
 mod roads;

@@ -8,15 +8,18 @@ use std::sync::Arc;
 #[derive(Debug, Clone, PartialEq)]
 pub struct CopyReport {
     /// The plan of each transfer that an instance took, in order; one but for the baselines that
-    /// go hop by hop.
+    /// go hop by hop, and for what was split.
     pub plans: Vec<Arc<Plan>>,
+    /// Whether they ran at the same time, each with a part of the instance.
+    pub split: bool,
     /// Payload of all instances.
     pub bytes: u64,
     /// When they were launched.
     pub launched: Time,
     /// When the last of them had ended.
     pub ended: Time,
-    /// The most that the slowest hop's channel, and its wire, reach: bytes per second.
+    /// The most that the slowest hop's channel, and its wire, reach: bytes per second. What was
+    /// split has the sum of its parts'.
     pub peak: f64,
 }
 
@@ -64,12 +67,21 @@ impl CopyReport {
         if seconds > 0.0 { as_f64(self.bytes) / seconds } else { 0.0 }
     }
 
-    /// The memories that the bytes pass, ends included.
+    /// The memories that the bytes pass, ends included; of what was split, those of the first part.
     #[must_use]
     pub fn path(&self) -> Vec<MemoryId> {
+        self.paths().swap_remove(0)
+    }
+
+    /// The same for each part.
+    #[must_use]
+    pub fn paths(&self) -> Vec<Vec<MemoryId>> {
+        if self.split {
+            return self.plans.iter().map(|plan| plan.memories.clone()).collect();
+        }
         let first = self.plans.first().and_then(|plan| plan.memories.first());
         let rest = self.plans.iter().flat_map(|plan| plan.memories.iter().skip(1));
-        first.into_iter().chain(rest).copied().collect()
+        vec![first.into_iter().chain(rest).copied().collect()]
     }
 }
 

@@ -1,4 +1,5 @@
-//! How the instances of a copy go: in one transfer, or in several with whole instances between.
+//! How the instances of a copy go: in one transfer, in several with whole instances between, or in
+//! several parts at once.
 
 use crate::simulate::error::SimulateError;
 use crate::simulate::planning::{PlanCount, Planning};
@@ -8,9 +9,11 @@ use crate::simulate::workload::{CopySpec, Form};
 use engine::Program;
 use layout::{LayoutError, Part};
 use model::{
-    Algorithm, Bound, ChannelId, CostModel, Limit, MemoryId, MemoryKind, NodeId, Plan, Topology,
+    Algorithm, Bound, ChannelId, CostModel, Limit, MemoryId, MemoryKind, NodeId, Plan, Priority,
+    Topology,
 };
-use planner::{Choice, End, Load, Options, PlanCache, Query};
+use planner::{Choice, End, Load, Options, Piece, PlanCache, Query};
+use std::collections::BTreeMap;
 use std::sync::Arc;
 
 /// Plans of single hops that are kept.
@@ -18,12 +21,18 @@ const PLANS: usize = 1024;
 
 /// One transfer of the engine.
 #[derive(Debug)]
-pub(crate) struct Stage {
+pub(crate) struct Leg {
     pub(crate) plan: Arc<Plan>,
     pub(crate) program: Arc<Program>,
 }
 
-/// The transfers that each instance of a copy takes, each after the one before.
+/// Transfers that run at the same time, each with a part of the instance.
+#[derive(Debug)]
+pub(crate) struct Stage {
+    pub(crate) legs: Vec<Leg>,
+}
+
+/// The stages that each instance of a copy takes, each after the one before.
 #[derive(Debug, Default)]
 pub(crate) struct Route {
     pub(crate) stages: Vec<Stage>,
@@ -35,26 +44,52 @@ pub(crate) struct Route {
 impl Route {
     /// The channels that it uses.
     pub(crate) fn channels(&self) -> impl Iterator<Item = ChannelId> + '_ {
-        self.stages.iter().flat_map(|stage| stage.plan.hops.iter().map(|hop| hop.channel))
+        self.plans().flat_map(|plan| plan.hops.iter().map(|hop| hop.channel))
     }
 
     /// The memories in which its transfers need staging.
     pub(crate) fn pools(&self) -> impl Iterator<Item = MemoryId> + '_ {
-        self.stages.iter().flat_map(|stage| stage.plan.buffers.iter().map(|b| b.memory))
+        self.plans().flat_map(|plan| plan.buffers.iter().map(|b| b.memory))
+    }
+
+    /// The nodes that its transfers pass.
+    pub(crate) fn nodes(&self) -> impl Iterator<Item = NodeId> + '_ {
+        self.plans().flat_map(|plan| plan.memories.iter().map(|memory| memory.node))
+    }
+
+    /// The plan of every transfer.
+    pub(crate) fn into_plans(self) -> Vec<Arc<Plan>> {
+        self.stages.into_iter().flat_map(|stage| stage.legs).map(|leg| leg.plan).collect()
+    }
+
+    fn plans(&self) -> impl Iterator<Item = &Plan> {
+        self.stages.iter().flat_map(|stage| &stage.legs).map(|leg| &*leg.plan)
     }
 
     fn push(&mut self, copy: &CopySpec, plan: Arc<Plan>, ends: [Form<'_>; 2]) -> Made<()> {
+        let leg = Leg::of(copy, plan, ends)?;
+        self.push_stage(copy, vec![leg], ends)
+    }
+
+    /// `legs` are one at least.
+    fn push_stage(&mut self, copy: &CopySpec, legs: Vec<Leg>, ends: [Form<'_>; 2]) -> Made<()> {
+        let memories = &legs[0].plan.memories;
+        if self.places.is_empty() {
+            self.places.push((memories[0], refused(copy, copy.footprint(ends[0].layout))?));
+        }
+        let last = memories[memories.len() - 1];
+        self.places.push((last, refused(copy, copy.footprint(ends[1].layout))?));
+        self.stages.push(Stage { legs });
+        Ok(())
+    }
+}
+
+impl Leg {
+    fn of(copy: &CopySpec, plan: Arc<Plan>, ends: [Form<'_>; 2]) -> Made<Self> {
         let [src, dst] = ends.map(|form| copy.part(form));
         let program = Program::compile(&plan, refused(copy, src)?, refused(copy, dst)?);
         let compile = |source| SimulateError::Compile { copy: copy.name.clone(), source };
-        let program = Arc::new(program.map_err(compile)?);
-        if self.places.is_empty() {
-            self.places.push((plan.memories[0], refused(copy, copy.footprint(ends[0].layout))?));
-        }
-        let last = plan.memories[plan.memories.len() - 1];
-        self.places.push((last, refused(copy, copy.footprint(ends[1].layout))?));
-        self.stages.push(Stage { plan, program });
-        Ok(())
+        Ok(Leg { plan, program: Arc::new(program.map_err(compile)?) })
     }
 }
 
@@ -69,6 +104,8 @@ pub(crate) struct Router<'a> {
     direct: Topology,
     planning: Planning,
     direct_plans: PlanCache,
+    /// What has begun and not ended, by how urgent it is; nothing where it doesn't count.
+    loads: BTreeMap<Priority, Load>,
 }
 
 impl<'a> Router<'a> {
@@ -79,17 +116,42 @@ impl<'a> Router<'a> {
             direct: narrowed(topology, &[]),
             planning: Planning::default(),
             direct_plans: PlanCache::new(PLANS),
+            loads: BTreeMap::new(),
         }
     }
 
     /// How the instances of `copy`, number `at` of its case, go.
     pub(crate) fn route(&mut self, at: usize, copy: &CopySpec) -> Made<Route> {
         match self.setup.baseline {
-            None | Some(Baseline::OneInFlight) => self.planned(at, copy),
+            None | Some(Baseline::OneInFlight) => self.planned(at, copy, Load::IDLE),
             Some(Baseline::StoreAndForward) => self.stored_and_forwarded(copy),
             Some(Baseline::NoPipeline) => self.hop_by_hop(at, copy),
             Some(Baseline::NoPath) => self.fixed(copy),
             Some(Baseline::DeviceConverts) => self.device_converts(copy),
+        }
+    }
+
+    /// How they go from now on, where the present load may have changed that. Channels serve the more
+    /// urgent first, so that what is less urgent is none.
+    pub(crate) fn rerouted(&mut self, at: usize, copy: &CopySpec) -> Made<Option<Route>> {
+        let mut load = Load::default();
+        self.loads.range(copy.priority..).for_each(|(_, more)| load.add(more));
+        let changed = !load.is_idle();
+        changed.then(|| self.planned(at, copy, &load)).transpose()
+    }
+
+    /// The transfers of a stage have begun.
+    pub(crate) fn begin(&mut self, stage: &Stage, priority: Priority) {
+        if self.setup.counts_load() {
+            let load = self.loads.entry(priority).or_default();
+            stage.legs.iter().for_each(|leg| load.begin(self.topology, &leg.plan));
+        }
+    }
+
+    /// All of them have ended.
+    pub(crate) fn end(&mut self, stage: &Stage, priority: Priority) {
+        if let Some(load) = self.loads.get_mut(&priority) {
+            stage.legs.iter().for_each(|leg| load.end(self.topology, &leg.plan));
         }
     }
 
@@ -98,21 +160,42 @@ impl<'a> Router<'a> {
         self.planning.counts()
     }
 
-    /// The planner's path in one transfer.
-    fn planned(&mut self, at: usize, copy: &CopySpec) -> Made<Route> {
-        let plan = self.plan(at, copy)?;
+    /// The planner's path in one transfer, or its paths in several.
+    fn planned(&mut self, at: usize, copy: &CopySpec, load: &Load) -> Made<Route> {
+        if self.setup.most_paths() > 1 {
+            return self.split(copy, load);
+        }
+        let plan = self.plan(at, copy, load)?;
         one_stage(copy, plan)
     }
 
-    fn plan(&mut self, at: usize, copy: &CopySpec) -> Made<Arc<Plan>> {
-        let (topology, options, planning) =
-            (self.topology, options(self.setup.choice), &mut self.planning);
-        asked(copy, whole(copy), |query| planning.plan(topology, query, &options, at))
+    fn split(&self, copy: &CopySpec, load: &Load) -> Made<Route> {
+        let (topology, options, most) =
+            (self.topology, options(self.setup.choice), self.setup.most_paths());
+        let split =
+            |query: &Query<'_>| planner::split(topology, &Query { load, ..*query }, &options, most);
+        let split = asked(copy, whole(copy), split)?;
+        let leg = |piece: Piece| {
+            let part = copy.slice(split.dim, &piece.range);
+            Leg::of(&part, Arc::new(piece.plan), [part.end(0), part.end(1)])
+        };
+        let legs = split.parts.into_iter().map(leg).collect::<Made<Vec<Leg>>>()?;
+        let mut route = Route::default();
+        route.push_stage(copy, legs, [copy.end(0), copy.end(1)])?;
+        Ok(route)
+    }
+
+    fn plan(&mut self, at: usize, copy: &CopySpec, load: &Load) -> Made<Arc<Plan>> {
+        let (topology, options) = (self.topology, options(self.setup.choice));
+        let planning = &mut self.planning;
+        let plan =
+            |query: &Query<'_>| planning.plan(topology, &Query { load, ..*query }, &options, at);
+        asked(copy, whole(copy), plan)
     }
 
     /// The planner's path and layouts, each hop for itself.
     fn hop_by_hop(&mut self, at: usize, copy: &CopySpec) -> Made<Route> {
-        let plan = self.plan(at, copy)?;
+        let plan = self.plan(at, copy, Load::IDLE)?;
         let (mut route, last) = (Route::default(), plan.hops.len() - 1);
         for hop in 0..=last {
             let from = if hop == 0 { copy.end(0) } else { copy.alone(&plan.layouts[hop]) };
@@ -209,12 +292,12 @@ fn whole(copy: &CopySpec) -> Asked<'_> {
     ((copy.from, copy.end(0)), (copy.to, copy.end(1)))
 }
 
-/// Asks `planner` for `copy` between these memories and forms.
-fn asked(
+/// Asks `planner` for `copy` between these memories and forms, on an idle cluster.
+fn asked<T>(
     copy: &CopySpec,
     (src, dst): Asked<'_>,
-    planner: impl FnOnce(&Query<'_>) -> Result<Arc<Plan>, planner::PlanError>,
-) -> Made<Arc<Plan>> {
+    planner: impl FnOnce(&Query<'_>) -> Result<T, planner::PlanError>,
+) -> Made<T> {
     let parts = (refused(copy, copy.part(src.1))?, refused(copy, copy.part(dst.1))?);
     let query = Query {
         src: end(src.0, &parts.0),

@@ -59,10 +59,28 @@ pub struct Setup {
     pub baseline: Option<Baseline>,
     /// DMA threads of each node, for [`Baseline::StoreAndForward`]; 0 counts as 1.
     pub dma_threads: u32,
+    /// Each copy is planned when it is launched, beside the transfers that have begun and not ended
+    /// and are no less urgent; else as on an idle cluster. Baselines have no use for it.
+    pub load: bool,
+    /// A transfer is split over at most so many disjoint paths, where that is predicted to be
+    /// sooner; 0 counts as 1. Baselines have no use for it.
+    pub paths: usize,
+}
+
+impl Setup {
+    /// Whether copies are planned beside what is under way.
+    pub(crate) fn counts_load(&self) -> bool {
+        self.load && self.baseline.is_none()
+    }
+
+    /// On how many paths a copy goes at most.
+    pub(crate) fn most_paths(&self) -> usize {
+        if self.baseline.is_none() { self.paths.max(1) } else { 1 }
+    }
 }
 
 impl Default for Setup {
     fn default() -> Self {
-        Setup { choice: Choice::Auto, baseline: None, dma_threads: 1 }
+        Setup { choice: Choice::Auto, baseline: None, dma_threads: 1, load: false, paths: 1 }
     }
 }

@@ -5,6 +5,7 @@ use layout::{LayoutError, Part, Placement};
 use model::{
     Dim, FieldSpace, IndexSpace, Layout, MemoryId, ModelError, Priority, Selection, Span, Time,
 };
+use std::ops::Range;
 use std::time::Duration;
 
 /// The most transfers of one case.
@@ -75,6 +76,16 @@ impl CopySpec {
         let placement = Placement::of_layout(form.layout, form.instance, &self.fields)?;
         let boxed = Selection::new(form.instance, self.spans());
         placement.select(&boxed.expect("a case is checked before it runs"), &fields)
+    }
+
+    /// The part `range` of the box along one dimension, counted from its start.
+    pub(crate) fn slice(&self, dim: usize, range: &Range<u64>) -> Self {
+        let mut dims = self.space.dims().to_vec();
+        let lo = dims[dim].lo;
+        (dims[dim].lo, dims[dim].hi) =
+            (lo.saturating_add_unsigned(range.start), lo.saturating_add_unsigned(range.end));
+        let space = IndexSpace::new(dims).expect("less than the box has");
+        CopySpec { space, ..self.clone() }
     }
 
     fn spans(&self) -> Vec<Span> {

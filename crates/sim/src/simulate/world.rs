@@ -8,10 +8,10 @@ use crate::simulate::desk::{Desk, pool_bytes};
 use crate::simulate::error::SimulateError;
 use crate::simulate::fleet::Fleet;
 use crate::simulate::gate::{Needs, Turn};
-use crate::simulate::planning::PlanCount;
+use crate::simulate::reach;
 use crate::simulate::report::{CaseReport, CopyReport, Tally};
 use crate::simulate::roads::{RoadTick, Roads, spec_of, wire_of};
-use crate::simulate::route::{Route, Router};
+use crate::simulate::route::{Leg, Route, Router, Stage};
 use crate::simulate::setup::{Baseline, Setup};
 use crate::simulate::workload::{Case, CopySpec};
 use engine::{ByPriority, ChannelConfig, EngineConfig, FairShare, Policy, PoolConfig, Transfer};
@@ -45,6 +45,8 @@ impl From<RoadTick> for Tick {
 struct Task {
     copy: usize,
     stage: usize,
+    /// Transfers of the stage that have not ended.
+    legs: usize,
     turn: Turn,
 }
 
@@ -75,7 +77,7 @@ pub(crate) struct World<'a> {
     roads: Roads,
     desk: Desk,
     staging: BTreeMap<MemoryId, u64>,
-    plans: Vec<(NodeId, PlanCount)>,
+    router: Router<'a>,
     tally: Tally,
     steps: u64,
 }
@@ -111,7 +113,7 @@ impl<'a> World<'a> {
             memories: site.memories,
             desk,
             staging: BTreeMap::new(),
-            plans: router.counts(),
+            router,
             tally: Tally::default(),
             steps: 0,
         };
@@ -132,7 +134,7 @@ impl<'a> World<'a> {
         while let Some(tick) = self.clock.next() {
             self.tally.events += 1;
             match tick {
-                Tick::Launch(copy) => self.launch(copy),
+                Tick::Launch(copy) => self.launch(copy)?,
                 Tick::Road(tick) => {
                     for request in self.roads.tick(&mut self.clock, tick) {
                         self.fleet.complete(self.clock.now(), request.id);
@@ -144,15 +146,19 @@ impl<'a> World<'a> {
         self.report(topology)
     }
 
-    fn launch(&mut self, copy: usize) {
+    fn launch(&mut self, copy: usize) -> Result<(), SimulateError> {
         let (spec, line) = (&self.copies[copy], &mut self.lines[copy]);
+        if let Some(route) = self.router.rerouted(copy, spec)? {
+            line.route = route;
+        }
         line.launched = self.clock.now();
         for _ in 0..spec.count {
             let task = self.tasks.len();
             let turn = (Reverse(spec.priority), task as u64);
-            self.tasks.push(Task { copy, stage: 0, turn });
+            self.tasks.push(Task { copy, stage: 0, legs: 0, turn });
             self.desk.ask_room(turn, task, &line.needs);
         }
+        Ok(())
     }
 
     /// Moves everything on that can move now.
@@ -171,7 +177,7 @@ impl<'a> World<'a> {
                 self.tally.requests += 1;
                 self.roads.submit(&mut self.clock, request);
             } else if let Some(task) = self.fleet.next_end() {
-                self.end_stage(task);
+                self.end_leg(task);
             } else {
                 return Ok(());
             }
@@ -187,20 +193,24 @@ impl<'a> World<'a> {
     /// The node whose thread does the stage that `task` is at: the one that drives its channel.
     fn node_of(&self, task: usize) -> NodeId {
         let Task { copy, stage, .. } = self.tasks[task];
-        self.lines[copy].route.stages[stage].plan.hops[0].channel.node
+        self.lines[copy].route.stages[stage].legs[0].plan.hops[0].channel.node
     }
 
     fn submit(&mut self, task: usize) -> Result<(), SimulateError> {
-        let Task { copy, stage, turn } = self.tasks[task];
+        let Task { copy, stage, turn, .. } = self.tasks[task];
         let route = &self.lines[copy].route;
         let place = |at: usize| Place { region: self.instances_in(route.places[at].0), offset: 0 };
-        let program = Arc::clone(&route.stages[stage].program);
-        let mut transfer = Transfer::new(program, place(stage), place(stage + 1));
-        transfer.priority = turn.0.0;
-        self.tally.transfers += 1;
-        let taken = self.fleet.submit(self.clock.now(), transfer, task);
-        let name = &self.copies[copy].name;
-        taken.map_err(|source| SimulateError::Refused { copy: name.clone(), source })?;
+        let (src, dst, stage) = (place(stage), place(stage + 1), &route.stages[stage]);
+        for leg in &stage.legs {
+            let mut transfer = Transfer::new(Arc::clone(&leg.program), src, dst);
+            transfer.priority = turn.0.0;
+            self.tally.transfers += 1;
+            let taken = self.fleet.submit(self.clock.now(), transfer, task);
+            let name = &self.copies[copy].name;
+            taken.map_err(|source| SimulateError::Refused { copy: name.clone(), source })?;
+        }
+        self.tasks[task].legs = stage.legs.len();
+        self.router.begin(stage, turn.0.0);
         self.note_staging(copy);
         Ok(())
     }
@@ -210,10 +220,18 @@ impl<'a> World<'a> {
         region(&self.memories, memory, INSTANCES)
     }
 
+    fn end_leg(&mut self, task: usize) {
+        self.tasks[task].legs -= 1;
+        if self.tasks[task].legs == 0 {
+            self.end_stage(task);
+        }
+    }
+
     fn end_stage(&mut self, task: usize) {
         self.desk.free_thread(self.node_of(task));
-        let Task { copy, stage, .. } = self.tasks[task];
+        let Task { copy, stage, turn, .. } = self.tasks[task];
         let route = &self.lines[copy].route;
+        self.router.end(&route.stages[stage], turn.0.0);
         let is_last = stage + 1 == route.stages.len();
         self.desk.vacate(route, stage);
         if is_last {
@@ -260,7 +278,8 @@ impl<'a> World<'a> {
         let instances = self.desk.peaks();
         let copy = |(line, spec): (Line, &CopySpec)| CopyReport {
             peak: peak(topology, &line.route),
-            plans: line.route.stages.into_iter().map(|stage| stage.plan).collect(),
+            split: line.route.stages.iter().any(|stage| stage.legs.len() > 1),
+            plans: line.route.into_plans(),
             bytes: spec.bytes(),
             launched: line.launched,
             ended: line.ended,
@@ -268,7 +287,14 @@ impl<'a> World<'a> {
         let copies: Vec<_> = self.lines.into_iter().zip(self.copies).map(copy).collect();
         let ended = copies.iter().map(|copy| copy.ended).max().unwrap_or_default();
         let staging = self.staging.into_iter().collect();
-        Ok(CaseReport { copies, ended, staging, instances, plans: self.plans, tally: self.tally })
+        Ok(CaseReport {
+            copies,
+            ended,
+            staging,
+            instances,
+            plans: self.router.counts(),
+            tally: self.tally,
+        })
     }
 }
 
@@ -293,16 +319,17 @@ fn lines(copies: &[CopySpec], routes: Vec<Route>, desk: &Desk) -> Result<Vec<Lin
     })
 }
 
-/// The most that the slowest hop's channel, and its wire, reach.
+/// The most that the slowest hop's channel, and its wire, reach; for parts at once, their sum.
 fn peak(topology: &Topology, route: &Route) -> f64 {
-    let hops = route.stages.iter().flat_map(|stage| &stage.plan.hops);
-    let of = |hop: &model::Hop| {
+    let of_hop = |hop: &model::Hop| {
         let spec = spec_of(topology, hop.channel);
         let peak = spec.map_or(f64::INFINITY, |spec| spec.curves.of(hop.class).peak());
         let wire = wire_of(topology, hop.channel).map_or(f64::INFINITY, |(_, wire)| wire.rate);
         peak.min(wire)
     };
-    hops.map(of).fold(f64::INFINITY, f64::min)
+    let of_leg = |leg: &Leg| leg.plan.hops.iter().map(of_hop).fold(f64::INFINITY, f64::min);
+    let of_stage = |stage: &Stage| stage.legs.iter().map(of_leg).sum();
+    route.stages.iter().map(of_stage).fold(f64::INFINITY, f64::min)
 }
 
 /// Which region of a memory: all instances, or the staging pool.
@@ -314,7 +341,7 @@ fn region(memories: &[MemoryId], memory: MemoryId, which: u32) -> RegionId {
     RegionId { index: u32::try_from(index).expect("few memories"), generation: which }
 }
 
-/// The memories, pools and channels that routes touch, each once, in order.
+/// The memories, pools and channels that routes touch or may touch, each once, in order.
 struct Site<'a> {
     topology: &'a Topology,
     setup: &'a Setup,
@@ -325,10 +352,16 @@ struct Site<'a> {
 
 impl<'a> Site<'a> {
     fn of(topology: &'a Topology, setup: &'a Setup, routes: &[Route]) -> Self {
-        let pools: BTreeSet<MemoryId> = routes.iter().flat_map(Route::pools).collect();
+        let mut pools: BTreeSet<MemoryId> = routes.iter().flat_map(Route::pools).collect();
+        let mut channels: BTreeSet<ChannelId> = routes.iter().flat_map(Route::channels).collect();
+        if setup.counts_load() {
+            for node in routes.iter().flat_map(Route::nodes).collect::<BTreeSet<_>>() {
+                pools.extend(reach::buffers(topology, node));
+                channels.extend(reach::channels(topology, node));
+            }
+        }
         let places = routes.iter().flat_map(|route| &route.places).map(|place| place.0);
         let memories: BTreeSet<MemoryId> = places.chain(pools.iter().copied()).collect();
-        let channels: BTreeSet<ChannelId> = routes.iter().flat_map(Route::channels).collect();
         let (memories, channels) = (memories.into_iter().collect(), channels.into_iter().collect());
         Site { topology, setup, memories, pools, channels }
     }
@@ -369,7 +402,9 @@ impl<'a> Site<'a> {
         };
         let channels = self.channels.iter().map(channel).collect();
         let pools = self.pools.iter().map(pool).collect();
-        let transfers: u32 = case.copies.iter().map(|copy| copy.count).sum();
-        EngineConfig { max_transfers: transfers.max(1), ..EngineConfig::new(channels, pools) }
+        let instances: u32 = case.copies.iter().map(|copy| copy.count).sum();
+        let legs = u32::try_from(self.setup.most_paths()).unwrap_or(u32::MAX);
+        let max_transfers = instances.max(1).saturating_mul(legs);
+        EngineConfig { max_transfers, ..EngineConfig::new(channels, pools) }
     }
 }
