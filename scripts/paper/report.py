@@ -55,7 +55,7 @@ class Answer:
         }
 
 
-HEAD = ["section", "claim", "paper", "ours, simulated", "range", "", "why"]
+HEAD = ["section", "claim", "paper", "ours, simulated", "range", "verdict", "why"]
 
 
 @dataclass(frozen=True)
