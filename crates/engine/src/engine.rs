@@ -9,13 +9,12 @@ use crate::peer::{AskId, Packet, Peers};
 use crate::report::Report;
 use crate::staging::Staging;
 use crate::transfer::{Dependency, State, Table, Transfer, TransferEvent};
-use crate::worker::Worker;
+use crate::workers::Workers;
 use model::{
     ChannelError, ChannelId, Completion, FenceId, MemoryId, NodeId, Outcome, Priority, Request,
     Time, TransferId,
 };
 use std::collections::{BTreeSet, HashMap, VecDeque};
-use std::time::Duration;
 
 /// Runs transfers as chains of transfer descriptors over channels that somebody else drives
 /// (paper, section 3).
@@ -48,8 +47,7 @@ use std::time::Duration;
 pub struct Engine {
     pub(crate) now: Time,
     pub(crate) table: Table,
-    pub(crate) workers: Vec<Worker>,
-    pub(crate) turn: usize,
+    pub(crate) workers: Workers,
     pub(crate) flights: Flights,
     pub(crate) staging: Staging,
     pub(crate) deadlines: BTreeSet<(Time, TransferId)>,
@@ -57,19 +55,18 @@ pub struct Engine {
     pub(crate) steps: VecDeque<Step>,
     pub(crate) events: VecDeque<TransferEvent>,
     pub(crate) peers: Option<Peers>,
-    ageing: Option<Duration>,
 }
 
 impl Engine {
     /// An engine over these channels and pools.
     #[must_use]
     pub fn new(config: EngineConfig) -> Self {
-        let worker = |channel| Worker::new(channel, config.ageing);
+        let mut workers = Workers::new(config.ageing);
+        config.channels.iter().for_each(|channel| workers.add(channel));
         Engine {
             now: Time::default(),
             table: Table::new(config.max_transfers),
-            workers: config.channels.iter().map(worker).collect(),
-            turn: 0,
+            workers,
             flights: Flights::default(),
             staging: Staging::new(config.pools),
             deadlines: BTreeSet::new(),
@@ -77,14 +74,13 @@ impl Engine {
             steps: VecDeque::new(),
             events: VecDeque::new(),
             peers: config.peers.map(Peers::new),
-            ageing: config.ageing,
         }
     }
 
     /// Gives requests to one more channel from now on: a device that was found later, a file
     /// system at its first use.
     pub fn add_channel(&mut self, channel: &ChannelConfig) {
-        self.workers.push(Worker::new(channel, self.ageing));
+        self.workers.add(channel);
     }
 
     /// Takes a transfer. It starts when all of `after` is done and its buffers are granted; one
@@ -158,11 +154,12 @@ impl Engine {
 
     /// The next request of any channel.
     pub fn poll_request(&mut self) -> Option<Request> {
-        for _ in 0..self.workers.len() {
-            if let Some(request) = self.next_request(self.turn) {
-                return Some(request);
+        while self.flights.has_room() {
+            let worker = self.workers.next()?;
+            match self.next_request(worker) {
+                None => self.workers.calm(worker),
+                request => return request,
             }
-            self.turn = (self.turn + 1) % self.workers.len();
         }
         None
     }
@@ -257,6 +254,12 @@ impl Engine {
         Some(record.grants.iter().map(|grant| grant.block.end - grant.block.start).sum())
     }
 
+    /// The most of a memory's staging that was given out at once.
+    #[must_use]
+    pub fn staging_peak(&self, memory: MemoryId) -> Option<u64> {
+        self.staging.peak(memory)
+    }
+
     /// Bytes of a memory's staging that are given out, and its size.
     #[must_use]
     pub fn staging(&self, memory: MemoryId) -> Option<(u64, u64)> {
@@ -270,7 +273,7 @@ impl Engine {
     }
 
     pub(crate) fn worker_of(&self, channel: ChannelId) -> Option<usize> {
-        self.workers.iter().position(|worker| worker.id() == channel)
+        self.workers.of(channel)
     }
 
     /// What is known of a dependency: done, failed, or yet to come.

@@ -29,6 +29,7 @@ mod span;
 mod staging;
 mod transfer;
 mod worker;
+mod workers;
 
 pub use config::{ChannelConfig, EngineConfig, PoolConfig};
 pub use engine::Engine;

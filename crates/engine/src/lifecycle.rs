@@ -62,7 +62,7 @@ impl Engine {
     /// Adds a transfer that was checked to the table.
     pub(crate) fn enter(&mut self, transfer: Transfer) -> TransferId {
         let (now, arrival, workers) = (self.now, self.table.arrivals(), &self.workers);
-        let worker_of = |channel| workers.iter().position(|w| w.id() == channel).unwrap_or(0);
+        let worker_of = |channel| workers.of(channel).unwrap_or(0);
         self.table.insert(|run| Record::new(transfer, arrival, now, run, worker_of))
     }
 
@@ -431,7 +431,7 @@ impl Engine {
         let standing = record.standing(hop);
         let xd = XdRef { transfer: id, hop: hop_number(hop) };
         let lane = &mut record.run.lanes[hop];
-        lane.queued = Some(self.workers[lane.worker].push(xd, &standing, 0, now));
+        lane.queued = Some(self.workers.push(lane.worker, xd, &standing, (0, now)));
     }
 }
 

@@ -72,12 +72,12 @@ impl Engine {
         let doing = if lane.in_flight > 0 { Doing::Busy } else { doing(readiness) };
         lane.meter.turn(now, doing);
         if let (Readiness::Ready(bytes), None) = (readiness, &lane.queued) {
-            let worker = &mut self.workers[lane.worker];
+            let worker = lane.worker;
             if lane.meter.requests == 0 {
-                lane.served_bytes = worker.floor_bytes();
+                lane.served_bytes = self.workers[worker].floor_bytes();
             }
             let xd = XdRef { transfer: id, hop: hop_number(hop) };
-            let entry = worker.push(xd, &record.standing(hop), bytes, now);
+            let entry = self.workers.push(worker, xd, &record.standing(hop), (bytes, now));
             record.run.lanes[hop].queued = Some(entry);
         }
     }
@@ -90,7 +90,7 @@ impl Engine {
         let lane = &mut record.run.lanes[hop];
         record.in_flight -= 1;
         lane.in_flight -= 1;
-        self.workers[lane.worker].complete();
+        self.workers.complete(lane.worker);
         if lane.in_flight == 0 {
             lane.meter.turn(self.now, Doing::Nothing);
         }

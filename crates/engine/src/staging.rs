@@ -49,6 +49,8 @@ struct Pool {
     waiting: BTreeSet<Turn>,
     /// The first of them when somebody last asked.
     first: Option<Turn>,
+    /// The most that was given out at once.
+    peak_bytes: u64,
 }
 
 #[derive(Debug)]
@@ -73,6 +75,7 @@ impl Staging {
             holders: BTreeMap::new(),
             waiting: BTreeSet::new(),
             first: None,
+            peak_bytes: 0,
         };
         Staging { pools: pools.into_iter().map(pool).collect(), queue: BTreeMap::new() }
     }
@@ -89,8 +92,13 @@ impl Staging {
 
     /// How much of a memory's staging is given out, and how much there is.
     pub(crate) fn usage(&self, memory: MemoryId) -> Option<(u64, u64)> {
-        let arena = &self.pools[self.pool_of(memory)?].arena;
-        Some((arena.capacity_bytes() - arena.free_bytes(), arena.capacity_bytes()))
+        let pool = &self.pools[self.pool_of(memory)?];
+        Some((pool.used_bytes(), pool.arena.capacity_bytes()))
+    }
+
+    /// The most of a memory's staging that was given out at once.
+    pub(crate) fn peak(&self, memory: MemoryId) -> Option<u64> {
+        Some(self.pools[self.pool_of(memory)?].peak_bytes)
     }
 
     /// Whether all of `needs` fit while nobody else holds anything; else the pool that is short.
@@ -191,6 +199,10 @@ fn grant(pools: &mut [Pool], holder: Holder, needs: &[Need]) -> Option<Vec<Grant
             }
         }
     }
+    for need in needs {
+        let pool = &mut pools[need.pool];
+        pool.peak_bytes = pool.peak_bytes.max(pool.used_bytes());
+    }
     Some(grants.into_iter().flatten().collect())
 }
 
@@ -201,6 +213,10 @@ fn release(pools: &mut [Pool], holder: Holder, grants: &[Grant]) {
 }
 
 impl Pool {
+    fn used_bytes(&self) -> u64 {
+        self.arena.capacity_bytes() - self.arena.free_bytes()
+    }
+
     fn allocate(&mut self, holder: Holder, fit: Fit, opens_reserve: bool) -> Option<Block> {
         let left = self.arena.free_bytes().checked_sub(fit.bytes)?;
         if left < self.config.reserve_bytes && !opens_reserve {

@@ -43,6 +43,23 @@ fn the_most_urgent_is_admitted_first_and_nobody_behind_it_overtakes() {
 }
 
 #[test]
+fn the_peak_is_what_was_given_out_at_once() {
+    let mut staging = staging(2, 0);
+    let peaks = |staging: &Staging| {
+        [0, 1].map(|index| staging.peak(MemoryId { node: NodeId(0), index }).unwrap())
+    };
+    staging.wait(turn(0, 0), id(0), vec![need(1, 600)]);
+    let (_, held) = staging.admit().unwrap();
+    // Half of what it needs is there, and not given out.
+    staging.wait(turn(0, 1), id(1), vec![need(0, 700), need(1, 700)]);
+    assert_eq!(staging.admit(), None);
+    assert_eq!(peaks(&staging), [0, 600]);
+    staging.release((Priority(0), id(0)), &held);
+    assert_eq!(admitted(&mut staging), [1]);
+    assert_eq!(peaks(&staging), [700, 700]);
+}
+
+#[test]
 fn other_pools_are_not_held_up() {
     let mut staging = staging(2, 0);
     staging.wait(turn(9, 0), id(0), vec![need(0, 900)]);
