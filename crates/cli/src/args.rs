@@ -1,6 +1,6 @@
 //! The command line's arguments. Their comments are the help texts.
 
-use clap::{Args as ClapArgs, Parser, Subcommand, ValueEnum};
+use clap::{Args as ClapArgs, Parser, Subcommand, ValueEnum, value_parser};
 use isometry::parse_size;
 use regex::Regex;
 use std::num::{NonZeroU32, NonZeroUsize};
@@ -195,13 +195,16 @@ pub(crate) struct Run {
     /// `two-nodes`, `sapling`, `xstream`, `moonlight`, `modern`, `pod`.
     pub(crate) cluster: PathBuf,
     /// The workload: a TOML file of copies, a trace of a real run (`iso copy --trace`), or one that is
-    /// ready-made: `micro` (every pair of SYS,
-    /// FBM and DSK, 8 GiB each, kept and converted), `priority` (an urgent copy among others), or an
-    /// application on all nodes: `pagerank`, `circuit`, `vgg16`, `kv`, `reshard`.
+    /// ready-made: `micro` (every pair of SYS, FBM and DSK, 8 GiB each, kept and converted), `priority`
+    /// (an urgent copy among others), `exchange` (every node sends to others), or an application on
+    /// all nodes: `pagerank`, `circuit`, `vgg16`, `kv`, `reshard`.
     pub(crate) workload: PathBuf,
     /// How many nodes there are of the cluster's only class.
     #[arg(long, value_name = "N")]
     pub(crate) nodes: Option<NonZeroU32>,
+    /// How many transfers `exchange` has; 1000 unless given.
+    #[arg(long, value_name = "T", value_parser = value_parser!(u32).range(1..=sim::MAX_TRANSFERS as i64))]
+    pub(crate) transfers: Option<u32>,
     /// Run the cases whose names match this regular expression: `FBM to .*SOA`.
     #[arg(long, value_name = "REGEX")]
     pub(crate) filter: Option<Regex>,

@@ -20,7 +20,7 @@ use std::time::Instant;
 /// to.
 pub(crate) fn run(args: &Run) -> Result<(), Failure> {
     let topology = cluster_of(args)?;
-    let mut workload = workload_of(&args.workload, &topology)?;
+    let mut workload = workload_of(args, &topology)?;
     if let Some(filter) = &args.filter {
         workload.cases.retain(|case| filter.is_match(&case.name));
     }
@@ -53,19 +53,38 @@ fn cluster_of(args: &Run) -> Result<Topology, Failure> {
 }
 
 /// The workload of a file, or a ready-made one; a file of that name first.
-fn workload_of(path: &Path, topology: &Topology) -> Result<Workload, Failure> {
-    match topo::text_of(path) {
-        Err(e) if e.kind() == io::ErrorKind::NotFound && topo::is_name(path) => {
-            let found = path.to_str().and_then(|name| Workload::ready_made(name, topology));
-            found.ok_or_else(|| unknown(path))
+fn workload_of(args: &Run, topology: &Topology) -> Result<Workload, Failure> {
+    let path = &args.workload;
+    match (topo::text_of(path), args.transfers) {
+        (Err(e), transfers) if e.kind() == io::ErrorKind::NotFound && topo::is_name(path) => {
+            ready_made(path, topology, transfers)
         }
-        Err(e) => Err(topo::unreadable(path, &e)),
-        Ok(text) => {
+        (Err(e), _) => Err(topo::unreadable(path, &e)),
+        (Ok(_), Some(_)) => Err(not_exchange()),
+        (Ok(text), None) => {
             let is_trace = text.trim_start().starts_with('{');
             let read = if is_trace { Workload::of_trace } else { Workload::parse };
             read(&text, topology).map_err(|e| topo::unreadable(path, &e))
         }
     }
+}
+
+fn ready_made(
+    name: &Path,
+    topology: &Topology,
+    transfers: Option<u32>,
+) -> Result<Workload, Failure> {
+    let text = name.to_str().unwrap_or_default();
+    let found = Workload::ready_made(text, topology).ok_or_else(|| unknown(name))?;
+    match transfers {
+        None => Ok(found),
+        Some(transfers) if text == "exchange" => Ok(Workload::exchange(topology, transfers)),
+        Some(_) => Err(not_exchange()),
+    }
+}
+
+fn not_exchange() -> Failure {
+    Failure::usage("--transfers is for the ready-made workload `exchange`")
 }
 
 fn unknown(name: &Path) -> Failure {
@@ -95,7 +114,16 @@ fn tell_speed(played: &[Played<'_>], seconds: f64) {
     let reports = played.iter().flat_map(|case| [Some(&case.ours), case.theirs.as_ref()]);
     let events: u64 = reports.flatten().map(|report| report.tally.events).sum();
     let rate = events as f64 / seconds;
-    output::aside(format_args!("{events} events in {seconds:.2} s, {rate:.0} a second"));
+    let peak = peak_memory().map_or(String::new(), |peak| format!(", {peak} of memory"));
+    output::aside(format_args!("{events} events in {seconds:.2} s, {rate:.0} a second{peak}"));
+}
+
+/// The most memory that this process has had, as the system counts it.
+fn peak_memory() -> Option<String> {
+    let status = std::fs::read_to_string("/proc/self/status").ok()?;
+    let line = status.lines().find_map(|line| line.strip_prefix("VmHWM:"))?;
+    let kibibytes: u64 = line.trim().strip_suffix(" kB")?.parse().ok()?;
+    Some(topo::size(kibibytes << 10))
 }
 
 /// A case that has run, by us and by the baseline.

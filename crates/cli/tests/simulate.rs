@@ -157,6 +157,21 @@ fn a_file_names_copies() {
 }
 
 #[test]
+fn an_exchange_has_as_many_transfers_as_are_asked_for() {
+    let run = |more: &[&str]| {
+        let ran = sim_run(&[&["pod", "exchange", "--nodes", "8", "--json"], more].concat());
+        ran.succeeds();
+        let value: Value = serde_json::from_str(&ran.stdout).unwrap();
+        (value["cases"][0]["transfers"].as_u64().unwrap(), ran)
+    };
+    assert_eq!(run(&[]).0, 1000);
+    let (few, ran) = run(&["--transfers", "20"]);
+    assert_eq!(few, 20);
+    assert_eq!(ran.stdout, run(&["--transfers", "20"]).1.stdout);
+    assert!(ran.stderr.trim_end().ends_with("iB of memory"), "{}", ran.stderr);
+}
+
+#[test]
 fn mistakes_of_a_run_have_their_exit_codes() {
     let dir = tempfile::tempdir().unwrap();
     let code = |args: &[&str], code, words: &str| {
@@ -170,6 +185,10 @@ fn mistakes_of_a_run_have_their_exit_codes() {
     code(&["modern", "kv", "--nodes", "1"], 2, "memories");
     code(&["sapling", "no/such.toml"], 1, "no/such.toml");
     code(&["sapling", "micro", "--nodes", "0"], 2, "--nodes");
+    code(&["sapling", "micro", "--transfers", "5"], 2, "exchange");
+    code(&["sapling", &workload(&dir, COPY), "--transfers", "5"], 2, "exchange");
+    code(&["sapling", "exchange", "--transfers", "0"], 2, "--transfers");
+    code(&["sapling", "exchange", "--transfers", "4194305"], 2, "--transfers");
     code(&["sapling", "micro", "--dma-threads", "2"], 2, "--baseline");
     code(&["sapling", "micro", "--baseline", "no-path", "--dma-threads", "2"], 2, "dma-threads");
     code(&["sapling", &workload(&dir, &COPY.replace("x=", "x"))], 1, "copy[0].dims");

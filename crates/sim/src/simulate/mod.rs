@@ -10,6 +10,7 @@
 mod apps;
 mod desk;
 mod error;
+mod exchange;
 mod fleet;
 mod gate;
 mod lean;

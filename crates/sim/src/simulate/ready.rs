@@ -10,8 +10,8 @@ use model::{
 use std::time::Duration;
 
 /// The names that [`Workload::ready_made`] knows.
-pub const READY_MADE_WORKLOADS: [&str; 7] =
-    ["micro", "priority", "pagerank", "circuit", "vgg16", "kv", "reshard"];
+pub const READY_MADE_WORKLOADS: [&str; 8] =
+    ["micro", "priority", "exchange", "pagerank", "circuit", "vgg16", "kv", "reshard"];
 
 /// Sections 6.1 and 6.3: 64 instances, 4 Mi entries, 8 fields of 4 bytes, 8 GiB in all.
 const INSTANCES: u32 = 64;
@@ -40,6 +40,7 @@ impl Workload {
     ///   over several hops (from FBM to FBM*), as large as the others and smaller.
     ///
     /// For all its nodes, one case each, of sizes that are assumed:
+    /// - `exchange`: [`Workload::exchange`], with [`Workload::EXCHANGED`] transfers.
     /// - `pagerank`, `circuit`, `vgg16`: section 6.5. Copies and the compute times between them, four
     ///   iterations.
     /// - `kv`: caches of keys and values from half of the nodes to the other half, whose layout
@@ -50,6 +51,7 @@ impl Workload {
         let cases = match name {
             "micro" => micro(topology),
             "priority" => priority(topology),
+            "exchange" => return Some(Self::exchange(topology, Self::EXCHANGED)),
             _ => vec![apps::case(name, topology)?],
         };
         Some(Workload { name: name.to_owned(), cases })
@@ -58,9 +60,9 @@ impl Workload {
 
 /// One of the memories that a pair joins.
 #[derive(Debug, Clone, Copy)]
-struct End {
-    kind: MemoryKind,
-    id: MemoryId,
+pub(super) struct End {
+    pub(super) kind: MemoryKind,
+    pub(super) id: MemoryId,
     is_remote: bool,
 }
 
@@ -101,7 +103,7 @@ fn urgent_case((what, pair): (&str, (End, End)), (size, entries): (&str, u64)) -
     Case { name, copies: vec![others, urgent] }
 }
 
-fn copy(
+pub(super) fn copy(
     (name, urgency): (&str, i32),
     (src, dst): (End, End),
     layouts: [Layout; 2],
@@ -125,7 +127,7 @@ fn copy(
 }
 
 /// The first memory of each kind on node `node` that a channel reaches and another leaves.
-fn ends(topology: &Topology, node: u32) -> Vec<End> {
+pub(super) fn ends(topology: &Topology, node: u32) -> Vec<End> {
     let node = NodeId(node);
     let end = |kind| {
         let id = *joined(topology, node, kind).first()?;
@@ -139,7 +141,7 @@ fn pair_name(src: End, dst: End) -> String {
     format!("{} to {}{star}", src.kind.name(), dst.kind.name())
 }
 
-fn aos() -> Layout {
+pub(super) fn aos() -> Layout {
     Layout::new([Component::Fields, Component::Whole(0)], 1).expect("each component once")
 }
 
