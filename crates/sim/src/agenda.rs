@@ -43,6 +43,11 @@ impl<E> Agenda<E> {
         self.heap.peek().map(|entry| entry.0.at)
     }
 
+    /// How many events are planned.
+    pub(crate) fn len(&self) -> usize {
+        self.heap.len()
+    }
+
     /// Moves the clock to the next event and takes it.
     pub(crate) fn next(&mut self) -> Option<E> {
         let Reverse(entry) = self.heap.pop()?;

@@ -152,7 +152,7 @@ impl VirtualChannel {
 
     fn moments(&mut self, now: Time, work: Option<&CopyWork>) -> Moments {
         let start = self.free_at.max(now + Duration::from_nanos(self.spec.latency_ns));
-        self.free_at = start + work.map_or(Duration::ZERO, |w| self.service(w));
+        self.free_at = start + work.map_or(Duration::ZERO, |w| self.spec.service(w));
         let complete = self.free_at + Duration::from_nanos(self.rng.within(0, self.spec.jitter_ns));
         let read = self.moment(now, complete);
         let write = self.moment(read, complete);
@@ -167,11 +167,14 @@ impl VirtualChannel {
             _ => Time(self.rng.within(from.0, to.0)),
         }
     }
+}
 
-    fn service(&self, work: &CopyWork) -> Duration {
+impl ChannelSpec {
+    /// How long a request takes, once its latency is over.
+    pub(crate) fn service(&self, work: &CopyWork) -> Duration {
         let runs: u64 = work.list.iter().map(run_count).sum();
         let run_bytes = work.payload_bytes / runs.max(1);
-        let rate = self.spec.curves.of(shape_class(&work.list)).at(run_bytes.max(1));
+        let rate = self.curves.of(shape_class(&work.list)).at(run_bytes.max(1));
         Duration::from_nanos(nanoseconds(work.payload_bytes, rate))
     }
 }

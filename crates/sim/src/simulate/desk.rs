@@ -1,5 +1,5 @@
-//! What stands in front of the engine: room for instances, and the DMA threads of a baseline; else a
-//! bound on what the engine has at once.
+//! What stands in front of the engines: room for instances, and the DMA threads of a baseline; else
+//! a bound on what an engine has at once.
 
 use crate::simulate::error::SimulateError;
 use crate::simulate::gate::{Gate, Needs, Turn};
@@ -11,8 +11,8 @@ use std::collections::BTreeMap;
 /// A pool takes at most this, and at most half of its memory.
 const POOL_BYTES: u64 = 512 << 20;
 
-/// The most transfers that the engine has at once, where threads are no limit.
-const MAX_IN_ENGINE: u64 = 1 << 16;
+/// The most transfers that are asked of an engine at once, where threads are no limit.
+const MAX_ASKED: u32 = 1 << 12;
 
 /// What a memory's staging pool takes of it.
 pub(crate) fn pool_bytes(topology: &Topology, memory: MemoryId) -> u64 {
@@ -22,13 +22,11 @@ pub(crate) fn pool_bytes(topology: &Topology, memory: MemoryId) -> u64 {
 
 /// Gives out room in memories: to a copy at its start for its source, its destination and every
 /// whole instance between, at once; and takes each back when nothing reads it any more.
-#[derive(Debug)]
+#[derive(Debug, Default)]
 pub(crate) struct Desk {
     room: Gate,
     threads: Gate,
-    /// The shelf of those whose node has none.
-    engine: usize,
-    /// The shelf of each node; none where the number of threads is no limit.
+    /// The shelf of each node.
     nodes: BTreeMap<NodeId, usize>,
     /// The shelf of each memory, and its room when nothing is there.
     memories: BTreeMap<MemoryId, (usize, u64)>,
@@ -37,19 +35,6 @@ pub(crate) struct Desk {
 }
 
 impl Desk {
-    /// No memory, and as many threads as anybody wants.
-    pub(crate) fn new() -> Self {
-        let mut threads = Gate::default();
-        Desk {
-            room: Gate::default(),
-            engine: threads.add(MAX_IN_ENGINE),
-            threads,
-            nodes: BTreeMap::new(),
-            memories: BTreeMap::new(),
-            between: BTreeMap::new(),
-        }
-    }
-
     /// Counts `memory`, of which a pool takes `pooled_bytes`.
     pub(crate) fn add_memory(&mut self, topology: &Topology, memory: MemoryId, pooled_bytes: u64) {
         let capacity = topology.memory(memory).and_then(|m| m.capacity_bytes).unwrap_or(u64::MAX);
@@ -57,10 +42,10 @@ impl Desk {
         self.memories.insert(memory, (self.room.add(left_bytes), left_bytes));
     }
 
-    /// Counts the threads of `node`.
-    pub(crate) fn add_threads(&mut self, node: NodeId, threads: u32) {
-        let threads_of = &mut self.threads;
-        self.nodes.entry(node).or_insert_with(|| threads_of.add(threads.max(1).into()));
+    /// Counts the threads of `node`; `None` where they are no limit.
+    pub(crate) fn add_node(&mut self, node: NodeId, threads: Option<u32>) {
+        let shelf = self.threads.add(threads.unwrap_or(MAX_ASKED).max(1).into());
+        self.nodes.insert(node, shelf);
     }
 
     /// What an instance on `route` needs: room for all that it keeps anywhere.
@@ -107,9 +92,9 @@ impl Desk {
         }
     }
 
-    /// `task` waits for a thread of `node`; for its turn in the engine, where these are no limit.
+    /// `task` waits for a thread of `node`; for its turn with the engine, where these are no limit.
     pub(crate) fn ask_thread(&mut self, turn: Turn, task: usize, node: NodeId) {
-        self.threads.ask(turn, task, &[(self.thread_of(node), 1)].into());
+        self.threads.ask(turn, task, &[(self.nodes[&node], 1)].into());
     }
 
     /// The next task that has its thread.
@@ -119,11 +104,7 @@ impl Desk {
 
     /// A thread of `node` is idle.
     pub(crate) fn free_thread(&mut self, node: NodeId) {
-        self.threads.put_back(self.thread_of(node), 1);
-    }
-
-    fn thread_of(&self, node: NodeId) -> usize {
-        self.nodes.get(&node).copied().unwrap_or(self.engine)
+        self.threads.put_back(self.nodes[&node], 1);
     }
 
     /// The most that whole instances between hops took in each memory.

@@ -1,6 +1,6 @@
 //! What is wrong with a workload, and why a run did not end.
 
-use model::MemoryId;
+use model::{MemoryId, Outcome};
 use std::fmt;
 use thiserror::Error;
 
@@ -100,6 +100,14 @@ pub enum SimulateError {
         /// Why.
         source: engine::SubmitError,
     },
+    /// A transfer has ended otherwise than done.
+    #[error("copy `{copy}`: {}", told_outcome(.outcome))]
+    Failed {
+        /// Its name.
+        copy: String,
+        /// How.
+        outcome: Outcome,
+    },
     /// No channels lead on through memories that may hold the whole instance.
     #[error("copy `{copy}`: no path through memories that hold the whole instance")]
     NoRoute {
@@ -154,5 +162,12 @@ impl SimulateError {
     #[must_use]
     pub fn is_retryable(&self) -> bool {
         matches!(self, SimulateError::Stopped)
+    }
+}
+
+fn told_outcome(outcome: &Outcome) -> String {
+    match outcome {
+        Outcome::Failed(error) => error.to_string(),
+        other => format!("{other:?}"),
     }
 }

@@ -4,8 +4,7 @@
 //! say, wires are shared fairly, and no byte moves. Virtual time is whole nanoseconds, so that equal
 //! arguments give equal reports on every machine. See [`simulate`].
 //!
-//! One engine runs the channels of all nodes: what engines on several nodes must tell each other
-//! costs nothing here.
+//! Each node that a case touches has an engine; what they tell each other takes the time of a link.
 
 mod apps;
 mod desk;
@@ -13,6 +12,7 @@ mod error;
 mod exchange;
 mod fleet;
 mod gate;
+mod latency;
 mod lean;
 mod parse;
 mod places;

@@ -10,7 +10,7 @@ use crate::scenario::Rule;
 use crate::simulate::lean::{LeanChannel, payload_bytes};
 use crate::simulate::wire::Wire;
 use model::{ChannelId, NodeId, Request, Topology, Work};
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, VecDeque};
 
 /// Requests in flight where a channel's own number was not measured; the planner counts on it.
 const IN_FLIGHT: u32 = 2;
@@ -54,29 +54,30 @@ struct Lane {
 #[derive(Debug)]
 pub(crate) struct Roads {
     roads: Vec<Road>,
-    by_id: BTreeMap<ChannelId, usize>,
+    /// Those of `roads`, sorted.
+    ids: Vec<ChannelId>,
     wires: Vec<Lane>,
     /// Whether a memory belongs to the host, by the index of its regions.
     is_host: Vec<bool>,
+    done: VecDeque<Request>,
 }
 
 /// The clock of a run, whose other events are `E`.
 pub(crate) type Clock<E> = Agenda<E>;
 
 impl Roads {
-    /// The channels `ids` of `topology`, and their wires.
-    pub(crate) fn new(topology: &Topology, ids: &[ChannelId], is_host: Vec<bool>) -> Self {
-        let mut roads =
-            Roads { roads: Vec::new(), by_id: BTreeMap::new(), wires: Vec::new(), is_host };
+    /// The channels `ids` of `topology`, which are sorted, and their wires.
+    pub(crate) fn new(topology: &Topology, ids: Vec<ChannelId>, is_host: Vec<bool>) -> Self {
+        let (roads, wires, done) = (Vec::new(), Vec::new(), VecDeque::new());
+        let mut made = Roads { roads, ids: Vec::new(), wires, is_host, done };
         let mut crossings = BTreeMap::new();
-        for &id in ids {
+        for &id in &ids {
             let crossing = wire_of(topology, id)
-                .map(|(key, wire)| *crossings.entry(key).or_insert_with(|| roads.crossing(wire)));
-            let Some(spec) = spec_of(topology, id) else { continue };
-            roads.by_id.insert(id, roads.roads.len());
-            roads.roads.push(Road { channel: LeanChannel::new(&spec), crossing });
+                .map(|(key, wire)| *crossings.entry(key).or_insert_with(|| made.crossing(wire)));
+            let spec = spec_of(topology, id).expect("plans use channels of their cluster");
+            made.roads.push(Road { channel: LeanChannel::new(spec), crossing });
         }
-        roads
+        Roads { ids, ..made }
     }
 
     fn crossing(&mut self, wire: &model::Wire) -> Crossing {
@@ -92,7 +93,7 @@ impl Roads {
 
     /// Takes a request.
     pub(crate) fn submit<E: From<RoadTick>>(&mut self, clock: &mut Clock<E>, request: Request) {
-        let road = self.by_id[&request.channel];
+        let road = self.ids.binary_search(&request.channel).expect("the channels of all plans");
         let channel = &mut self.roads[road].channel;
         channel.submit(clock.now(), request);
         if channel.has_one() {
@@ -100,32 +101,29 @@ impl Roads {
         }
     }
 
-    /// What the clock brought; returns the requests that have ended.
-    pub(crate) fn tick<E: From<RoadTick>>(
-        &mut self,
-        clock: &mut Clock<E>,
-        tick: RoadTick,
-    ) -> Vec<Request> {
+    /// What the clock brought.
+    pub(crate) fn tick<E: From<RoadTick>>(&mut self, clock: &mut Clock<E>, tick: RoadTick) {
         match tick {
-            RoadTick::Begin(road) => {
-                self.begin(clock, road);
-                Vec::new()
-            }
-            RoadTick::End(road) => self.end(clock, road).into_iter().collect(),
+            RoadTick::Begin(road) => self.begin(clock, road),
+            RoadTick::End(road) => self.end(clock, road),
             RoadTick::Crossed { wire, version } if self.wires[wire].version == version => {
-                let done = self.wires[wire].wire.leave(clock.now());
-                let ended = done.into_iter().filter_map(|road| self.end(clock, road)).collect();
+                for road in self.wires[wire].wire.leave(clock.now()) {
+                    self.end(clock, road);
+                }
                 self.plan(clock, wire);
-                ended
             }
-            RoadTick::Crossed { .. } => Vec::new(),
+            RoadTick::Crossed { .. } => {}
         }
     }
 
-    fn end<E: From<RoadTick>>(&mut self, clock: &mut Clock<E>, road: usize) -> Option<Request> {
-        let request = self.roads[road].channel.end();
+    /// The next request that has ended.
+    pub(crate) fn poll(&mut self) -> Option<Request> {
+        self.done.pop_front()
+    }
+
+    fn end<E: From<RoadTick>>(&mut self, clock: &mut Clock<E>, road: usize) {
+        self.done.extend(self.roads[road].channel.end());
         self.begin(clock, road);
-        request
     }
 
     /// Serves the next request of a channel that is idle, or plans to when it is ready.

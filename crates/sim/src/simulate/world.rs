@@ -1,4 +1,5 @@
-//! A case in virtual time: the planner's plans, the engine, channels and wires; no bytes.
+//! A case in virtual time: the planner's plans, an engine for each node, channels and wires; no
+//! bytes.
 //!
 //! The driver is that of the fuzz world without its adversary and its audit: it hands commands and
 //! completions in as their time comes, and takes requests and ends out until there are none.
@@ -6,7 +7,7 @@
 use crate::agenda::Agenda;
 use crate::simulate::desk::{Desk, pool_bytes};
 use crate::simulate::error::SimulateError;
-use crate::simulate::fleet::Fleet;
+use crate::simulate::fleet::{Fleet, FleetTick, Output};
 use crate::simulate::gate::{Needs, Turn};
 use crate::simulate::reach;
 use crate::simulate::report::{CaseReport, CopyReport, Tally};
@@ -15,9 +16,9 @@ use crate::simulate::route::{Leg, Route, Router, Stage};
 use crate::simulate::setup::{Baseline, Setup};
 use crate::simulate::workload::{Case, CopySpec};
 use engine::{ByPriority, ChannelConfig, EngineConfig, FairShare, Policy, PoolConfig, Transfer};
-use model::{ChannelId, MemoryId, NodeId, Place, RegionId, Time, Topology};
+use model::{ChannelId, MemoryId, NodeId, Outcome, Place, RegionId, Time, Topology};
 use std::cmp::Reverse;
-use std::collections::{BTreeMap, BTreeSet};
+use std::collections::BTreeSet;
 use std::sync::Arc;
 
 /// One part in so many of a pool is kept for what is more urgent than what holds the rest.
@@ -26,17 +27,25 @@ const RESERVE_PARTS: u64 = 4;
 const STEPS_A_LOOK: u64 = 4096;
 
 /// What the clock brings.
-#[derive(Debug, Clone, Copy)]
+#[derive(Debug)]
 pub(crate) enum Tick {
     /// The instances of a copy start.
     Launch(usize),
     /// Something happens on a channel or wire.
     Road(RoadTick),
+    /// Something reaches an engine.
+    Fleet(FleetTick),
 }
 
 impl From<RoadTick> for Tick {
     fn from(tick: RoadTick) -> Self {
         Tick::Road(tick)
+    }
+}
+
+impl From<FleetTick> for Tick {
+    fn from(tick: FleetTick) -> Self {
+        Tick::Fleet(tick)
     }
 }
 
@@ -65,6 +74,24 @@ struct Line {
     ended: Time,
 }
 
+/// How far a case has come.
+#[derive(Debug)]
+struct Progress {
+    /// Instances that have not ended.
+    left: u64,
+    /// When a channel or a launch moved something last.
+    moved: Time,
+    /// Steps taken.
+    steps: u64,
+}
+
+impl Progress {
+    fn of(case: &Case) -> Self {
+        let left = case.copies.iter().map(|copy| u64::from(copy.count)).sum();
+        Progress { left, moved: Time(0), steps: 0 }
+    }
+}
+
 /// A case that runs.
 #[derive(Debug)]
 pub(crate) struct World<'a> {
@@ -76,10 +103,9 @@ pub(crate) struct World<'a> {
     fleet: Fleet,
     roads: Roads,
     desk: Desk,
-    staging: BTreeMap<MemoryId, u64>,
     router: Router<'a>,
+    progress: Progress,
     tally: Tally,
-    steps: u64,
 }
 
 impl<'a> World<'a> {
@@ -104,18 +130,13 @@ impl<'a> World<'a> {
             lines: lines(&case.copies, routes, &desk)?,
             tasks: Vec::new(),
             clock: Agenda::new(),
-            fleet: Fleet::new(site.config(case)),
-            roads: Roads::new(
-                topology,
-                &site.channels,
-                site.memories.iter().map(is_host).collect(),
-            ),
+            fleet: Fleet::new(topology, site.configs(case)),
+            roads: Roads::new(topology, site.channels, site.memories.iter().map(is_host).collect()),
             memories: site.memories,
             desk,
-            staging: BTreeMap::new(),
             router,
+            progress: Progress::of(case),
             tally: Tally::default(),
-            steps: 0,
         };
         let ready = (0..case.copies.len()).filter(|&at| case.copies[at].after.is_empty());
         for at in ready {
@@ -131,19 +152,34 @@ impl<'a> World<'a> {
         topology: &Topology,
         go_on: &mut dyn FnMut() -> bool,
     ) -> Result<CaseReport, SimulateError> {
-        while let Some(tick) = self.clock.next() {
+        while self.progress.left > 0 {
+            let is_stuck = self.fleet.is_stuck(&self.clock, self.progress.moved);
+            let next = if is_stuck { None } else { self.clock.next() };
+            let tick = next.ok_or(SimulateError::Stuck { left: self.progress.left })?;
             self.tally.events += 1;
-            match tick {
-                Tick::Launch(copy) => self.launch(copy)?,
-                Tick::Road(tick) => {
-                    for request in self.roads.tick(&mut self.clock, tick) {
-                        self.fleet.complete(self.clock.now(), request.id);
-                    }
-                }
-            }
+            self.tick(tick)?;
             self.drain(go_on)?;
         }
-        self.report(topology)
+        Ok(self.report(topology))
+    }
+
+    fn tick(&mut self, tick: Tick) -> Result<(), SimulateError> {
+        let now = self.clock.now();
+        match tick {
+            Tick::Launch(copy) => self.launch(copy)?,
+            Tick::Road(tick) => {
+                self.roads.tick(&mut self.clock, tick);
+                while let Some(request) = self.roads.poll() {
+                    self.fleet.complete(now, &request);
+                }
+            }
+            Tick::Fleet(tick) => {
+                self.fleet.tick(now, tick);
+                return Ok(());
+            }
+        }
+        self.progress.moved = now;
+        Ok(())
     }
 
     fn launch(&mut self, copy: usize) -> Result<(), SimulateError> {
@@ -164,8 +200,8 @@ impl<'a> World<'a> {
     /// Moves everything on that can move now.
     fn drain(&mut self, go_on: &mut dyn FnMut() -> bool) -> Result<(), SimulateError> {
         loop {
-            self.steps += 1;
-            if self.steps.is_multiple_of(STEPS_A_LOOK) && !go_on() {
+            self.progress.steps += 1;
+            if self.progress.steps.is_multiple_of(STEPS_A_LOOK) && !go_on() {
                 return Err(SimulateError::Stopped);
             }
             if let Some(task) = self.desk.next_with_room() {
@@ -173,15 +209,27 @@ impl<'a> World<'a> {
                 self.queue(task);
             } else if let Some(task) = self.desk.next_with_thread() {
                 self.submit(task)?;
-            } else if let Some(request) = self.fleet.next_request() {
-                self.tally.requests += 1;
-                self.roads.submit(&mut self.clock, request);
-            } else if let Some(task) = self.fleet.next_end() {
-                self.end_leg(task);
+            } else if let Some(output) = self.fleet.poll(&mut self.clock) {
+                self.take(output)?;
             } else {
                 return Ok(());
             }
         }
+    }
+
+    fn take(&mut self, output: Output) -> Result<(), SimulateError> {
+        match output {
+            Output::Request(request) => {
+                self.tally.requests += 1;
+                self.roads.submit(&mut self.clock, request);
+            }
+            Output::Ended(task, Outcome::Done) => self.end_leg(task),
+            Output::Ended(task, outcome) => {
+                let copy = self.copies[self.tasks[task].copy].name.clone();
+                return Err(SimulateError::Failed { copy, outcome });
+            }
+        }
+        Ok(())
     }
 
     /// The next stage of `task` waits for a thread, or for its turn in the engine.
@@ -190,10 +238,11 @@ impl<'a> World<'a> {
         self.desk.ask_thread(turn, task, node);
     }
 
-    /// The node whose thread does the stage that `task` is at: the one that drives its channel.
+    /// The node that asks for the stage that `task` is at, and whose thread does it: the one where
+    /// its source lies.
     fn node_of(&self, task: usize) -> NodeId {
         let Task { copy, stage, .. } = self.tasks[task];
-        self.lines[copy].route.stages[stage].legs[0].plan.hops[0].channel.node
+        self.lines[copy].route.stages[stage].legs[0].plan.memories[0].node
     }
 
     fn submit(&mut self, task: usize) -> Result<(), SimulateError> {
@@ -205,13 +254,12 @@ impl<'a> World<'a> {
             let mut transfer = Transfer::new(Arc::clone(&leg.program), src, dst);
             transfer.priority = turn.0.0;
             self.tally.transfers += 1;
-            let taken = self.fleet.submit(self.clock.now(), transfer, task);
+            let taken = self.fleet.submit(self.clock.now(), self.node_of(task), transfer, task);
             let name = &self.copies[copy].name;
             taken.map_err(|source| SimulateError::Refused { copy: name.clone(), source })?;
         }
         self.tasks[task].legs = stage.legs.len();
         self.router.begin(stage, turn.0.0);
-        self.note_staging(copy);
         Ok(())
     }
 
@@ -237,7 +285,6 @@ impl<'a> World<'a> {
         if is_last {
             self.desk.vacate(route, stage + 1);
         }
-        self.note_staging(copy);
         if is_last {
             return self.end(copy);
         }
@@ -248,6 +295,7 @@ impl<'a> World<'a> {
     /// One more instance of `copy` has ended.
     fn end(&mut self, copy: usize) {
         let line = &mut self.lines[copy];
+        self.progress.left -= 1;
         line.left -= 1;
         line.ended = self.clock.now();
         if line.left > 0 {
@@ -263,18 +311,8 @@ impl<'a> World<'a> {
         }
     }
 
-    fn note_staging(&mut self, copy: usize) {
-        for memory in self.lines[copy].route.pools() {
-            let most = self.staging.entry(memory).or_default();
-            *most = (*most).max(self.fleet.staged_bytes(memory));
-        }
-    }
-
-    fn report(self, topology: &Topology) -> Result<CaseReport, SimulateError> {
-        let left: u64 = self.lines.iter().map(|line| u64::from(line.left)).sum();
-        if left > 0 {
-            return Err(SimulateError::Stuck { left });
-        }
+    fn report(self, topology: &Topology) -> CaseReport {
+        debug_assert!(self.fleet.is_idle(), "nothing is left of any transfer");
         let instances = self.desk.peaks();
         let copy = |(line, spec): (Line, &CopySpec)| CopyReport {
             peak: peak(topology, &line.route),
@@ -286,15 +324,8 @@ impl<'a> World<'a> {
         };
         let copies: Vec<_> = self.lines.into_iter().zip(self.copies).map(copy).collect();
         let ended = copies.iter().map(|copy| copy.ended).max().unwrap_or_default();
-        let staging = self.staging.into_iter().collect();
-        Ok(CaseReport {
-            copies,
-            ended,
-            staging,
-            instances,
-            plans: self.router.counts(),
-            tally: self.tally,
-        })
+        let (staging, plans) = (self.fleet.staging(), self.router.counts());
+        CaseReport { copies, ended, staging, instances, plans, tally: self.tally }
     }
 }
 
@@ -367,20 +398,30 @@ impl<'a> Site<'a> {
     }
 
     fn desk(&self) -> Desk {
-        let mut desk = Desk::new();
+        let mut desk = Desk::default();
         for &memory in &self.memories {
             let is_pool = self.pools.contains(&memory);
             let pooled_bytes = if is_pool { pool_bytes(self.topology, memory) } else { 0 };
             desk.add_memory(self.topology, memory, pooled_bytes);
         }
-        if self.setup.baseline == Some(Baseline::StoreAndForward) {
-            let nodes = self.channels.iter().map(|channel| channel.node);
-            nodes.for_each(|node| desk.add_threads(node, self.setup.dma_threads));
-        }
+        let shares = self.setup.baseline == Some(Baseline::StoreAndForward);
+        let threads = shares.then_some(self.setup.dma_threads);
+        self.nodes().into_iter().for_each(|node| desk.add_node(node, threads));
         desk
     }
 
-    fn config(&self, case: &Case) -> EngineConfig {
+    fn nodes(&self) -> BTreeSet<NodeId> {
+        self.memories.iter().map(|memory| memory.node).collect()
+    }
+
+    /// The engine of each node.
+    fn configs(&self, case: &Case) -> Vec<(NodeId, EngineConfig)> {
+        let instances: u32 = case.copies.iter().map(|copy| copy.count).sum();
+        let config = |node| (node, self.config(node, instances));
+        self.nodes().into_iter().map(config).collect()
+    }
+
+    fn config(&self, node: NodeId, instances: u32) -> EngineConfig {
         let shares = self.setup.baseline == Some(Baseline::StoreAndForward);
         let policy: Arc<dyn Policy> =
             if shares { Arc::new(FairShare) } else { Arc::new(ByPriority) };
@@ -400,11 +441,11 @@ impl<'a> Site<'a> {
             let reserve_bytes = capacity_bytes / RESERVE_PARTS;
             PoolConfig { memory, region, capacity_bytes, reserve_bytes }
         };
-        let channels = self.channels.iter().map(channel).collect();
-        let pools = self.pools.iter().map(pool).collect();
-        let instances: u32 = case.copies.iter().map(|copy| copy.count).sum();
+        let channels = self.channels.iter().filter(|id| id.node == node).map(channel).collect();
+        let pools = self.pools.iter().filter(|id| id.node == node).map(pool).collect();
         let legs = u32::try_from(self.setup.most_paths()).unwrap_or(u32::MAX);
-        let max_transfers = instances.max(1).saturating_mul(legs);
+        // One that asks for a transfer counts it, and counts its own share of it.
+        let max_transfers = instances.saturating_mul(2).saturating_mul(legs);
         EngineConfig { max_transfers, ..EngineConfig::new(channels, pools) }
     }
 }
