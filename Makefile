@@ -37,7 +37,7 @@ demo: package $(STAMPS)/demo ## Convert 512 MiB of real pixels on disk, verified
 
 paper: $(STAMPS)/paper ## Write the paper's evaluation, simulated, to bench/out/paper
 	@cargo build -q --release -p isometry-cli
-	@$(VENV)/bin/python scripts/paper $(if $(QUICK),--no-ranges)
+	@$(VENV)/bin/python scripts/paper $(if $(QUICK),--quick)
 
 bench: bench-$(if $(filter kernels,$(GROUP)),kernels,group) ## Time GROUP's cases that match FILTER beside their references
 

@@ -14,7 +14,8 @@ from typing import Any
 
 import figures
 import report
-from claims import CLAIMS, Claim, Measure, summary, total
+import scale
+from claims import CLAIMS, COMMUNICATION, Claim, Measure, summary, total
 from runs import ROOT, Runs, Variant, committed, variants
 
 # Table 6, on 16 nodes: plans by the full and by the simple algorithm.
@@ -30,7 +31,9 @@ ITERATIONS = 4
 def arguments() -> argparse.Namespace:
     parser = argparse.ArgumentParser(prog="make paper", description=__doc__)
     parser.add_argument("--out", type=Path, default=ROOT / "bench" / "out" / "paper")
-    parser.add_argument("--no-ranges", action="store_true", help="leave the assumed curves alone")
+    parser.add_argument(
+        "--quick", action="store_true", help="leave the assumed curves alone, and scale out"
+    )
     return parser.parse_args()
 
 
@@ -39,9 +42,9 @@ def main() -> None:
     args.out.mkdir(parents=True, exist_ok=True)
     runs = Runs()
     with tempfile.TemporaryDirectory() as scratch:
-        changed = {} if args.no_ranges else by_cluster(Path(scratch))
+        changed = {} if args.quick else by_cluster(Path(scratch))
         answers = answer(runs, changed)
-    tables = [plans(runs), held(runs)]
+    tables = [plans(runs), held(runs), options(runs), *([] if args.quick else [scale.table()])]
     report.write(args.out, answers, tables, figures.draw(runs, args.out))
     counts = Counter(answer.verdict for answer in answers)
     told = ", ".join(f"{count} {verdict}" for verdict, count in counts.items())
@@ -122,6 +125,36 @@ def held(runs: Runs) -> report.Table:
     text = "The most that lay between hops in each memory, summed over all memories of the cluster."
     head = ["application", "our staging", "Realm's whole instances"]
     return report.Table("Intermediate buffers", text, head, list(rows()))
+
+
+def options(runs: Runs) -> report.Table:
+    """The planner's options for what is busy."""
+
+    def rows() -> Iterator[list[str]]:
+        for cluster, workload, only in (
+            ("sapling", "micro", r"^SYS to SYS\*$"),
+            ("sapling", "micro", r"^FBM to FBM\*$"),
+            ("modern", "pagerank", None),
+            ("modern", "kv", None),
+            ("modern", "reshard", None),
+        ):
+            seconds = [
+                runs.cases(
+                    committed(cluster), workload, filter=only, summary=True,
+                    present_load=load, paths=paths,
+                )[0][COMMUNICATION]
+                for load, paths in ((None, None), (True, None), (None, 2), (True, 2))
+            ]
+            name = f"{cluster}, {workload}" + (f", {only.strip('^$')}" if only else "")
+            yield [name.replace("\\", ""), *(f"{1e3 * value:,.1f} ms" for value in seconds)]
+
+    text = (
+        "Communication where copies are planned one by one on an idle cluster; beside what is under "
+        "way at their start; split over two disjoint paths; and both. Splitting without regard to the "
+        "others takes from them what they use."
+    )
+    head = ["workload", "as idle", "--present-load", "--paths 2", "both"]
+    return report.Table("Contention", text, head, list(rows()))
 
 
 def mib(size: int) -> str:
