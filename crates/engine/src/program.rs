@@ -63,6 +63,7 @@ pub struct Program {
     direct: Option<Stream>,
     payload_bytes: u64,
     spans: [Range<i64>; 2],
+    stretches: Vec<Stretch>,
 }
 
 impl Program {
@@ -89,7 +90,9 @@ impl Program {
             (cutting::hops(plan, (&src, &dst), &rings), rings, None)
         };
         let spans = [src.span(), dst.span()];
-        let mut program = Program { src, dst, hops, rings, direct, payload_bytes, spans };
+        let stretches = stretches(&hops).unwrap_or_default();
+        let mut program =
+            Program { src, dst, hops, rings, direct, payload_bytes, spans, stretches };
         for hop in 0..program.hops.len() {
             program.hops[hop].memo = Memo::new(program.repeat(plan, hop));
             program.hops[hop].heads = program.heads(hop);
@@ -146,32 +149,10 @@ impl Program {
         self.walk(hop).map(|(range, _)| range)
     }
 
-    /// The parts of the path on each node, in its order; `None` where it comes back to one, or
-    /// a channel is not its source's.
-    pub(crate) fn stretches(&self) -> Option<Vec<Stretch>> {
-        let mut stretches: Vec<Stretch> = Vec::new();
-        let last = self.hops.last().map(|hop| hop.ends[1].node);
-        let nodes = self.hops.iter().map(|hop| hop.ends[0].node).chain(last);
-        for (at, node) in nodes.enumerate() {
-            let is_hop = at < self.hops.len();
-            if is_hop && self.hops[at].channel.node != node {
-                return None;
-            }
-            let end = at + usize::from(is_hop);
-            let comes_back = stretches.iter().rev().skip(1).any(|s| s.node == node);
-            match stretches.last_mut() {
-                _ if comes_back => return None,
-                Some(stretch) if stretch.node == node => stretch.hops.end = end,
-                last => {
-                    let before = last.map(|stretch| {
-                        stretch.behind = Some(node);
-                        stretch.node
-                    });
-                    stretches.push(Stretch { node, hops: at..end, before, behind: None });
-                }
-            }
-        }
-        Some(stretches)
+    /// The parts of the path on each node, in its order; none where it comes back to one, or a
+    /// channel is not its source's.
+    pub(crate) fn stretches(&self) -> &[Stretch] {
+        &self.stretches
     }
 
     pub(crate) fn hops(&self) -> &[Hop] {
@@ -301,6 +282,33 @@ impl Program {
             })
         })
     }
+}
+
+/// See [`Program::stretches`].
+fn stretches(hops: &[Hop]) -> Option<Vec<Stretch>> {
+    let mut stretches: Vec<Stretch> = Vec::new();
+    let last = hops.last().map(|hop| hop.ends[1].node);
+    let nodes = hops.iter().map(|hop| hop.ends[0].node).chain(last);
+    for (at, node) in nodes.enumerate() {
+        let hop = hops.get(at);
+        if hop.is_some_and(|hop| hop.channel.node != node) {
+            return None;
+        }
+        let end = at + usize::from(hop.is_some());
+        let comes_back = stretches.iter().rev().skip(1).any(|s| s.node == node);
+        match stretches.last_mut() {
+            _ if comes_back => return None,
+            Some(stretch) if stretch.node == node => stretch.hops.end = end,
+            last => {
+                let before = last.map(|stretch| {
+                    stretch.behind = Some(node);
+                    stretch.node
+                });
+                stretches.push(Stretch { node, hops: at..end, before, behind: None });
+            }
+        }
+    }
+    Some(stretches)
 }
 
 fn check_plan(plan: &Plan) -> Result<(), CompileError> {

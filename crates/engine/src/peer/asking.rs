@@ -1,8 +1,7 @@
 //! The asker's side: the order of reservations, and the end of a transfer that others run.
 
-use super::{AskId, Asked, Note, PeerMessage, Peers, Use, gone};
+use super::{AskId, Asked, PeerMessage, Peers, Use, gone};
 use crate::engine::Engine;
-use crate::lifecycle::Step;
 use crate::program::{Program, Stretch};
 use crate::transfer::{Phase, Role};
 use model::{NodeId, Outcome, TransferId};
@@ -86,7 +85,7 @@ impl Engine {
     pub(crate) fn is_away(&self, program: &Program) -> bool {
         let Some(peers) = &self.peers else { return false };
         let me = peers.config.node;
-        program.stretches().is_some_and(|stretches| stretches.iter().any(|s| s.node != me))
+        program.stretches().iter().any(|stretch| stretch.node != me)
     }
 
     /// Asks the parties of a transfer that waits for nothing any more.
@@ -107,13 +106,12 @@ impl Engine {
             priority: transfer.priority,
             commit: transfer.commit.take(),
         };
-        let party = |stretch| Party { stretch, stage: Stage::Unasked };
-        let stretches = transfer.program.stretches().unwrap_or_default();
+        let party = |stretch: &Stretch| Party { stretch: stretch.clone(), stage: Stage::Unasked };
         peers.serial += 1;
         let ask = Ask {
             transfer: id,
             asked: Arc::new(asked),
-            parties: stretches.into_iter().map(party).collect(),
+            parties: transfer.program.stretches().iter().map(party).collect(),
             is_stopping: false,
             is_done: false,
         };
@@ -232,16 +230,5 @@ impl Engine {
             record.done_bytes = record.transfer.program.payload_bytes();
         }
         self.end(id, outcome);
-    }
-
-    /// Tells a node, which may be this one.
-    pub(super) fn say(&mut self, node: NodeId, ask: AskId, message: PeerMessage) {
-        let Some(peers) = &mut self.peers else { return };
-        let note = Note { ask, message };
-        if peers.is_me(node) {
-            self.steps.push_back(Step::Note(note));
-        } else {
-            peers.sessions.send(self.now, node, note);
-        }
     }
 }

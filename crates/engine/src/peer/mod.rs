@@ -35,6 +35,7 @@ mod sharing;
 pub use session::Packet;
 
 use crate::engine::Engine;
+use crate::lifecycle::Step;
 use crate::program::Program;
 use crate::transfer::Commit;
 use model::{
@@ -219,6 +220,17 @@ impl Engine {
                 Use::Ask(name) => self.lose_party(node, name),
                 Use::Share(name) => self.lose_partner(node, name, floor),
             }
+        }
+    }
+
+    /// Tells a node, which may be this one.
+    fn say(&mut self, node: NodeId, ask: AskId, message: PeerMessage) {
+        let Some(peers) = &mut self.peers else { return };
+        let note = Note { ask, message };
+        if peers.is_me(node) {
+            self.steps.push_back(Step::Note(note));
+        } else {
+            peers.sessions.send(self.now, node, note);
         }
     }
 }

@@ -115,9 +115,9 @@ impl Engine {
         if peers.shares.contains_key(&name) {
             return;
         }
-        let stretches = asked.program.stretches().unwrap_or_default();
-        let taken = match stretches.into_iter().find(|s| s.node == me) {
-            Some(stretch) => self.take_share(name, asked, stretch),
+        let mut stretches = asked.program.stretches().iter();
+        let taken = match stretches.find(|s| s.node == me) {
+            Some(stretch) => self.take_share(name, asked, stretch.clone()),
             None => Err(self.refusal(asked, "does not pass here".to_owned())),
         };
         match (taken, undo) {
