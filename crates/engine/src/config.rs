@@ -47,7 +47,10 @@ pub struct EngineConfig {
     pub channels: Vec<ChannelConfig>,
     /// The staging pools, at most one for each memory.
     pub pools: Vec<PoolConfig>,
-    /// The most transfers known at once, ended ones that were not forgotten included.
+    /// The most transfers known at once, ended ones that were not forgotten and shares of other
+    /// nodes' transfers included. Where it is reached, [`crate::Engine::submit`] refuses with
+    /// [`crate::SubmitError::Full`], and shares are refused with [`model::ChannelErrorKind::Busy`];
+    /// of these, the ones with something to undo are known for as long as that takes.
     pub max_transfers: u32,
     /// When set, descriptors that have waited for a channel this long get at most 5% of it,
     /// whatever its policy says.

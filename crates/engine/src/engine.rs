@@ -41,8 +41,9 @@ use std::collections::{BTreeSet, HashMap, VecDeque};
 /// Time never runs backwards. What is submitted must stay valid until its event: the source's and
 /// the destination's region, and that nobody writes the one or touches the other.
 ///
-/// Bounds: [`EngineConfig::max_transfers`], what others ask for included; requests out, by each
-/// channel's `max_in_flight`; events and what waits to be said, by the transfers.
+/// Bounds: [`EngineConfig::max_transfers`], what others ask for included, but for what of that was
+/// refused and is being undone; requests out, by each channel's `max_in_flight`; events and what
+/// waits to be said, by the transfers.
 #[derive(Debug)]
 pub struct Engine {
     pub(crate) now: Time,

@@ -122,14 +122,16 @@ impl Engine {
             return;
         }
         self.release_staging(id);
-        let Some(record) = self.table.get_mut(id) else { return };
+        let Some(record) = self.table.get(id) else { return };
         let Phase::Draining(outcome) = &record.phase else { return };
         let outcome = outcome.clone();
-        if record.transfer.commit.is_some() {
-            record.phase = Phase::Aborting(outcome);
-            self.queue_finish(id);
-        } else {
-            self.end(id, outcome);
+        let undoes = record.transfer.commit.is_some() && self.may_undo(record, &outcome);
+        match self.table.get_mut(id).filter(|_| undoes) {
+            Some(record) => {
+                record.phase = Phase::Aborting(outcome);
+                self.queue_finish(id);
+            }
+            None => self.end(id, outcome),
         }
     }
 

@@ -155,6 +155,12 @@ impl Program {
         &self.stretches
     }
 
+    /// Where the source (0) or the destination (1) lies.
+    pub(crate) fn node_of(&self, end: usize) -> NodeId {
+        let hop = if end == 0 { self.hops.first() } else { self.hops.last() };
+        hop.map_or(NodeId(0), |hop| hop.ends[end].node)
+    }
+
     pub(crate) fn hops(&self) -> &[Hop] {
         &self.hops
     }

@@ -52,6 +52,11 @@ pub struct Transfer {
     pub after: Vec<Dependency>,
     /// What becomes of the destination's region in the end; nothing if `None`.
     pub commit: Option<Commit>,
+    /// In which lives of their nodes ([`crate::PeerConfig::life`]) source and destination were
+    /// named, where that matters: in another, the transfer fails with
+    /// [`model::ChannelErrorKind::PeerLost`], since the region may mean something else by then.
+    /// Only ends on other nodes are asked about.
+    pub lives: [Option<u32>; 2],
 }
 
 impl Transfer {
@@ -80,11 +85,20 @@ impl Transfer {
         start % ALIGN_BYTES
     }
 
-    /// A transfer of priority 0 without deadline, dependency or commit.
+    /// A transfer of priority 0 without deadline, dependency or commit, in whatever life its ends
+    /// are found.
     #[must_use]
     pub fn new(program: Arc<Program>, src: Place, dst: Place) -> Self {
-        let priority = Priority::default();
-        Transfer { program, src, dst, priority, deadline: None, after: Vec::new(), commit: None }
+        Transfer {
+            program,
+            src,
+            dst,
+            priority: Priority::default(),
+            deadline: None,
+            after: Vec::new(),
+            commit: None,
+            lives: [None; 2],
+        }
     }
 }
 

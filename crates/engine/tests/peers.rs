@@ -3,14 +3,18 @@
 mod support;
 
 use isometry_engine::{
-    AskId, Asked, ChannelConfig, Commit, Engine, EngineConfig, Packet, PeerConfig, PeerMessage,
-    PoolConfig, Program, SubmitError, Transfer,
+    AskId, Asked, ChannelConfig, Commit, Dependency, Engine, EngineConfig, Packet, PeerConfig,
+    PeerMessage, PoolConfig, Program, SubmitError, Transfer,
 };
-use model::{ChannelId, MemoryId, NodeId, Outcome, Place, Plan, Time, Work};
+use model::{
+    ChannelError, ChannelErrorKind, ChannelId, FenceId, MemoryId, NodeId, Outcome, Place, Plan,
+    Time, Work,
+};
 use std::sync::Arc;
 use support::{done, place, region};
 
 const BYTES: u64 = 64;
+const COMMIT: Option<Commit> = Some(Commit { sync: false });
 const NAME: AskId = AskId { asker: NodeId(0), life: 1, serial: 1 };
 
 /// From memory 0 of node 0 by a ring in memory 1 of node 1 to memory 2 there.
@@ -30,11 +34,19 @@ fn program() -> Arc<Program> {
 }
 
 fn node(node: u32) -> Engine {
-    let node = NodeId(node);
+    living(NodeId(node), 1)
+}
+
+/// Node 1 in a later life.
+fn reborn(life: u32) -> Engine {
+    living(NodeId(1), life)
+}
+
+fn living(node: NodeId, life: u32) -> Engine {
     let channels = vec![ChannelConfig::new(ChannelId { node, index: 0 }, 4)];
     let memory = MemoryId { node, index: 1 };
     let pool = PoolConfig { memory, region: region(9), capacity_bytes: 1 << 16, reserve_bytes: 0 };
-    let peers = Some(PeerConfig::new(node));
+    let peers = Some(PeerConfig { life, ..PeerConfig::new(node) });
     Engine::new(EngineConfig { peers, ..EngineConfig::new(channels, vec![pool]) })
 }
 
@@ -60,17 +72,32 @@ fn say(engine: &mut Engine, from: u32, first: u64, messages: Vec<PeerMessage>) {
     }
 }
 
-fn reserve() -> PeerMessage {
+/// What node 0 asks for.
+fn asked() -> Asked {
     let (src, dst) = (place(1, 0), place(2, 0));
     let priority = model::Priority(0);
-    let asked = Asked { program: program(), src, dst, priority, commit: None };
-    PeerMessage::Reserve(Arc::new(asked))
+    Asked { program: program(), src, dst, priority, commit: None, lives: [None; 2] }
 }
 
-#[test]
-fn a_transfer_is_reserved_opened_run_and_ended() {
-    let (mut a, mut b) = (node(0), node(1));
-    let id = a.submit(Time(0), transfer()).unwrap();
+fn reserve() -> PeerMessage {
+    PeerMessage::Reserve(Arc::new(asked()))
+}
+
+fn staged(engine: &Engine) -> u64 {
+    engine.staging(MemoryId { node: NodeId(1), index: 1 }).unwrap().0
+}
+
+/// Why a share has ended, where that is all that was said.
+fn refusal(engine: &mut Engine) -> ChannelError {
+    match &said(engine)[..] {
+        [PeerMessage::Ended(Outcome::Failed(e))] => e.cause.clone(),
+        other => panic!("{other:?}"),
+    }
+}
+
+/// Passes all packets and ends all requests; how many these were.
+fn run_both(a: &mut Engine, b: &mut Engine) -> usize {
+    let mut requests = 0;
     for _ in 0..40 {
         for packet in std::iter::from_fn(|| a.poll_peer()).collect::<Vec<_>>() {
             b.handle_peer(Time(0), packet);
@@ -78,17 +105,26 @@ fn a_transfer_is_reserved_opened_run_and_ended() {
         for packet in std::iter::from_fn(|| b.poll_peer()).collect::<Vec<_>>() {
             a.handle_peer(Time(0), packet);
         }
-        for engine in [&mut a, &mut b] {
+        for engine in [&mut *a, &mut *b] {
             for request in support::requests(engine) {
                 engine.handle_completion(Time(0), done(&request));
+                requests += 1;
             }
         }
     }
+    requests
+}
+
+#[test]
+fn a_transfer_is_reserved_opened_run_and_ended() {
+    let (mut a, mut b) = (node(0), node(1));
+    let id = a.submit(Time(0), transfer()).unwrap();
+    run_both(&mut a, &mut b);
     let event = a.poll_event().unwrap();
     assert_eq!((event.transfer, event.outcome), (id, Outcome::Done));
     assert_eq!(a.progress(id), Some((BYTES, BYTES)));
     assert!(a.is_idle() && b.is_idle() && b.poll_event().is_none());
-    assert_eq!(b.staging(MemoryId { node: NodeId(1), index: 1 }).unwrap().0, 0);
+    assert_eq!(staged(&b), 0);
 }
 
 #[test]
@@ -110,9 +146,8 @@ fn who_knows_nothing_of_a_transfer_is_quiet() {
 #[test]
 fn what_is_to_be_undone_is_not_begun() {
     let mut b = node(1);
-    let PeerMessage::Reserve(asked) = reserve() else { unreachable!() };
-    let asked = Arc::new(Asked { commit: Some(Commit { sync: false }), ..(*asked).clone() });
-    say(&mut b, 0, 1, vec![PeerMessage::Undo(asked, Outcome::Cancelled)]);
+    let asked = Asked { commit: COMMIT, ..asked() };
+    say(&mut b, 0, 1, vec![PeerMessage::Undo(Arc::new(asked), Outcome::Cancelled)]);
     let requests = support::requests(&mut b);
     assert!(matches!(&requests[..], [r] if matches!(r.work, Work::Abort { .. })), "{requests:?}");
     b.handle_completion(Time(0), done(&requests[0]));
@@ -139,8 +174,82 @@ fn what_can_t_run_here_is_refused_with_a_reason() {
         ..EngineConfig::new(Vec::new(), Vec::new())
     });
     say(&mut b, 0, 1, vec![reserve()]);
-    let [PeerMessage::Ended(Outcome::Failed(e))] = &said(&mut b)[..] else { panic!("not refused") };
-    assert!(e.cause.detail.contains("channel 0 of node1 is not driven"), "{}", e.cause.detail);
+    let cause = refusal(&mut b);
+    assert!(cause.detail.contains("channel 0 of node1 is not driven"), "{}", cause.detail);
+    assert!(!cause.is_retryable());
+}
+
+/// Node 1 with room for one transfer, which it has.
+fn full() -> Engine {
+    let peers = Some(PeerConfig::new(NodeId(1)));
+    let channels = vec![ChannelConfig::new(ChannelId { node: NodeId(1), index: 0 }, 4)];
+    let config = EngineConfig { peers, max_transfers: 1, ..EngineConfig::new(channels, vec![]) };
+    let mut engine = Engine::new(config);
+    let after = vec![Dependency::Fence(FenceId(0))];
+    engine.submit(Time(0), Transfer { after, ..transfer() }).unwrap();
+    engine
+}
+
+#[test]
+fn a_full_table_refuses_and_says_that_it_may_pass() {
+    let mut b = full();
+    say(&mut b, 0, 1, vec![reserve()]);
+    let cause = refusal(&mut b);
+    assert_eq!((cause.kind, cause.is_retryable()), (ChannelErrorKind::Busy, true));
+    assert!(cause.detail.contains("node1"), "{}", cause.detail);
+}
+
+/// Also where there is no room for it.
+#[test]
+fn who_refuses_to_commit_undoes_once() {
+    let mut b = full();
+    let asked = Arc::new(Asked { commit: COMMIT, ..asked() });
+    let again = PeerMessage::Undo(Arc::clone(&asked), Outcome::Cancelled);
+    say(&mut b, 0, 1, vec![PeerMessage::Reserve(asked), again]);
+    let requests = support::requests(&mut b);
+    assert!(matches!(&requests[..], [r] if matches!(r.work, Work::Abort { .. })), "{requests:?}");
+    assert!(said(&mut b).is_empty(), "it is not undone yet");
+    b.handle_completion(Time(0), done(&requests[0]));
+    assert_eq!(refusal(&mut b).kind, ChannelErrorKind::Busy);
+}
+
+/// Neither written nor undone: who knows what it means by now.
+#[test]
+fn a_region_named_in_another_life_is_left_alone() {
+    for (lives, commit) in [([None, Some(2)], None), ([None, Some(2)], COMMIT)] {
+        let mut b = node(1);
+        say(&mut b, 0, 1, vec![PeerMessage::Reserve(Arc::new(Asked { commit, lives, ..asked() }))]);
+        assert!(support::requests(&mut b).is_empty());
+        assert_eq!(refusal(&mut b).kind, ChannelErrorKind::PeerLost);
+        let asked = Arc::new(Asked { commit: COMMIT, lives, ..asked() });
+        say(&mut b, 0, 2, vec![PeerMessage::Undo(asked, Outcome::Cancelled)]);
+        assert!(support::requests(&mut b).is_empty());
+        assert!(
+            b.is_idle() && matches!(said(&mut b)[..], [PeerMessage::Ended(Outcome::Cancelled)])
+        );
+    }
+    let mut b = node(1);
+    let lives = [Some(7), Some(1)];
+    say(&mut b, 0, 1, vec![PeerMessage::Reserve(Arc::new(Asked { lives, ..asked() }))]);
+    assert!(matches!(said(&mut b)[0], PeerMessage::Reserved), "the source is another's to judge");
+}
+
+/// The asker may never have heard of the life that the region is of, so that no session of it is
+/// over: the name of the life alone tells.
+#[test]
+fn a_transfer_to_an_earlier_life_fails_as_a_lost_peer() {
+    for (life, is_kept) in [(1, true), (2, false)] {
+        let (mut a, mut b) = (node(0), reborn(life));
+        let lives = [None, Some(1)];
+        a.submit(Time(0), Transfer { lives, ..transfer() }).unwrap();
+        let requests = run_both(&mut a, &mut b);
+        let event = a.poll_event().unwrap();
+        assert_eq!((event.outcome == Outcome::Done, requests > 0), (is_kept, is_kept));
+        if let Outcome::Failed(e) = event.outcome {
+            assert_eq!((e.cause.kind, e.memory.node), (ChannelErrorKind::PeerLost, NodeId(1)));
+        }
+        assert!(a.is_idle() && b.is_idle());
+    }
 }
 
 /// Of the asker's and the neighbour's words only theirs count, and none beyond what there is.
@@ -184,7 +293,6 @@ fn words_of_strangers_and_impossible_ones_are_nothing() {
 #[test]
 fn a_stopped_party_keeps_its_memory_until_the_writer_is_quiet() {
     let mut b = node(1);
-    let staged = |b: &Engine| b.staging(MemoryId { node: NodeId(1), index: 1 }).unwrap().0;
     say(&mut b, 0, 1, vec![reserve(), PeerMessage::Arrived(16)]);
     said(&mut b);
     say(&mut b, 0, 3, vec![PeerMessage::Stop(Outcome::Cancelled)]);
@@ -195,10 +303,20 @@ fn a_stopped_party_keeps_its_memory_until_the_writer_is_quiet() {
     assert_eq!((staged(&b), b.is_idle()), (0, true));
 }
 
+/// A writer that is quiet unasked may go on, as far as the reader knows.
+#[test]
+fn a_stray_quiet_releases_nothing() {
+    let mut b = node(1);
+    let stop = PeerMessage::Stop(Outcome::Cancelled);
+    say(&mut b, 0, 1, vec![reserve(), PeerMessage::Quiet, stop]);
+    let words = said(&mut b);
+    assert!(matches!(words.last(), Some(PeerMessage::Hush(_))), "{words:?}");
+    assert!(staged(&b) > 0);
+}
+
 #[test]
 fn memory_of_a_writer_that_is_lost_is_kept_until_it_is_cut_off() {
     let mut b = node(1);
-    let staged = |b: &Engine| b.staging(MemoryId { node: NodeId(1), index: 1 }).unwrap().0;
     say(&mut b, 0, 1, vec![reserve(), PeerMessage::Arrived(16)]);
     while let Some(at) = b.poll_timeout().filter(|at| *at <= Time(6_000_000_000)) {
         b.handle_timeout(at);

@@ -298,7 +298,10 @@ impl Error {
     /// Whether the same call may succeed later, unchanged.
     #[must_use]
     pub fn is_retryable(&self) -> bool {
-        matches!(self, Error::TimedOut | Error::Busy | Error::Resource { .. })
+        match self {
+            Error::Transfer { error, .. } => error.cause.is_retryable(),
+            _ => matches!(self, Error::TimedOut | Error::Busy | Error::Resource { .. }),
+        }
     }
 
     pub(crate) fn io(path: impl Into<PathBuf>, error: io::Error) -> Self {

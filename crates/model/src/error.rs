@@ -67,6 +67,8 @@ pub enum ChannelErrorKind {
     DeviceLost,
     /// The other node is gone.
     PeerLost,
+    /// The other node knows as many transfers as it may; this may pass.
+    Busy,
     /// Memory could not be had.
     OutOfMemory,
     /// The request names a region that was revoked or never existed.
@@ -94,6 +96,12 @@ impl ChannelError {
     #[must_use]
     pub fn new(kind: ChannelErrorKind, detail: impl Into<String>) -> Self {
         ChannelError { kind, detail: detail.into(), os_error: None }
+    }
+
+    /// Whether the same may succeed later.
+    #[must_use]
+    pub fn is_retryable(&self) -> bool {
+        self.kind == ChannelErrorKind::Busy
     }
 }
 

@@ -68,13 +68,11 @@ impl Cast {
             After::Fence(f) => Dependency::Fence(FenceId(f as u64)),
         });
         Transfer {
-            program: Arc::clone(&role.program),
-            src: role.src,
-            dst: role.dst,
             priority: spec.priority,
             deadline: spec.deadline,
             after: after.collect(),
             commit: spec.commit.then_some(Commit { sync: false }),
+            ..Transfer::new(Arc::clone(&role.program), role.src, role.dst)
         }
     }
 

@@ -105,6 +105,7 @@ impl Engine {
             dst: transfer.dst,
             priority: transfer.priority,
             commit: transfer.commit.take(),
+            lives: transfer.lives,
         };
         let party = |stretch: &Stretch| Party { stretch: stretch.clone(), stage: Stage::Unasked };
         peers.serial += 1;

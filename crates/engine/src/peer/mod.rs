@@ -31,6 +31,7 @@
 mod asking;
 mod session;
 mod sharing;
+mod taking;
 
 pub use session::Packet;
 
@@ -96,6 +97,10 @@ pub struct Asked {
     pub priority: Priority,
     /// What becomes of the destination's region in the end; it is up to the party of the last hop.
     pub commit: Option<Commit>,
+    /// In which lives of their nodes source and destination were named; see [`Transfer::lives`].
+    ///
+    /// [`Transfer::lives`]: crate::Transfer::lives
+    pub lives: [Option<u32>; 2],
 }
 
 /// What two engines say to each other.
@@ -176,12 +181,17 @@ impl Peers {
 
 /// A transfer of which a party is gone.
 fn gone(program: &Program, node: NodeId) -> Outcome {
+    let cause = ChannelError::new(ChannelErrorKind::PeerLost, format!("{node} is gone"));
+    failed_at(program, node, cause)
+}
+
+/// A transfer that fails because of one of its nodes: at the first hop that has to do with it.
+fn failed_at(program: &Program, node: NodeId, cause: ChannelError) -> Outcome {
     let hops = program.hops().iter().enumerate();
     let beside = |memory: &MemoryId| memory.node == node;
     let found =
         hops.filter_map(|(at, hop)| Some((at, *hop.ends.iter().find(|m| beside(m))?))).next();
     let (hop, memory) = found.unwrap_or((0, program.hops()[0].ends[0]));
-    let cause = ChannelError::new(ChannelErrorKind::PeerLost, format!("{node} is gone"));
     Outcome::Failed(TransferError { hop, memory, cause })
 }
 
@@ -199,6 +209,36 @@ impl Engine {
         }
         for Note { ask, message } in heard.notes {
             self.handle_note(from, ask, message);
+        }
+    }
+
+    /// Runs what a message asks for.
+    pub(crate) fn handle_note(&mut self, from: NodeId, name: AskId, message: PeerMessage) {
+        let is_asker = from == name.asker;
+        let is_mine = self.peers.as_ref().is_some_and(|peers| {
+            let (node, life) = (peers.config.node, peers.config.life);
+            (name.asker, name.life) == (node, life)
+        });
+        match message {
+            PeerMessage::Reserve(asked) if is_asker => self.handle_reserve(name, &asked),
+            PeerMessage::Undo(asked, outcome) if is_asker && outcome != Outcome::Done => {
+                self.handle_undo(name, &asked, outcome);
+            }
+            PeerMessage::Stop(outcome) if is_asker && outcome != Outcome::Done => {
+                self.handle_stop(name, outcome)
+            }
+            PeerMessage::Reserved if is_mine => self.handle_reserved(from, name),
+            PeerMessage::Ended(outcome) if is_mine => self.handle_ended(from, name, outcome),
+            PeerMessage::Knock => self.handle_knock(from, name),
+            PeerMessage::Open(place) => self.handle_open(from, name, place),
+            PeerMessage::Arrived(bytes) => self.handle_arrived(from, name, bytes),
+            PeerMessage::Freed(bytes) => self.handle_freed(from, name, bytes),
+            PeerMessage::Hush(outcome) if outcome != Outcome::Done => {
+                self.handle_hush(from, name, outcome)
+            }
+            PeerMessage::Quiet => self.handle_quiet(from, name),
+            // Only the asker may say these, and only to the asker those.
+            _ => {}
         }
     }
 

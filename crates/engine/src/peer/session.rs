@@ -18,6 +18,9 @@ use std::time::Duration;
 /// The most messages that are out to one peer; others wait.
 const WINDOW: usize = 256;
 
+/// A session's number is its node's life, then a count.
+const LIFE_SHIFT: u32 = 32;
+
 /// The least lease, and the least time before a message is sent again.
 const LEAST: Duration = Duration::from_nanos(4);
 
@@ -129,7 +132,7 @@ impl Alarms {
 impl Session {
     fn new(life: u32, now: Time) -> Self {
         Session {
-            mine: u64::from(life) << 32 | 1,
+            mine: u64::from(life) << LIFE_SHIFT | 1,
             theirs: 0,
             is_dead: false,
             users: BTreeSet::new(),
@@ -314,6 +317,12 @@ impl Sessions {
     pub(crate) fn numbers(&self, node: NodeId) -> Option<(u64, u64)> {
         let session = self.all.get(&node)?;
         Some((session.mine, if session.is_open() { session.theirs } else { 0 }))
+    }
+
+    /// In which life a peer is, where its present session is known.
+    pub(crate) fn life_of(&self, node: NodeId) -> Option<u32> {
+        let (_, theirs) = self.numbers(node)?;
+        u32::try_from(theirs >> LIFE_SHIFT).ok().filter(|life| *life > 0)
     }
 
     pub(crate) fn poll_packet(&mut self) -> Option<Packet> {

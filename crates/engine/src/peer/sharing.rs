@@ -1,10 +1,11 @@
 //! A party's side: its share of a transfer, its neighbours, and when it may give its memory back.
 
-use super::{AskId, Asked, PeerMessage, Use, gone};
+use super::{AskId, PeerMessage, Use, gone};
 use crate::engine::Engine;
 use crate::program::{Program, Stretch};
-use crate::transfer::{Phase, Record, Role, Transfer};
-use model::{ChannelError, ChannelErrorKind, NodeId, Outcome, Place, TransferError, TransferId};
+use crate::transfer::{Phase, Record, Role};
+use model::{NodeId, Outcome, Place, TransferId};
+use std::ops::Range;
 use std::sync::Arc;
 
 /// What the neighbour that writes here is known to do.
@@ -40,7 +41,7 @@ pub(crate) struct Share {
 }
 
 impl Share {
-    fn new(name: AskId, stretch: Stretch) -> Self {
+    pub(super) fn new(name: AskId, stretch: Stretch) -> Self {
         Share {
             name,
             stretch,
@@ -71,100 +72,18 @@ impl Share {
         self.stretch.behind.is_some() && hop + 1 == self.stretch.hops.end
     }
 
+    /// The hops that are its own.
+    pub(super) fn own(&self) -> Range<usize> {
+        self.stretch.hops.clone()
+    }
+
     /// Those with whom the share has to do.
-    fn partners(&self) -> impl Iterator<Item = NodeId> + use<> {
+    pub(super) fn partners(&self) -> impl Iterator<Item = NodeId> + use<> {
         [Some(self.name.asker), self.stretch.before, self.stretch.behind].into_iter().flatten()
     }
 }
 
 impl Engine {
-    /// Runs what a message asks for.
-    pub(crate) fn handle_note(&mut self, from: NodeId, name: AskId, message: PeerMessage) {
-        let is_asker = from == name.asker;
-        let is_mine = self.peers.as_ref().is_some_and(|peers| {
-            let (node, life) = (peers.config.node, peers.config.life);
-            (name.asker, name.life) == (node, life)
-        });
-        match message {
-            PeerMessage::Reserve(asked) if is_asker => self.handle_reserve(name, &asked, None),
-            PeerMessage::Undo(asked, outcome) if is_asker && outcome != Outcome::Done => {
-                self.handle_reserve(name, &asked, Some(outcome));
-            }
-            PeerMessage::Stop(outcome) if is_asker && outcome != Outcome::Done => {
-                self.handle_stop(name, outcome)
-            }
-            PeerMessage::Reserved if is_mine => self.handle_reserved(from, name),
-            PeerMessage::Ended(outcome) if is_mine => self.handle_ended(from, name, outcome),
-            PeerMessage::Knock => self.handle_knock(from, name),
-            PeerMessage::Open(place) => self.handle_open(from, name, place),
-            PeerMessage::Arrived(bytes) => self.handle_arrived(from, name, bytes),
-            PeerMessage::Freed(bytes) => self.handle_freed(from, name, bytes),
-            PeerMessage::Hush(outcome) if outcome != Outcome::Done => {
-                self.handle_hush(from, name, outcome)
-            }
-            PeerMessage::Quiet => self.handle_quiet(from, name),
-            // Only the asker may say these, and only to the asker those.
-            _ => {}
-        }
-    }
-
-    /// Takes a share, or says why not; one that is to be undone does nothing else.
-    fn handle_reserve(&mut self, name: AskId, asked: &Asked, undo: Option<Outcome>) {
-        let Some(peers) = &self.peers else { return };
-        let me = peers.config.node;
-        if peers.shares.contains_key(&name) {
-            return;
-        }
-        let mut stretches = asked.program.stretches().iter();
-        let taken = match stretches.find(|s| s.node == me) {
-            Some(stretch) => self.take_share(name, asked, stretch.clone()),
-            None => Err(self.refusal(asked, "does not pass here".to_owned())),
-        };
-        match (taken, undo) {
-            (Ok(id), None) => self.release(id),
-            (Ok(id), Some(outcome)) => {
-                self.stop(id, outcome);
-            }
-            (Err(outcome), _) => self.say(name.asker, name, PeerMessage::Ended(outcome)),
-        }
-    }
-
-    fn refusal(&self, asked: &Asked, why: String) -> Outcome {
-        let me = self.peers.as_ref().map_or(NodeId(0), |peers| peers.config.node);
-        let kind = ChannelErrorKind::Dependency;
-        let cause = ChannelError::new(kind, format!("the transfer {why}: {me}"));
-        Outcome::Failed(TransferError { hop: 0, memory: asked.program.hops()[0].ends[0], cause })
-    }
-
-    /// Enters a share in the table.
-    fn take_share(
-        &mut self,
-        name: AskId,
-        asked: &Asked,
-        stretch: Stretch,
-    ) -> Result<TransferId, Outcome> {
-        let ends_here = stretch.hops.end == asked.program.hops().len() && !stretch.hops.is_empty();
-        let mut transfer = Transfer::new(Arc::clone(&asked.program), asked.src, asked.dst);
-        transfer.priority = asked.priority;
-        transfer.commit = asked.commit.filter(|_| ends_here);
-        let checked = self.check_share(&transfer, &stretch);
-        checked.map_err(|e| self.refusal(asked, format!("can't run here ({e})")))?;
-        let share = Share::new(name, stretch);
-        let partners: Vec<NodeId> = share.partners().collect();
-        let own = share.stretch.hops.clone();
-        let id = self.enter(transfer);
-        let Some(record) = self.table.get_mut(id) else { return Ok(id) };
-        (record.role, record.run.own) = (Role::Share(Box::new(share)), own);
-        let Some(peers) = &mut self.peers else { return Ok(id) };
-        peers.shares.insert(name, id);
-        for node in partners {
-            if !peers.is_me(node) {
-                peers.sessions.hold(self.now, node, Use::Share(name));
-            }
-        }
-        Ok(id)
-    }
-
     /// A share has its rings: what stays on this node may run.
     pub(crate) fn reserved(&mut self, id: TransferId) {
         let Some(record) = self.table.get(id) else { return };
@@ -189,7 +108,7 @@ impl Engine {
         }
     }
 
-    fn handle_knock(&mut self, from: NodeId, name: AskId) {
+    pub(super) fn handle_knock(&mut self, from: NodeId, name: AskId) {
         let Some((id, record)) = self.share_mut(name) else { return };
         let Role::Share(share) = &record.role else { return };
         let total = record.transfer.program.payload_bytes();
@@ -199,7 +118,7 @@ impl Engine {
         }
     }
 
-    fn handle_open(&mut self, from: NodeId, name: AskId, place: Option<Place>) {
+    pub(super) fn handle_open(&mut self, from: NodeId, name: AskId, place: Option<Place>) {
         let Some((id, record)) = self.share_mut(name) else { return };
         let Role::Share(share) = &mut record.role else { return };
         let ring = share.last_ring(&record.transfer.program);
@@ -223,7 +142,7 @@ impl Engine {
         self.refresh(id, hop);
     }
 
-    fn handle_arrived(&mut self, from: NodeId, name: AskId, bytes: u64) {
+    pub(super) fn handle_arrived(&mut self, from: NodeId, name: AskId, bytes: u64) {
         let Some((id, record)) = self.share_mut(name) else { return };
         let total = record.transfer.program.payload_bytes();
         if !matches!(record.phase, Phase::Running | Phase::Draining(_)) {
@@ -256,7 +175,7 @@ impl Engine {
         }
     }
 
-    fn handle_freed(&mut self, from: NodeId, name: AskId, bytes: u64) {
+    pub(super) fn handle_freed(&mut self, from: NodeId, name: AskId, bytes: u64) {
         let Some((id, record)) = self.share_mut(name) else { return };
         let program = Arc::clone(&record.transfer.program);
         let Role::Share(share) = &mut record.role else { return };
@@ -296,7 +215,7 @@ impl Engine {
         }
     }
 
-    fn handle_stop(&mut self, name: AskId, outcome: Outcome) {
+    pub(super) fn handle_stop(&mut self, name: AskId, outcome: Outcome) {
         if let Some((id, _)) = self.share_mut(name) {
             self.stop(id, outcome);
         }
@@ -304,7 +223,7 @@ impl Engine {
 
     /// The neighbour behind stops. Who knows nothing of the transfer writes nothing: should it be
     /// asked later, it will find nobody who lets it.
-    fn handle_hush(&mut self, from: NodeId, name: AskId, outcome: Outcome) {
+    pub(super) fn handle_hush(&mut self, from: NodeId, name: AskId, outcome: Outcome) {
         let Some((id, record)) = self.share_mut(name) else {
             return self.say(from, name, PeerMessage::Quiet);
         };
@@ -317,10 +236,12 @@ impl Engine {
         self.try_drained(id);
     }
 
-    fn handle_quiet(&mut self, from: NodeId, name: AskId) {
+    pub(super) fn handle_quiet(&mut self, from: NodeId, name: AskId) {
         let Some((id, record)) = self.share_mut(name) else { return };
         let Role::Share(share) = &mut record.role else { return };
-        if share.stretch.before == Some(from) {
+        // One that was not asked to hush is not quiet because it says so, and one that is gone only
+        // once it is cut off.
+        if share.stretch.before == Some(from) && share.writer == Writer::Hushed {
             share.writer = Writer::Quiet;
             self.try_drained(id);
         }
