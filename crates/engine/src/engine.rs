@@ -197,7 +197,8 @@ impl Engine {
         deadline.into_iter().chain(peers).min()
     }
 
-    /// The payload written to the destination, and the payload in all.
+    /// The payload written to the destination, and the payload in all. Where another node has the
+    /// last hop, what that one has told, every few hundredths of the payload at most.
     #[must_use]
     pub fn progress(&self, id: TransferId) -> Option<(u64, u64)> {
         let record = self.table.get(id)?;

@@ -5,6 +5,9 @@ use std::time::Duration;
 
 /// What one hop did, and what it waited for. The four times don't overlap; while a hop has made
 /// all of its requests and they have completed, none of them runs.
+///
+/// A hop that another node runs, whose its channel is, has figures once that node has told them, at
+/// the end of its part of the transfer; until then, and where it never does, all are zero.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct HopReport {
     /// The channel that ran it.
@@ -25,7 +28,8 @@ pub struct HopReport {
     pub waiting_for_space: Duration,
     /// Time with none out, since the channel was full or served others.
     pub waiting_for_channel: Duration,
-    /// Whose request the channel had taken last when the longest wait for it ended.
+    /// Whose request the channel had taken last when the longest wait for it ended; not known of
+    /// a hop that another node runs.
     pub held_up_by: Option<TransferId>,
 }
 
@@ -34,7 +38,7 @@ pub struct HopReport {
 pub struct Report {
     /// Time from submission until everything in `after` was done.
     pub waiting_for_others: Duration,
-    /// Time from there until it had its intermediate buffers.
+    /// Time from there until it had its intermediate buffers; none where other nodes run it.
     pub waiting_for_staging: Duration,
     /// Time from there on.
     pub running: Duration,
@@ -66,6 +70,13 @@ pub(crate) struct Meter {
 }
 
 impl Meter {
+    /// Of a hop that has ended, as another node tells it.
+    pub(crate) fn told(hop: &HopReport) -> Self {
+        let spent =
+            [hop.busy, hop.waiting_for_input, hop.waiting_for_space, hop.waiting_for_channel];
+        Meter { spent, bytes: hop.bytes, requests: hop.requests, ..Meter::default() }
+    }
+
     /// From `now` on the hop does `doing`.
     pub(crate) fn turn(&mut self, now: Time, doing: Doing) {
         if self.doing != doing {

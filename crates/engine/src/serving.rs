@@ -135,6 +135,7 @@ impl Engine {
         let is_complete = record.run.chain.moved(program, own.end - 1).1;
         if matches!(record.role, Role::Share(_)) {
             self.tell_neighbours(id, hop);
+            self.tell_asker(id);
         }
         if is_complete {
             return self.copied(id);

@@ -62,14 +62,17 @@ fn said(engine: &mut Engine) -> Vec<PeerMessage> {
 
 /// Says `messages` of the transfer to node 1 as node `from`.
 fn say(engine: &mut Engine, from: u32, first: u64, messages: Vec<PeerMessage>) {
-    for (number, message) in (first..).zip(messages) {
-        let body = Some((number, NAME, message));
-        let (from, to) = (NodeId(from), NodeId(1));
-        let (session, to_session) = (1 << 32 | 1, 1 << 32 | 1);
-        let (is_over, asks, ack) = (false, false, 0);
-        let packet = Packet { from, to, session, to_session, is_over, asks, ack, body };
-        engine.handle_peer(Time(0), packet);
+    for numbered in (first..).zip(messages) {
+        engine.handle_peer(Time(0), packet((from, 1), numbered));
     }
+}
+
+/// A message in the first session of either node.
+fn packet((from, to): (u32, u32), (number, message): (u64, PeerMessage)) -> Packet {
+    let body = Some((number, NAME, message));
+    let (from, to) = (NodeId(from), NodeId(to));
+    let (session, to_session) = (1 << 32 | 1, 1 << 32 | 1);
+    Packet { from, to, session, to_session, is_over: false, asks: false, ack: 0, body }
 }
 
 /// What node 0 asks for.
@@ -90,7 +93,7 @@ fn staged(engine: &Engine) -> u64 {
 /// Why a share has ended, where that is all that was said.
 fn refusal(engine: &mut Engine) -> ChannelError {
     match &said(engine)[..] {
-        [PeerMessage::Ended(Outcome::Failed(e))] => e.cause.clone(),
+        [PeerMessage::Ended(Outcome::Failed(e), _)] => e.cause.clone(),
         other => panic!("{other:?}"),
     }
 }
@@ -119,10 +122,13 @@ fn run_both(a: &mut Engine, b: &mut Engine) -> usize {
 fn a_transfer_is_reserved_opened_run_and_ended() {
     let (mut a, mut b) = (node(0), node(1));
     let id = a.submit(Time(0), transfer()).unwrap();
-    run_both(&mut a, &mut b);
+    let requests = run_both(&mut a, &mut b);
     let event = a.poll_event().unwrap();
     assert_eq!((event.transfer, event.outcome), (id, Outcome::Done));
     assert_eq!(a.progress(id), Some((BYTES, BYTES)));
+    let hops = a.report(id).unwrap().hops;
+    assert!(hops.iter().all(|hop| hop.bytes == BYTES), "{hops:?}");
+    assert_eq!(hops.iter().map(|hop| hop.requests).sum::<u64>(), requests as u64);
     assert!(a.is_idle() && b.is_idle() && b.poll_event().is_none());
     assert_eq!(staged(&b), 0);
 }
@@ -151,7 +157,31 @@ fn what_is_to_be_undone_is_not_begun() {
     let requests = support::requests(&mut b);
     assert!(matches!(&requests[..], [r] if matches!(r.work, Work::Abort { .. })), "{requests:?}");
     b.handle_completion(Time(0), done(&requests[0]));
-    assert!(matches!(said(&mut b)[..], [PeerMessage::Ended(Outcome::Cancelled)]));
+    assert!(matches!(said(&mut b)[..], [PeerMessage::Ended(Outcome::Cancelled, _)]));
+}
+
+/// The words of the party of the last hop, and of nobody else, are the asker's progress.
+#[test]
+fn the_last_party_tells_how_far_it_is() {
+    let mut a = node(0);
+    let id = a.submit(Time(0), transfer()).unwrap();
+    let tell = |a: &mut Engine, from, number, bytes| {
+        let packet = packet((from, 0), (number, PeerMessage::Progress(bytes)));
+        a.handle_peer(Time(0), packet);
+        a.progress(id).unwrap().0
+    };
+    assert_eq!(tell(&mut a, 2, 1, 32), 0);
+    let told = [(1, 16), (2, 8), (3, u64::MAX)];
+    assert_eq!(told.map(|(number, bytes)| tell(&mut a, 1, number, bytes)), [16, 16, BYTES]);
+    let mut b = node(1);
+    say(&mut b, 0, 1, vec![reserve(), PeerMessage::Arrived(32)]);
+    said(&mut b);
+    for (request, so_far) in support::requests(&mut b).iter().zip([16, 32]) {
+        b.handle_completion(Time(0), done(request));
+        let words = said(&mut b);
+        let is_told = |m: &PeerMessage| matches!(m, PeerMessage::Progress(b) if *b == so_far);
+        assert!(words.iter().any(is_told), "{words:?}");
+    }
 }
 
 /// A place whose addresses would wrap is no place.
@@ -159,11 +189,8 @@ fn what_is_to_be_undone_is_not_begun() {
 fn a_ring_at_the_end_of_the_world_is_not_written() {
     let mut a = node(0);
     a.submit(Time(0), transfer()).unwrap();
-    let body = Some((1, NAME, PeerMessage::Open(Some(place(9, u64::MAX - 3)))));
-    let (session, to_session) = (1 << 32 | 1, 1 << 32 | 1);
-    let (from, to, is_over, asks, ack) = (NodeId(1), NodeId(0), false, false, 0);
-    let packet = Packet { from, to, session, to_session, is_over, asks, ack, body };
-    a.handle_peer(Time(0), packet);
+    let open = PeerMessage::Open(Some(place(9, u64::MAX - 3)));
+    a.handle_peer(Time(0), packet((1, 0), (1, open)));
     assert!(support::requests(&mut a).is_empty());
 }
 
@@ -225,7 +252,7 @@ fn a_region_named_in_another_life_is_left_alone() {
         say(&mut b, 0, 2, vec![PeerMessage::Undo(asked, Outcome::Cancelled)]);
         assert!(support::requests(&mut b).is_empty());
         assert!(
-            b.is_idle() && matches!(said(&mut b)[..], [PeerMessage::Ended(Outcome::Cancelled)])
+            b.is_idle() && matches!(said(&mut b)[..], [PeerMessage::Ended(Outcome::Cancelled, _)])
         );
     }
     let mut b = node(1);
@@ -281,7 +308,7 @@ fn words_of_strangers_and_impossible_ones_are_nothing() {
         vec![
             PeerMessage::Arrived(BYTES + 1),
             PeerMessage::Reserved,
-            PeerMessage::Ended(Outcome::Done),
+            PeerMessage::Ended(Outcome::Done, Vec::new()),
             PeerMessage::Freed(u64::MAX),
         ],
     );
@@ -299,7 +326,7 @@ fn a_stopped_party_keeps_its_memory_until_the_writer_is_quiet() {
     assert!(matches!(said(&mut b)[..], [PeerMessage::Hush(Outcome::Cancelled)]));
     assert!(staged(&b) > 0);
     say(&mut b, 0, 4, vec![PeerMessage::Quiet]);
-    assert!(matches!(said(&mut b)[..], [PeerMessage::Ended(Outcome::Cancelled)]));
+    assert!(matches!(said(&mut b)[..], [PeerMessage::Ended(Outcome::Cancelled, _)]));
     assert_eq!((staged(&b), b.is_idle()), (0, true));
 }
 

@@ -3,6 +3,7 @@
 use super::{AskId, Asked, PeerMessage, Peers, Use, gone};
 use crate::engine::Engine;
 use crate::program::{Program, Stretch};
+use crate::report::{HopReport, Meter};
 use crate::transfer::{Phase, Role};
 use model::{NodeId, Outcome, TransferId};
 use std::sync::Arc;
@@ -159,17 +160,37 @@ impl Engine {
         self.ask_next(name.serial);
     }
 
+    /// The party of the last hop is so far.
+    pub(super) fn handle_progress(&mut self, from: NodeId, name: AskId, bytes: u64) {
+        let ask = self.peers.as_ref().and_then(|p| p.asks.get(&name.serial));
+        let Some(ask) = ask.filter(|ask| ask.last() == Some(from)) else { return };
+        let Some(record) = self.table.get_mut(ask.transfer) else { return };
+        let total = record.transfer.program.payload_bytes();
+        record.done_bytes = record.done_bytes.max(bytes.min(total));
+    }
+
     /// Nothing is left of a party's share.
-    pub(super) fn handle_ended(&mut self, from: NodeId, name: AskId, outcome: Outcome) {
+    pub(super) fn handle_ended(
+        &mut self,
+        from: NodeId,
+        name: AskId,
+        outcome: Outcome,
+        reports: &[HopReport],
+    ) {
         let Some(peers) = &mut self.peers else { return };
         let Some(ask) = peers.asks.get_mut(&name.serial) else { return };
         let knows = |p: &&mut Party| matches!(p.stage, Stage::Asked | Stage::Reserved);
         let Some(party) = ask.party(from).filter(knows) else { return };
         party.stage = Stage::Ended;
+        let hops = party.stretch.hops.clone();
         let id = ask.transfer;
         ask.is_done |= outcome == Outcome::Done && ask.last() == Some(from);
         if !peers.is_me(from) {
             peers.sessions.release(self.now, from, Use::Ask(name));
+        }
+        if let Some(record) = self.table.get_mut(id) {
+            let lanes = record.run.lanes[hops].iter_mut().zip(reports);
+            lanes.for_each(|(lane, told)| lane.meter = Meter::told(told));
         }
         if outcome != Outcome::Done {
             self.stop(id, outcome);

@@ -21,7 +21,8 @@
 //!    may have come later, [`Knock`](PeerMessage::Knock)s. So who writes has heard from who reads
 //!    in the session that both are in, and a session that is over takes the leave to write along.
 //! 3. A party whose part is done, or given up, is [`Ended`](PeerMessage::Ended). When all are, so
-//!    is the transfer.
+//!    is the transfer. The party of the last hop says how far it is
+//!    ([`Progress`](PeerMessage::Progress)), a few dozen times at most.
 //! 4. A party that fails, or that the asker tells to [`Stop`](PeerMessage::Stop), has who writes to
 //!    it [`Hush`](PeerMessage::Hush), and keeps its memory until that one is
 //!    [`Quiet`](PeerMessage::Quiet). When one has ended so, the asker stops the others.
@@ -38,6 +39,7 @@ pub use session::Packet;
 use crate::engine::Engine;
 use crate::lifecycle::Step;
 use crate::program::Program;
+use crate::report::HopReport;
 use crate::transfer::Commit;
 use model::{
     ChannelError, ChannelErrorKind, MemoryId, NodeId, Outcome, Place, Priority, TransferError,
@@ -127,8 +129,10 @@ pub enum PeerMessage {
     Hush(Outcome),
     /// Writer to its neighbour: nothing is under way, and nothing more will be.
     Quiet,
-    /// Party to asker: its share has ended so; nothing of it is left.
-    Ended(Outcome),
+    /// Party of the last hop to asker: so much of the payload is written to the destination.
+    Progress(u64),
+    /// Party to asker: its share has ended so; nothing of it is left. What each of its hops did.
+    Ended(Outcome, Vec<HopReport>),
 }
 
 /// A message and the transfer that it is about.
@@ -228,7 +232,10 @@ impl Engine {
                 self.handle_stop(name, outcome)
             }
             PeerMessage::Reserved if is_mine => self.handle_reserved(from, name),
-            PeerMessage::Ended(outcome) if is_mine => self.handle_ended(from, name, outcome),
+            PeerMessage::Progress(bytes) if is_mine => self.handle_progress(from, name, bytes),
+            PeerMessage::Ended(outcome, hops) if is_mine => {
+                self.handle_ended(from, name, outcome, &hops)
+            }
             PeerMessage::Knock => self.handle_knock(from, name),
             PeerMessage::Open(place) => self.handle_open(from, name, place),
             PeerMessage::Arrived(bytes) => self.handle_arrived(from, name, bytes),

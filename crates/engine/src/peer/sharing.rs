@@ -3,6 +3,7 @@
 use super::{AskId, PeerMessage, Use, gone};
 use crate::engine::Engine;
 use crate::program::{Program, Stretch};
+use crate::report::HopReport;
 use crate::transfer::{Phase, Record, Role};
 use model::{NodeId, Outcome, Place, TransferId};
 use std::ops::Range;
@@ -38,7 +39,12 @@ pub(crate) struct Share {
     told: u64,
     /// How much the neighbour behind has read.
     freed: u64,
+    /// How much the asker knows to be done.
+    reported: u64,
 }
+
+/// About so often the asker hears how far the last hop is.
+const PROGRESS_STEPS: u64 = 32;
 
 impl Share {
     pub(super) fn new(name: AskId, stretch: Stretch) -> Self {
@@ -52,6 +58,7 @@ impl Share {
             arrived: 0,
             told: 0,
             freed: 0,
+            reported: 0,
         }
     }
 
@@ -190,6 +197,18 @@ impl Engine {
         self.refresh(id, hop);
     }
 
+    /// Tells the asker how far the last hop is, if that is a good deal further than he knows.
+    pub(crate) fn tell_asker(&mut self, id: TransferId) {
+        let Some(record) = self.table.get_mut(id) else { return };
+        let step = record.transfer.program.payload_bytes().div_ceil(PROGRESS_STEPS);
+        let Role::Share(share) = &mut record.role else { return };
+        if record.done_bytes >= share.reported + step {
+            share.reported = record.done_bytes;
+            let (name, done) = (share.name, share.reported);
+            self.say(name.asker, name, PeerMessage::Progress(done));
+        }
+    }
+
     /// Tells the neighbours what one of the share's hops has moved.
     pub(crate) fn tell_neighbours(&mut self, id: TransferId, hop: usize) {
         let Some(record) = self.table.get_mut(id) else { return };
@@ -274,7 +293,10 @@ impl Engine {
     pub(crate) fn end_share(&mut self, id: TransferId, outcome: Outcome) {
         let Some(record) = self.table.get_mut(id) else { return };
         let Role::Share(share) = &record.role else { return };
-        let (name, is_orphan) = (share.name, share.is_orphan);
+        let (name, is_orphan, own) = (share.name, share.is_orphan, share.own());
+        // Whom its hops waited for are this node's transfers.
+        let told = |hop| HopReport { held_up_by: None, ..hop };
+        let reports = record.report(self.now).hops.drain(own).map(told).collect();
         let awaited = share.stretch.behind.filter(|_| share.owes_quiet);
         let partners: Vec<NodeId> = share.partners().collect();
         let Some(peers) = &mut self.peers else { return };
@@ -288,7 +310,7 @@ impl Engine {
             self.say(behind, name, PeerMessage::Quiet);
         }
         if !is_orphan {
-            self.say(name.asker, name, PeerMessage::Ended(outcome));
+            self.say(name.asker, name, PeerMessage::Ended(outcome, reports));
         }
     }
 

@@ -51,7 +51,7 @@ impl Engine {
             let kind = ChannelErrorKind::Dependency;
             let cause = ChannelError::new(kind, format!("the path does not pass {me}"));
             let outcome = failed_at(&asked.program, me, cause);
-            self.say(name.asker, name, PeerMessage::Ended(outcome));
+            self.say(name.asker, name, PeerMessage::Ended(outcome, Vec::new()));
         }
         stretch.cloned()
     }
@@ -83,7 +83,7 @@ impl Engine {
             let id = self.take_share(name, transfer, stretch);
             self.stop(id, outcome);
         } else {
-            self.say(name.asker, name, PeerMessage::Ended(outcome));
+            self.say(name.asker, name, PeerMessage::Ended(outcome, Vec::new()));
         }
     }
 
