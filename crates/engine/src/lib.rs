@@ -28,6 +28,7 @@ mod serving;
 mod span;
 mod staging;
 mod transfer;
+mod waits;
 mod worker;
 mod workers;
 
@@ -39,6 +40,7 @@ pub use policy::{ByPriority, FairShare, Fifo, Policy, Rank, Standing};
 pub use program::Program;
 pub use report::{HopReport, Report};
 pub use transfer::{Commit, Dependency, State, Transfer, TransferEvent};
+pub use waits::Wait;
 
 #[cfg(test)]
 extern crate self as isometry_engine;

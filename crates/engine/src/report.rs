@@ -77,6 +77,10 @@ impl Meter {
         Meter { spent, bytes: hop.bytes, requests: hop.requests, ..Meter::default() }
     }
 
+    pub(crate) fn doing(&self) -> Doing {
+        self.doing
+    }
+
     /// From `now` on the hop does `doing`.
     pub(crate) fn turn(&mut self, now: Time, doing: Doing) {
         if self.doing != doing {

@@ -140,6 +140,11 @@ impl Staging {
         self.pools[pool].waiting.first().copied()
     }
 
+    /// The first that waits for a pool.
+    pub(crate) fn first_waiter(&self, pool: usize) -> Option<TransferId> {
+        Some(self.queue.get(&self.first_turn(pool)?)?.transfer)
+    }
+
     /// A pool whose first waiter is another than when this last named it.
     pub(crate) fn poll_change(&mut self) -> Option<usize> {
         let changed = |pool: &Pool| pool.first.as_ref() != pool.waiting.first();

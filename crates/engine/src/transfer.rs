@@ -288,14 +288,14 @@ impl Table {
     }
 
     pub(crate) fn is_full(&self) -> bool {
-        self.vacant.is_empty() && self.seats.len() >= self.max_transfers as usize
+        self.seats.len() - self.vacant.len() >= self.max_transfers as usize
     }
 
-    /// Adds what `record` makes of memory to reuse; the table is not full.
+    /// Adds what `record` makes of memory to reuse.
     pub(crate) fn insert(&mut self, record: impl FnOnce(Run) -> Record) -> TransferId {
         let index = self.vacant.pop().unwrap_or_else(|| {
             self.seats.push(Seat::default());
-            u32::try_from(self.seats.len() - 1).expect("fewer than max_transfers")
+            u32::try_from(self.seats.len() - 1).expect("fewer than 2^32")
         });
         self.live += 1;
         self.arrivals += 1;

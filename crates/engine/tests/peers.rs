@@ -238,6 +238,8 @@ fn who_refuses_to_commit_undoes_once() {
     assert!(said(&mut b).is_empty(), "it is not undone yet");
     b.handle_completion(Time(0), done(&requests[0]));
     assert_eq!(refusal(&mut b).kind, ChannelErrorKind::Busy);
+    say(&mut b, 0, 3, vec![reserve()]);
+    assert_eq!(refusal(&mut b).kind, ChannelErrorKind::Busy, "that has made no room for others");
 }
 
 /// Neither written nor undone: who knows what it means by now.

@@ -216,10 +216,9 @@ impl<'a> Audit<'a> {
         found.map_or(Ok(()), |transfer| Err(Violation::Overdue { transfer }))
     }
 
-    /// Called when nothing more can happen.
-    pub(crate) fn closed(&self) -> Result<(), Violation> {
-        let open = self.records.iter().position(|r| r.ended.is_none());
-        open.map_or(Ok(()), |transfer| Err(Violation::Stuck { transfer }))
+    /// The transfers that have not ended.
+    pub(crate) fn open(&self) -> impl Iterator<Item = usize> + '_ {
+        (0..self.records.len()).filter(|at| self.records[*at].ended.is_none())
     }
 
     fn is_doomed(&self, transfer: usize, now: Time) -> bool {

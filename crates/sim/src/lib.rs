@@ -34,6 +34,7 @@ mod simulate;
 mod stage;
 mod trace;
 mod violation;
+mod waits;
 mod world;
 
 pub use channel::ChannelSpec;
@@ -48,6 +49,7 @@ pub use simulate::{
 };
 pub use trace::{Entry, Event};
 pub use violation::Violation;
+pub use waits::Waits;
 
 use std::ops::Range;
 use std::panic::{AssertUnwindSafe, catch_unwind};

@@ -89,15 +89,20 @@ impl Memories {
 
     /// Takes a request of `owner` in: its bounds, and what the ledgers say of its bytes.
     pub(crate) fn begin(&mut self, owner: Owner, work: &CopyWork) -> Result<(), Violation> {
+        self.begin_read(owner, work)?;
+        let unread = |()| Violation::OverwritesUnread { place: work.dst };
+        self.turn(work, Side::Dst, Cell::Free, Cell::Written(owner)).map_err(unread)
+    }
+
+    /// Takes in a request of which nothing will arrive.
+    pub(crate) fn begin_read(&mut self, owner: Owner, work: &CopyWork) -> Result<(), Violation> {
         for copy in work.list.iter() {
             let (src, dst) = touched(copy);
             self.check_bounds(work.src, src)?;
             self.check_bounds(work.dst, dst)?;
         }
-        let unwritten = |_| Violation::ReadsUnwritten { place: work.src };
-        let unread = |_| Violation::OverwritesUnread { place: work.dst };
-        self.turn(work, Side::Src, Cell::Full(owner), Cell::Read(owner)).map_err(unwritten)?;
-        self.turn(work, Side::Dst, Cell::Free, Cell::Written(owner)).map_err(unread)
+        let unwritten = |()| Violation::ReadsUnwritten { place: work.src };
+        self.turn(work, Side::Src, Cell::Full(owner), Cell::Read(owner)).map_err(unwritten)
     }
 
     /// Gives a request back: what it wrote is full, what it read is free, and poisoned.

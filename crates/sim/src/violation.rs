@@ -1,5 +1,6 @@
 //! What the simulator holds an engine to.
 
+use crate::waits::Waits;
 use model::{ChannelId, NodeId, Outcome, Place, RequestId};
 use std::ops::Range;
 use thiserror::Error;
@@ -156,10 +157,31 @@ pub enum Violation {
         byte: usize,
     },
     /// Nothing more can happen, or the time limit passed, and transfers have not ended.
-    #[error("transfer {transfer} does not end")]
+    #[error("transfer {transfer} does not end{waits}")]
     Stuck {
         /// The first such transfer.
         transfer: usize,
+        /// What all of them wait for.
+        waits: Waits,
+    },
+    /// An engine announced the end of a transfer that nobody submitted to it.
+    #[error("an engine announced the end of a transfer that it was not given")]
+    UnknownEvent,
+    /// A node gave a peer up though it lived, spoke, and was heard.
+    #[error("{by} gave {of} up for nothing")]
+    GivenUp {
+        /// Who did.
+        by: NodeId,
+        /// Whom.
+        of: NodeId,
+    },
+    /// A request touches a region that was named in another life of its node.
+    #[error("request {request:?} touches a region of an earlier life of {at}")]
+    Stale {
+        /// The request.
+        request: RequestId,
+        /// The region's node.
+        at: NodeId,
     },
     /// A transfer that must end, with nothing in flight, has not.
     #[error("transfer {transfer} should have ended: nothing of it is in flight")]

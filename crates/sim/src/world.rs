@@ -12,6 +12,7 @@ use crate::scenario::{Fault, PoolSpec, Scenario, TransferSpec};
 use crate::stage::Cast;
 use crate::trace::{Entry, Event};
 use crate::violation::Violation;
+use crate::waits::Waits;
 use engine::{Engine, State, TransferEvent};
 use model::{
     Buffer, ChannelId, Completion, CopyWork, FenceId, Outcome, Priority, Request, RequestId, Time,
@@ -82,7 +83,19 @@ impl<'a> World<'a> {
                 self.drain()?;
             }
         }
-        self.audit.closed()
+        self.all_ended()
+    }
+
+    /// Called when nothing more can happen, or the time is over.
+    fn all_ended(&self) -> Result<(), Violation> {
+        let Some(transfer) = self.audit.open().next() else { return Ok(()) };
+        let name = |id| self.cast.find(id).map_or("nobody".to_owned(), |t| format!("transfer {t}"));
+        let mut waits = Waits::default();
+        for open in self.audit.open() {
+            let found = self.cast.id(open).map_or(Vec::new(), |id| self.engine.waits(id));
+            waits.add(&format!("transfer {open}"), &found, name);
+        }
+        Err(Violation::Stuck { transfer, waits })
     }
 
     /// The next event, or a timeout that the engine asked for before it.
@@ -296,7 +309,7 @@ impl<'a> World<'a> {
     /// A transfer ended: its memory is its user's again.
     fn end(&mut self, event: TransferEvent) -> Result<(), Violation> {
         let TransferEvent { transfer: id, outcome } = event;
-        let transfer = self.cast.find(id).ok_or(Violation::Stuck { transfer: usize::MAX })?;
+        let transfer = self.cast.find(id).ok_or(Violation::UnknownEvent)?;
         self.note(Event::Ended { transfer, outcome: outcome.clone() });
         if let Some(now) = self.engine.progress(id) {
             self.audit.progress(transfer, now)?;
@@ -307,7 +320,7 @@ impl<'a> World<'a> {
 
     /// Nothing more can happen: everything has ended, and nothing was touched since.
     fn close(&mut self) -> Result<(), Violation> {
-        self.audit.closed()?;
+        self.all_ended()?;
         self.cast.check_untouched(&self.memories)?;
         let given = |pool: &PoolSpec| self.engine.staging(pool.memory).map_or(0, |usage| usage.0);
         let given: u64 = self.scenario.pools.iter().map(given).sum();

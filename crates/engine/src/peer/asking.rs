@@ -5,6 +5,7 @@ use crate::engine::Engine;
 use crate::program::{Program, Stretch};
 use crate::report::{HopReport, Meter};
 use crate::transfer::{Phase, Role};
+use crate::waits::Wait;
 use model::{NodeId, Outcome, TransferId};
 use std::sync::Arc;
 
@@ -80,6 +81,18 @@ impl Engine {
             Role::Share(share) => Some(share.name),
             Role::Whole | Role::Away => None,
         }
+    }
+
+    /// Whose word the asker of a transfer waits for.
+    pub(crate) fn waits_of_asker(&self, serial: u64) -> Vec<Wait> {
+        let ask = self.peers.as_ref().and_then(|peers| peers.asks.get(&serial));
+        let parties = ask.into_iter().flat_map(|ask| &ask.parties);
+        let knows = |p: &&Party| matches!(p.stage, Stage::Asked | Stage::Reserved);
+        let wait = |p: &Party| Wait::Party {
+            node: p.stretch.node,
+            has_reserved: p.stage == Stage::Reserved,
+        };
+        parties.filter(knows).map(wait).collect()
     }
 
     /// Whether other nodes have part in a program, and it can be asked of them.

@@ -5,6 +5,7 @@ use crate::engine::Engine;
 use crate::program::{Program, Stretch};
 use crate::report::HopReport;
 use crate::transfer::{Phase, Record, Role};
+use crate::waits::Wait;
 use model::{NodeId, Outcome, Place, TransferId};
 use std::ops::Range;
 use std::sync::Arc;
@@ -82,6 +83,16 @@ impl Share {
     /// The hops that are its own.
     pub(super) fn own(&self) -> Range<usize> {
         self.stretch.hops.clone()
+    }
+
+    /// Of whom a share that stops waits to hear, before it gives its memory back.
+    pub(crate) fn waits_to_leave(&self) -> Option<Wait> {
+        let node = self.stretch.before?;
+        match self.writer {
+            Writer::Hushed => Some(Wait::Quiet { node }),
+            Writer::Gone(_) => Some(Wait::CutOff { node }),
+            Writer::Free | Writer::Quiet => None,
+        }
     }
 
     /// Those with whom the share has to do.

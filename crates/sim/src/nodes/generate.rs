@@ -6,7 +6,8 @@ use crate::ends::Use;
 use crate::generate::{self, LIMIT_NS, SPAN_NS};
 use crate::geometry::Geometry;
 use crate::rng::Rng;
-use crate::scenario::{After, FenceSpec, Scenario, TransferSpec};
+use crate::scenario::{After, Fault, FenceSpec, Scenario, TransferSpec};
+use engine::EngineConfig;
 use model::{ChannelId, Layout, MemoryId, NodeId, Plan, Priority, Time};
 use std::time::Duration;
 
@@ -45,8 +46,12 @@ pub fn node_scenario(seed: u64) -> NodeScenario {
     if rng.chance(50) {
         generate::add_faults(&mut rng, &mut base);
     }
+    lengthen_stalls(&mut rng, &mut base);
     let faults = if rng.chance(50) { land.faults(&mut rng) } else { Vec::new() };
-    NodeScenario { nodes: land.nodes, base, askers, wire: wire(&mut rng), faults }
+    let wire = wire(&mut rng);
+    let room = EngineConfig::MAX_TRANSFERS;
+    let max_transfers = rng.pick(&[room, room, room, room, 3, 6]);
+    NodeScenario { nodes: land.nodes, base, askers, wire, max_transfers, faults }
 }
 
 /// The nodes, memories and channels of one scenario.
@@ -138,14 +143,20 @@ impl Land {
         for _ in 0..rng.pick(&[1, 1, 2, 3]) {
             let at = rng.within(0, SPAN_NS);
             let node = self.node(rng);
-            if rng.chance(60) {
-                faults.push((Time(at), NodeFault::Die(node)));
-                let back = at + rng.within(0, 20 * SPAN_NS);
-                faults.extend(rng.chance(60).then_some((Time(back), NodeFault::Return(node))));
-            } else {
-                let (other, for_ns) = (self.node(rng), rng.within(1, 40 * SPAN_NS));
-                faults.push((Time(at), NodeFault::Part { one: node, other, for_ns }));
+            let most_ns = rng.pick(&[SPAN_NS, 60 * SPAN_NS]);
+            let for_ns = rng.within(1, most_ns);
+            let fault = match rng.within(0, 9) {
+                0..=4 => NodeFault::Die(node),
+                5..=7 => {
+                    let (other, is_one_way) = (self.node(rng), rng.chance(50));
+                    NodeFault::Part { one: node, other, for_ns, is_one_way }
+                }
+                _ => NodeFault::Stall { node, for_ns },
+            };
+            if fault == NodeFault::Die(node) && rng.chance(60) {
+                faults.push((Time(at + for_ns), NodeFault::Return(node)));
             }
+            faults.push((Time(at), fault));
         }
         faults
     }
@@ -165,6 +176,15 @@ fn add_waits(rng: &mut Rng, base: &mut Scenario, askers: &[NodeId]) {
         let submit_at = base.transfers[at].submit_at;
         if rng.chance(20) && base.fences.first().is_some_and(|f| f.at >= submit_at) {
             base.transfers[at].after.push(After::Fence(0));
+        }
+    }
+}
+
+/// Channels may stand still for longer than a lease: that is no reason to give anybody up.
+fn lengthen_stalls(rng: &mut Rng, base: &mut Scenario) {
+    for (_, fault) in &mut base.faults {
+        if let Fault::Stall { for_ns, .. } = fault {
+            *for_ns *= rng.pick(&[1, 1, 60]);
         }
     }
 }

@@ -3,16 +3,21 @@
 //! **Hazard.** Two engines that agree when every packet comes at once may not when one is lost,
 //! late, repeated, or the last that its sender ever sent. **Guarantee.** A run is a function of its
 //! [`NodeScenario`]: the shipped engines, one for each node, a wire that loses, repeats and
-//! reorders, and nodes that die, come back and are cut off; what a dead or cut-off node was writing
-//! may still arrive until the reader's driver has said that it does not. **Structure.**
+//! reorders, and nodes that die, come back, stand still and are cut off, also one way only; what a
+//! dead or cut-off node was writing may still arrive until the reader's driver has said that it does
+//! not. **Structure.**
 //! [`node_scenario`] draws a scenario from a seed, [`run_nodes`] plays it.
 //!
 //! Every run checks: bounds and staging as [`crate::run`] does, on every node; that nobody writes to
-//! a node that has not let him, or no longer knows of the transfer; every byte of a destination, and
-//! around it; that every transfer whose asker lives ends once, for a reason; that nothing is left.
+//! a node that has not let him, or no longer knows of the transfer, or is in another life than the
+//! region was named in; every byte of a destination, and around it; that peers are given up for a
+//! reason; that every transfer whose asker lives ends once, for a reason, and was committed or undone
+//! once; that its progress is true; that nothing is left.
 
+mod faults;
 mod generate;
 mod plant;
+mod trouble;
 mod verdict;
 mod world;
 
@@ -23,6 +28,7 @@ use crate::scenario::Scenario;
 use crate::trace::Entry;
 use crate::violation::Violation;
 use crate::{Run, message_of};
+use engine::EngineConfig;
 use model::{NodeId, Time};
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::time::Duration;
@@ -62,6 +68,15 @@ pub enum NodeFault {
         other: NodeId,
         /// How long.
         for_ns: u64,
+        /// Whether what the other sends arrives.
+        is_one_way: bool,
+    },
+    /// Its engine does not run for a while; its channels do.
+    Stall {
+        /// The node.
+        node: NodeId,
+        /// How long.
+        for_ns: u64,
     },
 }
 
@@ -76,8 +91,29 @@ pub struct NodeScenario {
     pub askers: Vec<NodeId>,
     /// The wire.
     pub wire: WireSpec,
+    /// The most transfers that each engine knows at once.
+    pub max_transfers: u32,
     /// What happens to nodes, and when.
     pub faults: Vec<(Time, NodeFault)>,
+}
+
+impl NodeScenario {
+    /// The nodes where a transfer starts and ends.
+    fn ends(&self, transfer: usize) -> [NodeId; 2] {
+        let memories = &self.base.transfers[transfer].plan.memories;
+        [memories[0].node, memories[memories.len() - 1].node]
+    }
+
+    /// The node that runs the last hop of a transfer, and commits it.
+    fn committer(&self, transfer: usize) -> NodeId {
+        let hops = &self.base.transfers[transfer].plan.hops;
+        hops[hops.len() - 1].channel.node
+    }
+
+    /// Whether engines may have to refuse transfers for want of room.
+    fn has_small_tables(&self) -> bool {
+        self.max_transfers < EngineConfig::MAX_TRANSFERS
+    }
 }
 
 /// Plays `scenario` to its end, or to the first rule that an engine breaks.
@@ -92,6 +128,10 @@ pub fn run_nodes(scenario: &NodeScenario) -> Run {
     let failure = |(at, violation)| Failure { seed, at, violation };
     let result = result.map(|()| Summary::of(&trace)).map_err(failure);
     Run { trace, result }
+}
+
+fn node_id(at: usize) -> NodeId {
+    NodeId(u32::try_from(at).expect("few nodes"))
 }
 
 type Played = (Vec<Entry>, Result<(), (Time, Violation)>);

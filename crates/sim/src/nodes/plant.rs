@@ -55,6 +55,11 @@ impl Plant {
         follows.then_some(at).ok_or(Violation::OutOfOrder { request: id })
     }
 
+    /// Whose channel sits there.
+    pub(crate) fn node_of(&self, at: usize) -> NodeId {
+        self.seats[at].channel.id().node
+    }
+
     /// Takes a request; `crossing` says the reader, and its session, if it writes to another node.
     pub(crate) fn submit(
         &mut self,
@@ -87,8 +92,12 @@ impl Plant {
     pub(crate) fn arrives(&self, at: usize, id: RequestId) -> bool {
         let seat = &self.seats[at];
         let Some(crossing) = seat.crossings.get(&id) else { return true };
-        let floor = self.floors.get(&(crossing.to, seat.channel.id().node)).copied();
-        !crossing.is_cut && crossing.stamp >= floor.unwrap_or(0)
+        !crossing.is_cut && self.lets_in(seat.channel.id().node, crossing.to, crossing.stamp)
+    }
+
+    /// Whether what `writer` issues in a session of the reader's arrives.
+    pub(crate) fn lets_in(&self, writer: NodeId, reader: NodeId, stamp: u64) -> bool {
+        self.floors.get(&(reader, writer)).is_none_or(|floor| stamp >= *floor)
     }
 
     /// Ends a request: what it was, and whether its node lives to hear of it.

@@ -1,16 +1,17 @@
 //! A run: an engine for each node, driven in virtual time against the plant and the wire.
 
 use super::plant::Plant;
-use super::{NodeFault, NodeScenario};
+use super::trouble::Trouble;
+use super::{NodeScenario, node_id};
 use crate::agenda::Agenda;
-use crate::channel::Moments;
+use crate::channel::{Flight, Moments};
 use crate::memory::{Memories, Owner};
 use crate::rng::Rng;
-use crate::scenario::{Fault, Scenario};
+use crate::scenario::{After, Fault};
 use crate::stage::{Cast, fence_result};
 use crate::trace::{Entry, Event};
 use crate::violation::Violation;
-use engine::{AskId, Engine, EngineConfig, Packet, PeerConfig};
+use engine::{AskId, Engine, Packet, Transfer};
 use model::{
     ChannelErrorKind, Completion, CopyWork, FenceId, NodeId, Outcome, Request, RequestId, Time,
     TransferId, Work,
@@ -39,14 +40,24 @@ pub(super) enum Tick {
 pub(super) struct Site {
     pub(super) engine: Option<Engine>,
     pub(super) life: u32,
+    /// Until then it is told nothing, and says nothing.
+    pub(super) awake_at: Time,
 }
 
 /// How far a transfer is, for those who watch it.
 #[derive(Debug, Clone, Default)]
 pub(super) struct Watch {
     pub(super) id: Option<TransferId>,
+    pub(super) submitted_at: Time,
     /// In which life of its asker it was submitted.
     pub(super) life: u32,
+    /// The lives of its source's and its destination's node then.
+    pub(super) lives: [u32; 2],
+    /// Whether the node of its last hop ever had its share.
+    pub(super) is_known: bool,
+    /// What its last hop has written, and what its asker knows of that.
+    pub(super) written_bytes: u64,
+    pub(super) progress_bytes: u64,
     pub(super) ended: Option<Outcome>,
     pub(super) cancelled: bool,
     pub(super) commits: u32,
@@ -66,8 +77,7 @@ pub(crate) struct World<'a> {
     pub(super) names: BTreeMap<AskId, usize>,
     /// On which nodes a transfer has something in staging.
     pub(super) staged: BTreeSet<(usize, usize)>,
-    /// Until when no packet passes between two nodes.
-    pub(super) parted: BTreeMap<(NodeId, NodeId), Time>,
+    pub(super) trouble: Trouble,
     pub(super) rng: Rng,
     pub(super) trace: Vec<Entry>,
 }
@@ -102,12 +112,12 @@ impl<'a> World<'a> {
             watches: vec![Watch::default(); base.transfers.len()],
             names: BTreeMap::new(),
             staged: BTreeSet::new(),
-            parted: BTreeMap::new(),
+            trouble: Trouble::new(&scenario.wire),
             rng,
             trace: Vec::new(),
         };
         for node in 0..scenario.nodes {
-            world.sites.push(Site { engine: None, life: 0 });
+            world.sites.push(Site { engine: None, life: 0, awake_at: Time(0) });
             world.start(NodeId(node));
         }
         Ok(world)
@@ -132,7 +142,9 @@ impl<'a> World<'a> {
 
     /// The next event, or a timeout that an engine asked for before it.
     fn next_tick(&mut self) -> Option<Tick> {
-        let wake = |(at, site): (usize, &Site)| Some((site.engine.as_ref()?.poll_timeout()?, at));
+        let wake = |(at, site): (usize, &Site)| {
+            Some((site.engine.as_ref()?.poll_timeout()?.max(site.awake_at), at))
+        };
         let first = self.sites.iter().enumerate().filter_map(wake).min();
         let next = self.agenda.next_at();
         if let Some((at, node)) = first.filter(|(at, _)| next.is_none_or(|next| *at < next)) {
@@ -144,6 +156,10 @@ impl<'a> World<'a> {
     /// Does what the clock brings; returns the node whose engine was told of it.
     fn tick(&mut self, tick: Tick) -> Result<Option<usize>, Violation> {
         let now = self.agenda.now();
+        if let Some(awake_at) = self.asleep(&tick) {
+            self.agenda.add(awake_at, tick);
+            return Ok(None);
+        }
         match tick {
             Tick::Submit(transfer) => return self.submit(transfer),
             Tick::Fence(fence) => return self.fence(fence).map(|()| None),
@@ -164,46 +180,32 @@ impl<'a> World<'a> {
         Ok(None)
     }
 
-    /// A node begins a life.
-    fn start(&mut self, node: NodeId) {
-        let at = node.0 as usize;
-        self.sites[at].life += 1;
-        let is_here = |id: &model::ChannelId| id.node == node;
-        let base = &self.scenario.base;
-        let part = Scenario {
-            channels: base.channels.iter().filter(|c| is_here(&c.id)).cloned().collect(),
-            pools: base.pools.iter().filter(|p| p.memory.node == node).cloned().collect(),
-            transfers: Vec::new(),
-            ..base.clone()
+    /// Until when the engine that is to be told of `tick` does not run, if it does not.
+    fn asleep(&self, tick: &Tick) -> Option<Time> {
+        let asker = |transfer: usize| self.scenario.askers[transfer].0 as usize;
+        let all = 0..self.sites.len();
+        let told = match tick {
+            Tick::Submit(transfer) => vec![asker(*transfer)],
+            Tick::Fence(_) => all.collect(),
+            Tick::Fault(fault) => match self.scenario.base.faults[*fault].1 {
+                Fault::Cancel(transfer) => vec![asker(transfer)],
+                _ => Vec::new(),
+            },
+            Tick::Complete(seat, _) => vec![self.plant.node_of(*seat).0 as usize],
+            Tick::Deliver(packet) => vec![packet.to.0 as usize],
+            Tick::Cut(reader, ..) => vec![reader.0 as usize],
+            Tick::Wake(node) => vec![*node],
+            Tick::NodeFault(_) | Tick::Read(..) | Tick::Scribble(..) | Tick::Write(..) => {
+                Vec::new()
+            }
         };
-        let config = crate::stage::config(&part, &mut self.memories);
-        let wire = &self.scenario.wire;
-        let peers =
-            PeerConfig { node, life: self.sites[at].life, lease: wire.lease, resend: wire.resend };
-        self.sites[at].engine = Some(Engine::new(EngineConfig { peers: Some(peers), ..config }));
-        for spec in &part.channels {
-            let rng = self.rng.fork();
-            self.plant.add(spec, rng);
-        }
-    }
-
-    fn die(&mut self, node: NodeId) -> Result<(), Violation> {
-        let at = node.0 as usize;
-        self.sites[at].engine = None;
-        self.plant.kill(node);
-        self.memories.bury(node);
-        self.staged.retain(|&(site, _)| site != at);
-        // Its connections break at once; what it was writing may be on its way.
-        let floor = u64::from(self.sites[at].life + 1) << 32;
-        for writer in (0..self.scenario.nodes).map(NodeId).filter(|w| *w != node) {
-            self.plant.cut((node, writer), floor, &mut self.memories)?;
-        }
-        Ok(())
+        let until = told.into_iter().map(|node| self.sites[node].awake_at).max();
+        until.filter(|until| *until > self.agenda.now())
     }
 
     /// Takes out what an engine has to say, until it has nothing more.
     fn pump(&mut self, node: usize) -> Result<(), Violation> {
-        self.learn_names(node);
+        self.learn(node)?;
         self.free_staging(node)?;
         let now = self.agenda.now();
         loop {
@@ -213,6 +215,7 @@ impl<'a> World<'a> {
             } else if let Some(packet) = engine.poll_peer() {
                 self.post(packet);
             } else if let Some(peer) = engine.poll_disconnect() {
+                self.give_up(node, peer.0)?;
                 let after = self.rng.within(0, self.scenario.wire.jitter_ns);
                 let (reader, life) = (NodeId(node as u32), self.sites[node].life);
                 self.agenda.add(Time(now.0 + after), Tick::Cut(reader, peer, life));
@@ -224,16 +227,25 @@ impl<'a> World<'a> {
         }
     }
 
-    /// The names of transfers that were asked of others.
-    fn learn_names(&mut self, node: usize) {
-        let Some(engine) = &self.sites[node].engine else { return };
-        for (transfer, watch) in self.watches.iter().enumerate() {
+    /// The names of transfers that were asked of others, how far they are, and what shares there are.
+    fn learn(&mut self, node: usize) -> Result<(), Violation> {
+        let Some(engine) = &self.sites[node].engine else { return Ok(()) };
+        for (transfer, watch) in self.watches.iter_mut().enumerate() {
             let is_here = self.scenario.askers[transfer].0 as usize == node;
             let id = watch.id.filter(|_| is_here && watch.life == self.sites[node].life);
             if let Some(name) = id.and_then(|id| engine.ask_id(id)) {
                 self.names.insert(name, transfer);
             }
+            if let Some(progress) = id.and_then(|id| engine.progress(id)) {
+                watch.check_progress(transfer, progress)?;
+            }
         }
+        let shares = self.names.iter().filter(|(name, _)| engine.share(**name).is_some());
+        for (_, &transfer) in shares {
+            let is_last = self.scenario.committer(transfer).0 as usize == node;
+            self.watches[transfer].is_known |= is_last;
+        }
+        Ok(())
     }
 
     /// What a transfer had in staging is gone once the engine has given it back.
@@ -260,16 +272,31 @@ impl<'a> World<'a> {
 
     fn submit(&mut self, at: usize) -> Result<Option<usize>, Violation> {
         let (now, node) = (self.agenda.now(), self.scenario.askers[at].0 as usize);
+        let life = self.sites[node].life;
+        if !self.scenario.base.transfers[at].after.iter().all(|after| self.is_here(life, after)) {
+            return Ok(None);
+        }
+        let lives = self.scenario.ends(at).map(|end| self.sites[end.0 as usize].life);
         let Some(engine) = &mut self.sites[node].engine else { return Ok(None) };
         let transfer = self.cast.transfer(&self.scenario.base, at);
-        let refused =
-            |e: engine::SubmitError| Violation::Refused { transfer: at, why: e.to_string() };
-        let id = engine.submit(now, transfer).map_err(refused)?;
+        let transfer = Transfer { lives: lives.map(Some), ..transfer };
+        let id = match engine.submit(now, transfer) {
+            Ok(id) => id,
+            // Somebody else's turn: few scenarios have tables that small.
+            Err(engine::SubmitError::Full) if self.scenario.has_small_tables() => return Ok(None),
+            Err(e) => return Err(Violation::Refused { transfer: at, why: e.to_string() }),
+        };
         self.cast.name(at, id);
-        let life = self.sites[node].life;
-        self.watches[at] = Watch { id: Some(id), life, ..Watch::default() };
+        self.watches[at] =
+            Watch { id: Some(id), submitted_at: now, life, lives, ..Watch::default() };
         self.note(Event::Submitted { transfer: at });
         Ok(Some(node))
+    }
+
+    /// Whether what a transfer is to wait for is known where it is submitted, in this life.
+    fn is_here(&self, life: u32, after: &After) -> bool {
+        let After::Transfer(other) = *after else { return true };
+        self.watches[other].id.is_some() && self.watches[other].life == life
     }
 
     fn fence(&mut self, fence: usize) -> Result<(), Violation> {
@@ -284,59 +311,17 @@ impl<'a> World<'a> {
         Ok(())
     }
 
-    fn strike(&mut self, fault: usize) -> Option<usize> {
-        self.note(Event::Struck { fault });
-        let now = self.agenda.now();
-        match self.scenario.base.faults[fault].1.clone() {
-            Fault::Cancel(transfer) => {
-                let node = self.scenario.askers[transfer].0 as usize;
-                let watch = &mut self.watches[transfer];
-                let id = watch.id.filter(|_| watch.life == self.sites[node].life)?;
-                watch.cancelled = true;
-                self.sites[node].engine.as_mut()?.cancel(now, id);
-                return Some(node);
-            }
-            Fault::Break { channel, kind } => self.plant.channel(channel)?.break_next(kind),
-            Fault::Lose(channel) => self.plant.channel(channel)?.lose(),
-            Fault::Stall { channel, for_ns } => {
-                self.plant.channel(channel)?.stall(Time(now.0 + for_ns));
-            }
-        }
-        None
-    }
-
-    fn strike_node(&mut self, fault: usize) -> Result<(), Violation> {
-        let now = self.agenda.now();
-        match self.scenario.faults[fault].1 {
-            NodeFault::Die(node) if self.sites[node.0 as usize].engine.is_some() => {
-                self.die(node)?;
-            }
-            NodeFault::Return(node) if self.sites[node.0 as usize].engine.is_none() => {
-                self.start(node);
-            }
-            NodeFault::Part { one, other, for_ns } => {
-                self.parted.insert((one.min(other), one.max(other)), Time(now.0 + for_ns));
-            }
-            NodeFault::Die(_) | NodeFault::Return(_) => {}
-        }
-        Ok(())
-    }
-
     /// Takes a request in, and plans when its bytes move.
     fn issue(&mut self, node: usize, request: Request) -> Result<(), Violation> {
         let transfer = self.transfer_of(node, &request)?;
         self.check_waits(transfer, &request)?;
+        self.check_lives(node, transfer, &request)?;
         let seat = self.plant.seat(&request)?;
         let owner = owner_of(transfer);
-        let mut crossing = None;
-        if let Work::Copy(work) = &request.work {
-            self.memories.begin(owner, work)?;
-            let memory = self.memories.memory_of(work.dst.region).expect("its bounds were checked");
-            self.staged.insert((memory.node.0 as usize, transfer));
-            if memory.node.0 as usize != node {
-                crossing = Some(self.crossing(node, memory.node, &request)?);
-            }
-        }
+        let crossing = match &request.work {
+            Work::Copy(work) => self.begin(node, transfer, (&request, work))?,
+            Work::Commit { .. } | Work::Abort { .. } => None,
+        };
         match &request.work {
             Work::Copy(_) => {}
             Work::Commit { .. } => self.watches[transfer].commits += 1,
@@ -347,6 +332,29 @@ impl<'a> World<'a> {
         let moments = self.plant.submit(seat, now, (owner, request), crossing);
         self.plan_moves(seat, id, moments);
         Ok(())
+    }
+
+    /// What a request reads and writes is in use from now on; says so if it writes to another node.
+    fn begin(
+        &mut self,
+        node: usize,
+        transfer: usize,
+        (request, work): (&Request, &CopyWork),
+    ) -> Result<Option<(AskId, NodeId, u64)>, Violation> {
+        let (owner, memory) = (owner_of(transfer), self.memories.memory_of(work.dst.region));
+        let to = memory.map_or(node_id(node), |memory| memory.node);
+        if to.0 as usize == node {
+            self.staged.insert((node, transfer));
+            return self.memories.begin(owner, work).map(|()| None);
+        }
+        let crossing = self.crossing(node, to, request)?;
+        if self.plant.lets_in(node_id(node), to, crossing.2) {
+            self.staged.insert((to.0 as usize, transfer));
+            self.memories.begin(owner, work)?;
+        } else {
+            self.memories.begin_read(owner, work)?;
+        }
+        Ok(Some(crossing))
     }
 
     /// A request that writes to another node does so in that one's session, as its node knows it.
@@ -435,6 +443,7 @@ impl<'a> World<'a> {
         let (now, node) = (self.agenda.now(), flight.request.channel.node.0 as usize);
         let result = if arrives { flight.result() } else { Err(cut_off()) };
         self.note(Event::Completed { request: id, ok: result.is_ok() });
+        self.count_written(&flight, result.is_ok());
         let engine = self.sites[node].engine.as_mut().expect("its channel lives");
         engine.handle_completion(now, Completion { request: id, result });
         Ok(Some(node))
@@ -455,25 +464,38 @@ impl<'a> World<'a> {
         }
     }
 
+    /// What the last hop of a transfer has written.
+    fn count_written(&mut self, flight: &Flight, is_ok: bool) {
+        let transfer = flight.owner as usize;
+        let hops = self.scenario.base.transfers[transfer].plan.hops.len();
+        let is_last = usize::from(flight.request.hop) + 1 == hops;
+        if let Some(work) = flight.copy().filter(|_| is_ok && is_last) {
+            self.watches[transfer].written_bytes += work.payload_bytes;
+        }
+    }
+
     /// The wire takes a packet.
     fn post(&mut self, packet: Packet) {
-        let wire = &self.scenario.wire;
+        let (wire, now) = (&self.scenario.wire, self.agenda.now());
         let copies = 1 + u64::from(self.rng.chance(wire.repeated_percent));
         for _ in 0..copies {
             let is_late = self.rng.chance(wire.late_percent);
             let most_ns = if is_late { LATE_NS } else { wire.jitter_ns };
             let after = wire.latency_ns + self.rng.within(0, most_ns);
-            if !self.rng.chance(wire.lost_percent) {
-                let at = Time(self.agenda.now().0 + after);
-                self.agenda.add(at, Tick::Deliver(Box::new(packet.clone())));
+            let is_lost = self.rng.chance(wire.lost_percent);
+            if is_lost || is_late {
+                self.trouble.dropped(now, packet.from, packet.to);
+            }
+            if !is_lost {
+                self.agenda.add(Time(now.0 + after), Tick::Deliver(Box::new(packet.clone())));
             }
         }
     }
 
     fn deliver(&mut self, packet: Packet) -> Option<usize> {
         let now = self.agenda.now();
-        let pair = (packet.from.min(packet.to), packet.from.max(packet.to));
-        if self.parted.get(&pair).is_some_and(|until| now < *until) {
+        if self.trouble.is_cut(now, packet.from, packet.to) {
+            self.trouble.dropped(now, packet.from, packet.to);
             return None;
         }
         let node = packet.to.0 as usize;
