@@ -1,12 +1,9 @@
 //! The rules that are checked from what an engine says, without looking inside it.
 
-use crate::scenario::{After, Rule, Scenario, TransferSpec};
+use crate::scenario::{After, Scenario, TransferSpec};
+use crate::urgency::Urgency;
 use crate::violation::Violation;
-use model::{ChannelError, ChannelId, Outcome, Priority, Request, Time, TransferError, Work};
-use std::collections::BTreeMap;
-
-/// Of every so many bytes of a channel, one may go to those that have waited long.
-const AGEING_SHARE: u64 = 20;
+use model::{ChannelError, Outcome, Priority, Request, Time, TransferError, Work};
 
 /// What is known of one transfer.
 #[derive(Debug, Default)]
@@ -20,51 +17,8 @@ struct Record {
     in_flight: u32,
     errors: Vec<TransferError>,
     progress_bytes: u64,
-    standing: Standing,
     commits: u32,
     aborts: u32,
-}
-
-/// What was issued on one channel.
-#[derive(Debug, Default)]
-struct Issues {
-    /// Moment, urgency and payload, in order; one that is known to have gone too early has no
-    /// urgency any more.
-    all: Vec<(u64, Option<Priority>, u64)>,
-    bytes: u64,
-    /// Payload that went before a more urgent request that was ready.
-    early_bytes: u64,
-}
-
-impl Issues {
-    /// Finds those less urgent than `urgency` that were issued after the moment `since`.
-    fn find_early(&mut self, since: u64, urgency: Priority) {
-        let after = self.all.iter_mut().rev().take_while(|issue| issue.0 > since);
-        let early = after.filter_map(|issue| issue.1.take_if(|p| *p < urgency).map(|_| issue.2));
-        self.early_bytes += early.sum::<u64>();
-    }
-
-    fn add(&mut self, moment: u64, urgency: Priority, bytes: u64) {
-        self.all.push((moment, Some(urgency), bytes));
-        self.bytes += bytes;
-    }
-}
-
-/// What one transfer may ask of a channel that serves by urgency.
-#[derive(Debug, Default)]
-struct Standing {
-    /// How urgent it is now.
-    urgency: Priority,
-    /// The last moment, in requests and completions, at which it may have become ready.
-    changed_at: u64,
-    issued: bool,
-}
-
-impl Record {
-    fn of(spec: &TransferSpec) -> Self {
-        let standing = Standing { urgency: spec.priority, ..Standing::default() };
-        Record { standing, ..Record::default() }
-    }
 }
 
 /// Follows a run and says at once when a rule is broken.
@@ -73,34 +27,27 @@ pub(crate) struct Audit<'a> {
     scenario: &'a Scenario,
     records: Vec<Record>,
     fences: Vec<Option<bool>>,
-    issues: BTreeMap<ChannelId, Issues>,
-    moment: u64,
+    urgency: Urgency,
 }
 
 impl<'a> Audit<'a> {
     pub(crate) fn new(scenario: &'a Scenario) -> Self {
         Audit {
             scenario,
-            records: scenario.transfers.iter().map(Record::of).collect(),
+            records: scenario.transfers.iter().map(|_| Record::default()).collect(),
             fences: vec![None; scenario.fences.len()],
-            issues: BTreeMap::new(),
-            moment: 0,
+            urgency: Urgency::new(scenario),
         }
     }
 
     pub(crate) fn submitted(&mut self, transfer: usize) {
         self.records[transfer].submitted = true;
-        self.changed(transfer);
+        self.urgency.changed(transfer);
     }
 
     /// How urgent each transfer is now.
     pub(crate) fn urgencies(&mut self, now: &[Priority]) {
-        for (transfer, &urgency) in now.iter().enumerate() {
-            if self.records[transfer].standing.urgency != urgency {
-                self.records[transfer].standing.urgency = urgency;
-                self.changed(transfer);
-            }
-        }
+        self.urgency.set(now);
     }
 
     /// The engine said that the transfer will end as cancelled.
@@ -139,12 +86,12 @@ impl<'a> Audit<'a> {
         }
         match &request.work {
             Work::Copy(work) => {
-                self.check_urgency(transfer, request.channel, work.payload_bytes)?;
+                let asked = (request.channel, work.payload_bytes);
+                self.urgency.check(self.scenario, transfer, asked)?;
             }
             Work::Commit { .. } => self.check_commit(transfer)?,
             Work::Abort { .. } => self.check_abort(transfer)?,
         }
-        self.records[transfer].standing.issued = true;
         self.records[transfer].in_flight += 1;
         Ok(())
     }
@@ -164,7 +111,7 @@ impl<'a> Audit<'a> {
             let memory = memories[hop + 1];
             record.errors.push(TransferError { hop, memory, cause: cause.clone() });
         }
-        self.changed(transfer);
+        self.urgency.changed(transfer);
     }
 
     /// Progress of `transfer` was read.
@@ -248,40 +195,6 @@ impl<'a> Audit<'a> {
         let alone = record.aborts == 1 && record.in_flight == 0;
         let right = alone && self.scenario.transfers[transfer].commit;
         right.then_some(()).ok_or(Violation::WrongCommit { transfer })
-    }
-
-    /// No less urgent request went to `channel` since `transfer`'s next request became ready.
-    ///
-    /// What made it ready was a completion of its own or, at the start, its admission, which shows
-    /// in its first request; from the last of these on, or from when it became as urgent as it is,
-    /// it was ready, and every less urgent request since passed it over.
-    ///
-    /// Where descriptors age, those that did so may have one byte in twenty.
-    fn check_urgency(
-        &mut self,
-        transfer: usize,
-        channel: ChannelId,
-        bytes: u64,
-    ) -> Result<(), Violation> {
-        if !self.records[transfer].standing.issued {
-            self.changed(transfer);
-        }
-        let Standing { urgency, changed_at, .. } = self.records[transfer].standing;
-        let issues = self.issues.entry(channel).or_default();
-        issues.find_early(changed_at, urgency);
-        self.moment += 1;
-        issues.add(self.moment, urgency, bytes);
-        let aged_bytes =
-            if self.scenario.ageing.is_some() { issues.bytes / AGEING_SHARE } else { 0 };
-        let kept = issues.early_bytes <= aged_bytes;
-        let ruled =
-            self.scenario.channels.iter().any(|c| c.id == channel && c.rule == Rule::Priority);
-        (kept || !ruled).then_some(()).ok_or(Violation::PassedOver { passed: transfer, channel })
-    }
-
-    fn changed(&mut self, transfer: usize) {
-        self.moment += 1;
-        self.records[transfer].standing.changed_at = self.moment;
     }
 
     /// What `transfer` waits for: `None` while it is open, then whether it succeeded.

@@ -24,9 +24,7 @@ pub fn scenario(seed: u64) -> Scenario {
     let mut scenario = Scenario {
         seed,
         channels: land.channels.clone(),
-        ageing: rng
-            .pick(&[None, None, None, None, Some(1_000), Some(50_000)])
-            .map(Duration::from_nanos),
+        ageing: ageing(&mut rng),
         pools: Vec::new(),
         transfers: land.transfers(&mut rng, count, entries),
         fences: Vec::new(),
@@ -39,6 +37,10 @@ pub fn scenario(seed: u64) -> Scenario {
     add_waits(&mut rng, &mut scenario);
     add_faults(&mut rng, &mut scenario);
     scenario
+}
+
+pub(crate) fn ageing(rng: &mut Rng) -> Option<Duration> {
+    rng.pick(&[None, None, None, None, Some(1_000), Some(50_000)]).map(Duration::from_nanos)
 }
 
 /// Ten virtual seconds: a thousand times what the longest scenario takes.

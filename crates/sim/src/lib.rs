@@ -33,6 +33,7 @@ mod scenario;
 mod simulate;
 mod stage;
 mod trace;
+mod urgency;
 mod violation;
 mod waits;
 mod world;

@@ -4,6 +4,7 @@ use super::NodeFault;
 use super::world::World;
 use crate::scenario::{Fault, Scenario};
 use crate::trace::Event;
+use crate::urgency::Urgency;
 use crate::violation::Violation;
 use engine::{Engine, EngineConfig, PeerConfig};
 use model::{NodeId, Time};
@@ -14,6 +15,7 @@ impl World<'_> {
         let (at, now) = (node.0 as usize, self.agenda.now());
         self.sites[at].life += 1;
         self.sites[at].awake_at = now;
+        self.sites[at].urgency = Urgency::new(&self.scenario.base);
         self.trouble.returned(now, node);
         let is_here = |id: &model::ChannelId| id.node == node;
         let base = &self.scenario.base;

@@ -32,7 +32,7 @@ pub fn node_scenario(seed: u64) -> NodeScenario {
     let mut base = Scenario {
         seed,
         channels: land.channels.clone(),
-        ageing: None,
+        ageing: generate::ageing(&mut rng),
         pools,
         transfers,
         fences: Vec::new(),

@@ -8,11 +8,11 @@
 //! not. **Structure.**
 //! [`node_scenario`] draws a scenario from a seed, [`run_nodes`] plays it.
 //!
-//! Every run checks: bounds and staging as [`crate::run`] does, on every node; that nobody writes to
-//! a node that has not let him, or no longer knows of the transfer, or is in another life than the
-//! region was named in; every byte of a destination, and around it; that peers are given up for a
-//! reason; that every transfer whose asker lives ends once, for a reason, and was committed or undone
-//! once; that its progress is true; that nothing is left.
+//! Every run checks: bounds, staging and urgency as [`crate::run`] does, on every node; that nobody
+//! writes to a node that has not let him, or no longer knows of the transfer, or is in another life
+//! than the region was named in; every byte of a destination, and around it; that peers are given up
+//! for a reason; that every transfer whose asker lives ends once, for a reason, and was committed or
+//! undone once; that its progress is true; that nothing is left.
 
 mod faults;
 mod generate;

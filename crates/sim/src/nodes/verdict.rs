@@ -2,12 +2,14 @@
 
 use super::node_id;
 use super::world::{Watch, World};
-use crate::scenario::After;
+use crate::scenario::{After, TransferSpec};
 use crate::trace::Event;
 use crate::violation::Violation;
 use crate::waits::Waits;
 use engine::{Engine, State, TransferEvent};
-use model::{ChannelErrorKind, NodeId, Outcome, Request, TransferId, Work};
+use model::{
+    ChannelErrorKind, ChannelId, MemoryId, NodeId, Outcome, Priority, Request, TransferId, Work,
+};
 use std::collections::BTreeSet;
 
 impl Watch {
@@ -137,6 +139,44 @@ impl World<'_> {
             }
         }
         Ok(())
+    }
+
+    /// On each node, channels that serve by urgency pass nobody over who is ready.
+    pub(super) fn check_urgency(
+        &mut self,
+        node: usize,
+        transfer: usize,
+        asked: (ChannelId, u64),
+    ) -> Result<(), Violation> {
+        let urgencies = self.urgencies(node);
+        let urgency = &mut self.sites[node].urgency;
+        urgency.set(&urgencies);
+        urgency.check(&self.scenario.base, transfer, asked)
+    }
+
+    /// How urgent each transfer is on a node: as it was asked for, or as the most urgent that waits
+    /// there for staging in a memory where it holds some.
+    fn urgencies(&self, node: usize) -> Vec<Priority> {
+        let specs = &self.scenario.base.transfers;
+        let state = |transfer: usize| {
+            let id = self.run_at(node, transfer)?;
+            self.sites[node].engine.as_ref()?.state(id)
+        };
+        let states: Vec<Option<State>> = (0..specs.len()).map(state).collect();
+        let memories = |spec: &TransferSpec| -> BTreeSet<MemoryId> {
+            let memories = spec.plan.buffers.iter().map(|buffer| buffer.memory);
+            memories.filter(|memory| memory.node.0 as usize == node).collect()
+        };
+        let waits = |at: &usize| states[*at] == Some(State::WaitingForStaging);
+        let waiting: Vec<_> = (0..specs.len()).filter(waits).map(|at| &specs[at]).collect();
+        let urgency = |(at, spec): (usize, &TransferSpec)| {
+            let its = memories(spec);
+            let meets = |other: &&&TransferSpec| !its.is_disjoint(&memories(other));
+            let others = waiting.iter().filter(meets).map(|other| other.priority);
+            let holds = states[at] == Some(State::Running);
+            others.filter(|_| holds).max().map_or(spec.priority, |most| most.max(spec.priority))
+        };
+        specs.iter().enumerate().map(urgency).collect()
     }
 
     /// The life of `at` as `node` knows it.

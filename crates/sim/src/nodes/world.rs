@@ -10,6 +10,7 @@ use crate::rng::Rng;
 use crate::scenario::{After, Fault};
 use crate::stage::{Cast, fence_result};
 use crate::trace::{Entry, Event};
+use crate::urgency::Urgency;
 use crate::violation::Violation;
 use engine::{AskId, Engine, Packet, Transfer};
 use model::{
@@ -42,6 +43,7 @@ pub(super) struct Site {
     pub(super) life: u32,
     /// Until then it is told nothing, and says nothing.
     pub(super) awake_at: Time,
+    pub(super) urgency: Urgency,
 }
 
 /// How far a transfer is, for those who watch it.
@@ -117,7 +119,8 @@ impl<'a> World<'a> {
             trace: Vec::new(),
         };
         for node in 0..scenario.nodes {
-            world.sites.push(Site { engine: None, life: 0, awake_at: Time(0) });
+            let (awake_at, urgency) = (Time(0), Urgency::new(base));
+            world.sites.push(Site { engine: None, life: 0, awake_at, urgency });
             world.start(NodeId(node));
         }
         Ok(world)
@@ -248,16 +251,20 @@ impl<'a> World<'a> {
         Ok(())
     }
 
+    /// What a node calls its share of a transfer, or all of one that is its own.
+    pub(super) fn run_at(&self, node: usize, transfer: usize) -> Option<TransferId> {
+        match self.names.iter().find(|(_, named)| **named == transfer) {
+            Some((name, _)) => self.sites[node].engine.as_ref()?.share(*name),
+            None => self.watches[transfer].id.filter(|id| self.asked_at(node, *id).is_some()),
+        }
+    }
+
     /// What a transfer had in staging is gone once the engine has given it back.
     fn free_staging(&mut self, node: usize) -> Result<(), Violation> {
         let Some(engine) = &self.sites[node].engine else { return Ok(()) };
         let here = self.staged.iter().filter(|(at, _)| *at == node);
         let holds = |transfer: usize| {
-            let named = self.names.iter().find(|(_, t)| **t == transfer);
-            let id = match named {
-                Some((name, _)) => engine.share(*name),
-                None => self.watches[transfer].id,
-            };
+            let id = self.run_at(node, transfer);
             id.and_then(|id| engine.staged_bytes(id)).unwrap_or(0) > 0
         };
         let left: Vec<usize> = here.map(|(_, t)| *t).filter(|t| !holds(*t)).collect();
@@ -341,6 +348,7 @@ impl<'a> World<'a> {
         transfer: usize,
         (request, work): (&Request, &CopyWork),
     ) -> Result<Option<(AskId, NodeId, u64)>, Violation> {
+        self.check_urgency(node, transfer, (request.channel, work.payload_bytes))?;
         let (owner, memory) = (owner_of(transfer), self.memories.memory_of(work.dst.region));
         let to = memory.map_or(node_id(node), |memory| memory.node);
         if to.0 as usize == node {
@@ -444,6 +452,7 @@ impl<'a> World<'a> {
         let result = if arrives { flight.result() } else { Err(cut_off()) };
         self.note(Event::Completed { request: id, ok: result.is_ok() });
         self.count_written(&flight, result.is_ok());
+        self.sites[node].urgency.changed(flight.owner as usize);
         let engine = self.sites[node].engine.as_mut().expect("its channel lives");
         engine.handle_completion(now, Completion { request: id, result });
         Ok(Some(node))
@@ -499,6 +508,10 @@ impl<'a> World<'a> {
             return None;
         }
         let node = packet.to.0 as usize;
+        if packet.body.is_some() {
+            // It may bring on what came early, of others.
+            self.sites[node].urgency.all_changed();
+        }
         self.sites[node].engine.as_mut()?.handle_peer(now, packet);
         Some(node)
     }
