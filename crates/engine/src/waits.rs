@@ -83,7 +83,7 @@ impl Engine {
         let Some(record) = self.table.get(id) else { return Vec::new() };
         match (&record.phase, &record.role) {
             (Phase::Ended(_), _) => Vec::new(),
-            (Phase::Waiting, _) => self.waits_for_others(record),
+            (Phase::Waiting, _) => self.waits_for_others(id, record),
             (Phase::Queued, _) => self.waits_for_staging(id, record),
             (_, Role::Asker(serial)) => self.waits_of_asker(*serial),
             (Phase::Draining(_), Role::Share(share)) if record.in_flight == 0 => {
@@ -93,14 +93,18 @@ impl Engine {
         }
     }
 
-    fn waits_for_others(&self, record: &Record) -> Vec<Wait> {
-        let after = record.transfer.after.iter();
-        let open = after.filter(|after| self.outcome_of(**after).is_none());
+    fn waits_for_others(&self, id: TransferId, record: &Record) -> Vec<Wait> {
+        let is_open = |after: &&Dependency| match **after {
+            Dependency::Transfer(_) => self.outcome_of(**after).is_none(),
+            Dependency::Fence(fence) => self.fences.get(&fence).is_some_and(|w| w.contains(&id)),
+        };
+        let open = record.transfer.after.iter().filter(is_open);
         open.map(|after| Wait::Other(*after)).collect()
     }
 
     fn waits_for_staging(&self, id: TransferId, record: &Record) -> Vec<Wait> {
         let mut needs = record.transfer.needs(|memory| self.staging.pool_of(memory));
+        needs.sort_by_key(|need| need.pool);
         needs.dedup_by_key(|need| need.pool);
         let wait = |pool: usize| Wait::Staging {
             memory: self.staging.memory(pool),

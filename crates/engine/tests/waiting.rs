@@ -4,7 +4,7 @@
 mod support;
 
 use isometry_engine::{ChannelConfig, EngineConfig, PoolConfig};
-use isometry_engine::{Dependency, Engine, Fifo, Transfer};
+use isometry_engine::{Dependency, Engine, Fifo, Transfer, Wait};
 use model::{FenceId, Outcome, Priority, Request, Time, TransferId};
 use std::sync::Arc;
 use support::{channel, done, engine, memory, region, requests, run, run_program, transfer};
@@ -77,8 +77,10 @@ fn what_is_waited_for_twice_is_done_once() {
     let fence = Dependency::Fence(FenceId(1));
     let after = vec![Dependency::Transfer(first), fence, fence, Dependency::Transfer(first)];
     let second = engine.submit(NOW, Transfer { after, ..urgent(0, 1) }).unwrap();
+    assert_eq!(engine.waits(second).len(), 4);
     run(&mut engine, NOW);
     assert_eq!(engine.progress(second), Some((0, 64)));
+    assert_eq!(engine.waits(second), [Wait::Other(fence), Wait::Other(fence)]);
     engine.handle_fence(NOW, FenceId(1), Ok(()));
     run(&mut engine, NOW);
     assert_eq!(engine.progress(second), Some((64, 64)));

@@ -136,6 +136,14 @@ pub enum Violation {
         /// Bytes in all.
         total: u64,
     },
+    /// A transfer is done, and its report does not say what one of its hops moved.
+    #[error("transfer {transfer} is done, and its report does not have what hop {hop} moved")]
+    Untold {
+        /// The transfer.
+        transfer: usize,
+        /// The hop.
+        hop: usize,
+    },
     /// A transfer is done and its destination is wrong.
     #[error("transfer {transfer}: byte {byte} of its destination is {is:#04x}, not {should:#04x}")]
     WrongBytes {

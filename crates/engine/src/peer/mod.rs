@@ -16,7 +16,8 @@
 //!
 //! 1. The asker has the parties [`Reserve`](PeerMessage::Reserve) their rings, one after the other
 //!    in the global order of nodes, so that no two transfers wait for each other. A party answers
-//!    [`Reserved`](PeerMessage::Reserved), and runs what stays inside it.
+//!    [`Reserved`](PeerMessage::Reserved), and runs what stays inside it; or it refuses, for which
+//!    see [`taking`].
 //! 2. It tells the party before it where to write, by [`Open`](PeerMessage::Open); that one, which
 //!    may have come later, [`Knock`](PeerMessage::Knock)s. So who writes has heard from who reads
 //!    in the session that both are in, and a session that is over takes the leave to write along.

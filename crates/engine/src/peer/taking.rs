@@ -2,10 +2,12 @@
 //!
 //! **Hazard.** A share names a region of this node's earlier life, which means something else by
 //! now; one that is refused leaves a file that nobody undoes; parties that wait for room in each
-//! other's tables wait for ever. **Guarantee.** What was named in an earlier life is neither
-//! written, read nor undone; who refuses the share that commits undoes it, though the table is full,
-//! so that it is done once; a full table refuses at once, and says that this may pass: places in
-//! tables have no global order that those who wait for them could keep to.
+//! other's tables wait for ever. **Guarantee.** What was named in another life is neither written,
+//! read nor undone. A session is of two lives, yet who asks may have learned of a region before the
+//! first of his with this node: so the life is named beside the region. Who refuses the share that
+//! commits undoes it, once, though the table is full. A full table refuses at once, and says that
+//! this may pass: a place in a table is held by those who wait as well, in no global order, so that
+//! waiting for one could last for ever.
 
 use super::{AskId, Asked, PeerMessage, Share, Use, failed_at};
 use crate::SubmitError;

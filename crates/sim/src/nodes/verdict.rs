@@ -114,11 +114,13 @@ impl World<'_> {
         let (progress, report) =
             (engine.and_then(|e| e.progress(id)), engine.and_then(|e| e.report(id)));
         let (Some((after, total)), Some(report)) = (progress, report) else { return Ok(()) };
-        let before = self.watches[at].progress_bytes;
+        if after < total {
+            let before = self.watches[at].progress_bytes;
+            return Err(Violation::Progress { transfer: at, before, after, total });
+        }
         let is_whole = self.scenario.faults.is_empty();
-        let least = report.hops.iter().map(|hop| hop.bytes).min().filter(|_| is_whole);
-        let right = after == total && least.is_none_or(|bytes| bytes == total);
-        right.then_some(()).ok_or(Violation::Progress { transfer: at, before, after, total })
+        let untold = report.hops.iter().position(|hop| hop.bytes != total).filter(|_| is_whole);
+        untold.map_or(Ok(()), |hop| Err(Violation::Untold { transfer: at, hop }))
     }
 
     /// No request touches what its asker did not name: a region of a node's life before this one.

@@ -289,7 +289,7 @@ impl<'a> World<'a> {
         let transfer = Transfer { lives: lives.map(Some), ..transfer };
         let id = match engine.submit(now, transfer) {
             Ok(id) => id,
-            // Somebody else's turn: few scenarios have tables that small.
+            // Small tables fill up; then the transfer is none.
             Err(engine::SubmitError::Full) if self.scenario.has_small_tables() => return Ok(None),
             Err(e) => return Err(Violation::Refused { transfer: at, why: e.to_string() }),
         };
