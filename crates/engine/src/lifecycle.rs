@@ -361,8 +361,8 @@ impl Engine {
     /// Where others than before wait for a pool, those that hold it are served as the first of
     /// them: it can't start before they are done.
     fn pass_on(&mut self) {
-        while let Some(pool) = self.staging.poll_change() {
-            for holder in self.staging.holders(pool) {
+        while let Some((pool, turn)) = self.staging.poll_change() {
+            for holder in self.staging.holders_behind(pool, turn) {
                 self.restand(holder);
             }
         }
@@ -411,7 +411,7 @@ impl Engine {
         let grants = std::mem::take(&mut record.grants);
         if !grants.is_empty() {
             record.served_as = record.turn();
-            self.staging.release((record.transfer.priority, id), &grants);
+            self.staging.release((record.turn(), id), &grants);
             self.steps.push_back(Step::Admit);
         }
     }

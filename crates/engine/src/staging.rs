@@ -18,8 +18,8 @@ use std::collections::{BTreeMap, BTreeSet};
 /// The place in the queue: the most urgent first, then the oldest.
 pub(crate) type Turn = (Reverse<Priority>, u64);
 
-/// A transfer that holds staging, with its own priority.
-pub(crate) type Holder = (Priority, TransferId);
+/// A transfer that holds staging, by its own turn.
+type Holder = (Turn, TransferId);
 
 /// One ring that a transfer needs.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -43,7 +43,7 @@ pub(crate) struct Grant {
 struct Pool {
     config: PoolConfig,
     arena: Arena,
-    /// How many rings each holder has here, the least urgent first.
+    /// How many rings each holder has here, the most urgent first.
     holders: BTreeMap<Holder, u32>,
     /// The turns of those that wait for a ring here.
     waiting: BTreeSet<Turn>,
@@ -145,17 +145,25 @@ impl Staging {
         Some(self.queue.get(&self.first_turn(pool)?)?.transfer)
     }
 
-    /// A pool whose first waiter is another than when this last named it.
-    pub(crate) fn poll_change(&mut self) -> Option<usize> {
+    /// A pool whose first waiter is another than when this last named it, and the turn of the more
+    /// urgent of the two: it is nothing to holders that come before both.
+    pub(crate) fn poll_change(&mut self) -> Option<(usize, Turn)> {
         let changed = |pool: &Pool| pool.first.as_ref() != pool.waiting.first();
         let pool = self.pools.iter().position(changed)?;
-        self.pools[pool].first = self.first_turn(pool);
-        Some(pool)
+        let first = self.first_turn(pool);
+        let before = std::mem::replace(&mut self.pools[pool].first, first);
+        Some((pool, before.into_iter().chain(first).min()?))
     }
 
     /// Those that hold rings of a pool.
     pub(crate) fn holders(&self, pool: usize) -> Vec<TransferId> {
         self.pools[pool].holders.keys().map(|holder| holder.1).collect()
+    }
+
+    /// Those that hold rings of a pool, and come behind `turn`.
+    pub(crate) fn holders_behind(&self, pool: usize, turn: Turn) -> Vec<TransferId> {
+        let least = TransferId { index: 0, generation: 0 };
+        self.pools[pool].holders.range((turn, least)..).map(|(holder, _)| holder.1).collect()
     }
 
     /// The next transfer whose turn it is and whose needs can be met, with its rings in the order
@@ -172,7 +180,7 @@ impl Staging {
             if !waiter.needs.iter().all(is_first) {
                 continue;
             }
-            let holder = (turn.0.0, waiter.transfer);
+            let holder = (turn, waiter.transfer);
             if let Some(grants) = grant(&mut self.pools, holder, &waiter.needs) {
                 return Some((self.withdraw(turn)?, grants));
             }
@@ -190,7 +198,7 @@ fn grant(pools: &mut [Pool], holder: Holder, needs: &[Need]) -> Option<Vec<Grant
     let mut order: Vec<usize> = (0..needs.len()).collect();
     order.sort_by_key(|&i| needs[i].pool);
     // Asked before anything is taken: a transfer's own first ring must not bar its second.
-    let opens = |need: &Need| pools[need.pool].opens_reserve(holder.0);
+    let opens = |need: &Need| pools[need.pool].opens_reserve(holder.0.0.0);
     let opens: Vec<bool> = needs.iter().map(opens).collect();
     let mut grants = vec![None; needs.len()];
     for i in order {
@@ -235,7 +243,7 @@ impl Pool {
     /// The reserve is for transfers more urgent than one that holds something here, and for a
     /// lone one.
     fn opens_reserve(&self, priority: Priority) -> bool {
-        self.holders.first_key_value().is_none_or(|((least, _), _)| *least < priority)
+        self.holders.last_key_value().is_none_or(|(((Reverse(least), _), _), _)| *least < priority)
     }
 
     fn release(&mut self, holder: Holder, block: Block) {

@@ -38,7 +38,7 @@ fn the_most_urgent_is_admitted_first_and_nobody_behind_it_overtakes() {
     staging.wait(turn(0, 1), id(1), vec![need(0, 50)]);
     staging.wait(turn(7, 2), id(2), vec![need(0, 500)]);
     assert_eq!(admitted(&mut staging), []);
-    staging.release((Priority(0), id(0)), &held);
+    staging.release((turn(0, 0), id(0)), &held);
     assert_eq!(admitted(&mut staging), [2, 1]);
 }
 
@@ -54,7 +54,7 @@ fn the_peak_is_what_was_given_out_at_once() {
     staging.wait(turn(0, 1), id(1), vec![need(0, 700), need(1, 700)]);
     assert_eq!(staging.admit(), None);
     assert_eq!(peaks(&staging), [0, 600]);
-    staging.release((Priority(0), id(0)), &held);
+    staging.release((turn(0, 0), id(0)), &held);
     assert_eq!(admitted(&mut staging), [1]);
     assert_eq!(peaks(&staging), [700, 700]);
 }
@@ -95,7 +95,7 @@ fn all_rings_or_none() {
     staging.wait(turn(0, 1), id(1), vec![need(0, 600), need(1, 600)]);
     assert_eq!(admitted(&mut staging), []);
     assert_eq!(staging.usage(staging.memory(0)), Some((0, CAPACITY_BYTES)));
-    staging.release((Priority(0), id(0)), &held);
+    staging.release((turn(0, 0), id(0)), &held);
     let (_, grants) = staging.admit().unwrap();
     assert_eq!(grants.iter().map(|g| g.pool).collect::<Vec<_>>(), [0, 1]);
 }
@@ -112,17 +112,32 @@ fn who_waits_first_is_told_of_each_pool_once() {
     let mut staging = staging(2, 0);
     staging.wait(turn(0, 0), id(0), vec![need(0, 900), need(1, 100)]);
     let (_, held) = staging.admit().unwrap();
-    assert_eq!((staging.poll_change(), staging.holders(0)), (None, vec![id(0)]));
+    let first = turn(9, 0);
+    assert_eq!((staging.poll_change(), staging.holders_behind(0, first)), (None, vec![id(0)]));
     staging.wait(turn(3, 1), id(1), vec![need(0, 900)]);
     staging.wait(turn(5, 2), id(2), vec![need(0, 900)]);
-    assert_eq!((staging.poll_change(), staging.poll_change()), (Some(0), None));
+    assert_eq!((staging.poll_change(), staging.poll_change()), (Some((0, turn(5, 2))), None));
     assert_eq!((staging.first_turn(0), staging.first_turn(1)), (Some(turn(5, 2)), None));
     staging.withdraw(turn(5, 2));
-    assert_eq!((staging.poll_change(), staging.first_turn(0)), (Some(0), Some(turn(3, 1))));
-    staging.release((Priority(0), id(0)), &held);
+    assert_eq!(staging.poll_change(), Some((0, turn(5, 2))));
+    assert_eq!(staging.first_turn(0), Some(turn(3, 1)));
+    staging.release((turn(0, 0), id(0)), &held);
     assert_eq!(admitted(&mut staging), [1]);
-    assert_eq!((staging.poll_change(), staging.first_turn(0)), (Some(0), None));
-    assert_eq!((staging.holders(0), staging.holders(1)), (vec![id(1)], vec![]));
+    assert_eq!((staging.poll_change(), staging.first_turn(0)), (Some((0, turn(3, 1))), None));
+    let holders = [0, 1].map(|pool| staging.holders_behind(pool, first));
+    assert_eq!(holders, [vec![id(1)], vec![]]);
+}
+
+#[test]
+fn who_comes_before_those_that_wait_is_not_concerned() {
+    let mut staging = staging(1, 0);
+    for (i, priority) in [7, 0, 7].into_iter().enumerate() {
+        staging.wait(turn(priority, i as u64), id(i as u32), vec![need(0, 300)]);
+    }
+    assert_eq!(admitted(&mut staging), [0, 2, 1]);
+    staging.wait(turn(5, 3), id(3), vec![need(0, 300)]);
+    let (pool, behind) = staging.poll_change().unwrap();
+    assert_eq!(staging.holders_behind(pool, behind), [id(1)]);
 }
 
 proptest! {
@@ -150,7 +165,8 @@ proptest! {
                 break;
             }
             let (id, grants) = held.swap_remove(pick.index(held.len()));
-            staging.release((Priority(asks[id.index as usize].1), id), &grants);
+            let turn = turn(asks[id.index as usize].1, id.index.into());
+            staging.release((turn, id), &grants);
         }
         prop_assert_eq!((served, held.len()), (asks.len(), 0));
         for pool in 0..3 {
