@@ -159,7 +159,10 @@ impl Engine {
             let worker = self.workers.next()?;
             match self.next_request(worker) {
                 None => self.workers.calm(worker),
-                request => return request,
+                request => {
+                    self.workers.gave(worker);
+                    return request;
+                }
             }
         }
         None

@@ -59,10 +59,15 @@ impl Workers {
         self.all[worker].complete();
     }
 
-    /// The one to ask next: the same until it has nothing, then those behind it, round and round.
-    pub(crate) fn next(&mut self) -> Option<usize> {
-        let next = self.stirred.range(self.turn..).next().or_else(|| self.stirred.first());
-        next.inspect(|&&worker| self.turn = worker).copied()
+    /// The one to ask next: who gave something out last, then those behind it, round and round.
+    pub(crate) fn next(&self) -> Option<usize> {
+        let behind = self.stirred.range(self.turn..).next();
+        behind.or_else(|| self.stirred.first()).copied()
+    }
+
+    /// A worker was asked and gave something out.
+    pub(crate) fn gave(&mut self, worker: usize) {
+        self.turn = worker;
     }
 
     /// A worker was asked and has nothing.
@@ -114,7 +119,10 @@ mod tests {
         let mut gave = Vec::new();
         while let Some(worker) = workers.next() {
             match workers[worker].take(Time(0)) {
-                Some(_) => gave.push(worker),
+                Some(_) => {
+                    workers.gave(worker);
+                    gave.push(worker);
+                }
                 None => workers.calm(worker),
             }
         }
@@ -129,6 +137,18 @@ mod tests {
         workers.complete(3);
         [0, 2, 3].into_iter().for_each(|worker| push(&mut workers, worker));
         assert_eq!(ask(&mut workers), [3, 0, 2]);
+    }
+
+    #[test]
+    fn who_had_nothing_takes_no_turn() {
+        let mut workers = workers();
+        [0, 3].into_iter().for_each(|worker| push(&mut workers, worker));
+        assert_eq!(ask(&mut workers), [0, 3]);
+        workers.complete(0);
+        assert_eq!(ask(&mut workers), Vec::<usize>::new());
+        workers.complete(3);
+        [0, 3].into_iter().for_each(|worker| push(&mut workers, worker));
+        assert_eq!(ask(&mut workers), [3, 0]);
     }
 
     #[test]
