@@ -56,6 +56,19 @@ enum Answer {
     Speak,
 }
 
+/// What a packet says.
+#[derive(Debug)]
+enum Word {
+    Message(u64, Note),
+    /// Which session this side is in, to one of theirs that is not learned yet, or over.
+    Greet(u64),
+    /// That this side lives, and wants to hear that the other does.
+    Beat,
+    /// That this side lives, and what has come. It asks nothing: two who are in use and idle would
+    /// answer each other for ever.
+    Ack,
+}
+
 /// What a packet brought.
 #[derive(Debug, Default)]
 pub(crate) struct Heard {
@@ -262,7 +275,7 @@ impl Sessions {
         self.change(now, from, |session| answer = session.hear(now, packet, &mut heard));
         match answer {
             Answer::Nothing => {}
-            Answer::Greet(theirs) => self.post(now, from, None, Some(theirs)),
+            Answer::Greet(theirs) => self.post(now, from, Word::Greet(theirs)),
             Answer::Speak => self.speak(now, from),
         }
         self.rearm(from);
@@ -276,9 +289,10 @@ impl Sessions {
         let all: Vec<_> =
             session.unacked.iter().map(|out| (out.number, out.note.clone())).collect();
         if all.is_empty() {
-            self.post(now, node, None, None);
+            self.post(now, node, Word::Beat);
         }
-        all.into_iter().for_each(|message| self.post(now, node, Some(message), None));
+        all.into_iter()
+            .for_each(|(number, note)| self.post(now, node, Word::Message(number, note)));
     }
 
     /// Sends again what is due, and gives up who was not heard: with those who counted on it.
@@ -305,11 +319,14 @@ impl Sessions {
         });
         let again: Vec<_> = again.collect();
         let beats = session.is_in_use() && now.since(session.sent_at) >= beat(&config);
-        let owes = |at: Time| now.since(at) >= config.resend / 4;
-        if again.is_empty() && (beats || session.owes_since.is_some_and(owes)) {
-            self.post(now, node, None, None);
+        let overdue = |at: Time| now.since(at) >= config.resend / 4;
+        let owes = session.owes_since.is_some_and(overdue);
+        if again.is_empty() && (beats || owes) {
+            self.post(now, node, if beats { Word::Beat } else { Word::Ack });
         }
-        again.into_iter().for_each(|message| self.post(now, node, Some(message), None));
+        again
+            .into_iter()
+            .for_each(|(number, note)| self.post(now, node, Word::Message(number, note)));
         None
     }
 
@@ -349,7 +366,9 @@ impl Sessions {
             ready.push((number, note.clone()));
             session.unacked.push_back(Out { number, sent_at: now, note });
         }
-        ready.into_iter().for_each(|message| self.post(now, node, Some(message), None));
+        ready
+            .into_iter()
+            .for_each(|(number, note)| self.post(now, node, Word::Message(number, note)));
         self.rearm(node);
     }
 
@@ -358,24 +377,32 @@ impl Sessions {
         self.alarms.set(node, due);
     }
 
-    /// Sends a packet; `greets` is a session of theirs that is not learned yet, or over.
-    fn post(&mut self, now: Time, node: NodeId, message: Option<(u64, Note)>, greets: Option<u64>) {
+    /// Sends a packet.
+    fn post(&mut self, now: Time, node: NodeId, word: Word) {
         let Some(session) = self.all.get_mut(&node) else { return };
         session.sent_at = now;
-        if greets.is_none() {
+        let greeted = match word {
+            Word::Greet(theirs) => Some(theirs),
+            _ => None,
+        };
+        if greeted.is_none() {
             session.owes_since = None;
         }
-        let is_open = session.is_open() && greets.is_none();
-        let to_session = greets.unwrap_or(session.theirs);
+        let is_open = session.is_open() && greeted.is_none();
+        let to_session = greeted.unwrap_or(session.theirs);
+        let asks = is_open && session.is_in_use() && !matches!(word, Word::Ack);
         self.packets.push_back(Packet {
             from: self.config.node,
             to: node,
             session: session.mine,
             to_session,
             is_over: session.is_dead && to_session == session.theirs,
-            asks: is_open && session.is_in_use(),
+            asks,
             ack: if is_open { session.received } else { 0 },
-            body: message.map(|(number, note)| (number, note.ask, note.message)),
+            body: match word {
+                Word::Message(number, note) => Some((number, note.ask, note.message)),
+                _ => None,
+            },
         });
     }
 }

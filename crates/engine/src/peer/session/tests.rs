@@ -281,3 +281,28 @@ fn no_more_than_a_window_is_out() {
     (1..=1000).for_each(|i| a.send(Time(0), NodeId(1), note(i)));
     assert_eq!(std::iter::from_fn(|| a.poll_packet()).count(), WINDOW);
 }
+
+#[test]
+fn two_who_only_wait_say_little() {
+    let mut ends = [sessions(0, 1), sessions(1, 1)];
+    for (at, end) in ends.iter_mut().enumerate() {
+        end.hold(Time(0), NodeId(1 - at as u32), Use::Ask(name(1)));
+        end.send(Time(0), NodeId(1 - at as u32), note(1));
+    }
+    settle(0, &mut ends);
+    let mut packets = 0;
+    while let Some(now) = ends.iter().filter_map(Sessions::poll_timeout).min() {
+        if now > Time(10 * 10_000) {
+            break;
+        }
+        for at in 0..2 {
+            assert!(ends[at].handle_timeout(now).is_empty(), "given up at {now:?}");
+            while let Some(packet) = ends[at].poll_packet() {
+                packets += 1;
+                assert!(ends[1 - at].handle(now, packet).lost.is_none());
+            }
+        }
+    }
+    // In ten leases each asks four times a lease at most, and is answered.
+    assert!(packets <= 10 * 4 * 4, "{packets}");
+}
