@@ -1,6 +1,6 @@
 //! Applications on clusters that are not there.
 
-use isometry_sim::{Baseline, Case, CaseReport, Setup, Workload, simulate};
+use isometry_sim::{Baseline, Case, CaseReport, Setup, SimulateError, Workload, simulate};
 use model::Topology;
 use std::time::Duration;
 
@@ -90,4 +90,20 @@ fn one_request_at_a_time_pays_every_latency() {
     let latencies = (ours.tally.requests - 1) * 3000;
     let more = one.ended.since(ours.ended).as_nanos();
     assert!(more > 0 && more <= latencies.into(), "{more} of {latencies}");
+}
+
+#[test]
+fn a_case_that_outlasts_virtual_time_is_told() {
+    let topology = cluster::ready_made("sapling").unwrap();
+    let copy = |name: &str, after: &str| {
+        format!(
+            "[[copy]]\nname = \"{name}\"\nfrom = \"n0.sys\"\nto = \"n1.fbm\"\ndims = \"x=1024\"\n\
+             fields = [4]\nfrom_layout = \"x\"\nto_layout = \"x\"\nafter = [{after}]\n\
+             compute_ns = 9223372036854775807\n"
+        )
+    };
+    let text = [copy("a", ""), copy("b", "\"a\""), copy("c", "\"b\"")].concat();
+    let case = Workload::parse(&text, &topology).unwrap().cases.remove(0);
+    let told = simulate(&topology, &case, &Setup::default(), &mut || true).unwrap_err();
+    assert_eq!(told, SimulateError::TooLong { left: 3 });
 }

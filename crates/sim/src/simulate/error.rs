@@ -136,6 +136,12 @@ pub enum SimulateError {
         /// How many have not.
         left: u64,
     },
+    /// Virtual time is at its end: it counts nanoseconds in 64 bits.
+    #[error("{left} transfers have not ended after 146 years")]
+    TooLong {
+        /// How many have not.
+        left: u64,
+    },
     /// The caller asked to stop.
     #[error("stopped")]
     Stopped,

@@ -23,6 +23,8 @@ use std::sync::Arc;
 
 /// One part in so many of a pool is kept for what is more urgent than what holds the rest.
 const RESERVE_PARTS: u64 = 4;
+/// A case lasts no longer: engines add to instants what is far less than the rest.
+const LAST: Time = Time(1 << 62);
 /// How many steps are taken before the caller is asked again.
 const STEPS_A_LOOK: u64 = 4096;
 
@@ -156,6 +158,9 @@ impl<'a> World<'a> {
             let is_stuck = self.fleet.is_stuck(&self.clock, self.progress.moved);
             let next = if is_stuck { None } else { self.clock.next() };
             let tick = next.ok_or(SimulateError::Stuck { left: self.progress.left })?;
+            if self.clock.now() > LAST {
+                return Err(SimulateError::TooLong { left: self.progress.left });
+            }
             self.tally.events += 1;
             self.tick(tick)?;
             self.drain(go_on)?;
