@@ -2,10 +2,9 @@
 
 use crate::simulate::error::WorkloadError;
 use layout::{LayoutError, Part, Placement};
-use model::{
-    Dim, FieldSpace, IndexSpace, Layout, MemoryId, ModelError, Priority, Selection, Span, Time,
-};
+use model::{Dim, FieldSpace, IndexSpace, Layout, MemoryId, Priority, Selection, Span, Time};
 use std::ops::Range;
+use std::sync::Arc;
 use std::time::Duration;
 
 /// The most transfers of one case.
@@ -88,6 +87,21 @@ impl CopySpec {
         CopySpec { space, ..self.clone() }
     }
 
+    /// Checks that what is copied is a box of both instances.
+    fn check_boxes(&self, key: &str) -> Result<(), WorkloadError> {
+        let names = |space: &IndexSpace| -> Vec<Arc<str>> {
+            space.dims().iter().map(|dim| Arc::clone(&dim.name)).collect()
+        };
+        for (end, instance) in ["from", "to"].into_iter().zip(&self.instances) {
+            let wrong = |why: String| WorkloadError::value(format!("{key}.dims.{end}"), why);
+            Selection::new(instance, self.spans()).map_err(|e| wrong(e.to_string()))?;
+            if names(instance) != names(&self.space) {
+                return Err(wrong("expected the box's dimensions, in its order".to_owned()));
+            }
+        }
+        Ok(())
+    }
+
     fn spans(&self) -> Vec<Span> {
         let span = |dim: &Dim| Span::Range { lo: dim.lo, hi: dim.hi };
         self.space.dims().iter().map(span).collect()
@@ -142,12 +156,7 @@ impl Case {
                 let key = format!("copy[{at}].after");
                 return Err(WorkloadError::value(key, "copies listed earlier, and no others"));
             }
-            for (key, instance) in ["dims.from", "dims.to"].into_iter().zip(&copy.instances) {
-                let wrong = |e: ModelError| {
-                    WorkloadError::value(format!("copy[{at}].{key}"), e.to_string())
-                };
-                Selection::new(instance, copy.spans()).map_err(wrong)?;
-            }
+            copy.check_boxes(&format!("copy[{at}]"))?;
         }
         let transfers: u64 = self.copies.iter().map(|copy| u64::from(copy.count)).sum();
         if transfers > MAX_TRANSFERS {

@@ -82,6 +82,7 @@ fn every_mistake_names_its_key() {
     refused(whole, &boxed("from = \"y=8,x=32\""), "copy[0].dims.from", "y");
     refused(whole, &boxed("to = \"y\""), "copy[0].dims.to", "bounds");
     refused(whole, &boxed("to = \"y=64\""), "copy[0].to_layout", "");
+    refused(whole, &boxed("from = \"x=64,y=64\""), "copy[0].dims.from", "in its order");
     refused(whole, &boxed("too = \"y=64\""), "", "a table of `box`");
     refused("y=64", "y=9223372036854775807", "copy[0].dims", "");
     refused("y=64", "y=72057594037927936", "copy[0].dims", "63 bits");
