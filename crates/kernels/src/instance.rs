@@ -1,10 +1,10 @@
 //! The bodies, once for each instruction set, and the one that this processor has.
 
-use crate::element::Plane;
 use crate::flat::{self, Panel, Stage, Strip};
 use crate::gather::{self, Gather};
 use crate::narrow;
 use crate::record::{self, Block, Records};
+use crate::runs::{self, Runs};
 use crate::stream;
 use crate::tile::{self, Lanes, Tile};
 use crate::vector::Vector;
@@ -37,8 +37,8 @@ pub(crate) struct Instance {
     pub(crate) gather: unsafe fn(&Gather<'_>, *const u8, *mut u8),
     /// [`stream::copy`].
     pub(crate) stream: unsafe fn(*const u8, *mut u8, usize),
-    /// [`stream::runs`].
-    pub(crate) runs: unsafe fn(&Plane, usize, *const u8, *mut u8),
+    /// [`runs::runs`].
+    pub(crate) runs: unsafe fn(&Runs, *const u8, *mut u8),
 }
 
 impl Instance {
@@ -149,11 +149,11 @@ macro_rules! instance {
             }
 
             /// # Safety
-            /// As [`stream::runs`].
+            /// As [`runs::runs`].
             $(#[target_feature(enable = $features)])?
-            unsafe fn runs(plane: &Plane, bytes: usize, src: *const u8, dst: *mut u8) {
+            unsafe fn runs(runs: &Runs, src: *const u8, dst: *mut u8) {
                 // SAFETY: the caller's contract.
-                unsafe { stream::runs::<$vector>(plane, bytes, src, dst) }
+                unsafe { runs::runs::<$vector>(runs, src, dst) }
             }
 
             pub(super) const INSTANCE: Instance = Instance {

@@ -4,7 +4,7 @@
 //! there is. **Guarantee.** [`copy`] reads and writes exactly the bytes that
 //! [`layout::touched`] bounds and [`layout::oracle`] moves; whoever calls it answers for these
 //! being there. [`copy_slices`] checks them. Neither allocates. **Structure.** `strategy` chooses
-//! a way: runs, a `gather` of them, `panel`s of a transpose, `flat` for long rows that start on no
+//! a way: `runs`, a `gather` of them, `panel`s of a transpose, `flat` for long rows that start on no
 //! line, `record`s and arrays, or `walk` with its `plane`s and `element`s for what fits none; `nest`
 //! is the form in which it sees a copy. `tile`, `narrow` and `stream` are the bodies, generic over a
 //! `vector`; `instance` has them for each instruction set.
@@ -18,6 +18,7 @@ mod nest;
 mod panel;
 mod plane;
 mod record;
+mod runs;
 mod split;
 mod strategy;
 mod stream;

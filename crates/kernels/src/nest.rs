@@ -1,5 +1,6 @@
 //! A copy of one field, or of fields at equal distances, as one nest of loops.
 
+use crate::element::Line;
 use layout::{CopyDim, FieldCopy, NdCopy};
 
 /// More loops than a nest holds are left to `walk`.
@@ -114,6 +115,11 @@ impl<'a> Nest<'a> {
         let len = self.len;
         self.loops[..len].sort_unstable_by_key(|l| std::cmp::Reverse(l.src.unsigned_abs()));
     }
+}
+
+/// A loop without a table.
+pub(crate) fn line(of: Loop) -> Line {
+    Line { count: of.count, stride: (of.src, of.dst) }
 }
 
 /// The first of fields that are alike, and how far the next is on either side.

@@ -6,9 +6,11 @@
 //! and follow each other is put together in the first-level cache, as the destination has it, and
 //! then written out. What lies ahead of a panel is asked for while it is moved.
 
+use crate::Stores;
 use crate::element::{Line, Plane, move_plane};
 use crate::instance::Instance;
-use crate::nest::{Loop, Nest};
+use crate::nest::{Loop, Nest, line};
+use crate::runs::Runs;
 use crate::stream::prefetch;
 use crate::tile::{Lanes, Tile};
 use crate::vector::{LANE_BYTES, LINE_BYTES, PAGE_BYTES, PAIR_BYTES};
@@ -341,7 +343,8 @@ impl Panels {
         // read; the runs are those of the tile.
         unsafe {
             self.fill(instance, &tile, src, stage);
-            (instance.runs)(&Plane { along: inner, across: outer }, row, stage, dst);
+            let runs = Runs::of(row, (inner, outer), Stores::Streamed);
+            (instance.runs)(&runs, stage, dst);
         }
     }
 
@@ -377,8 +380,4 @@ impl fmt::Display for Panels {
             Writes::Staged => write!(f, "put together, by runs past the caches"),
         }
     }
-}
-
-fn line(of: Loop) -> Line {
-    Line { count: of.count, stride: (of.src, of.dst) }
 }

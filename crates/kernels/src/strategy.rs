@@ -1,12 +1,13 @@
 //! Which way a copy goes: a pure choice, and its execution.
 
-use crate::element::{Line, Plane, move_plane};
+use crate::element::Line;
 use crate::flat::Flat;
 use crate::gather::Gather;
 use crate::instance::Instance;
-use crate::nest::{Loop, Nest};
+use crate::nest::{Loop, Nest, line};
 use crate::panel::Panels;
 use crate::record::Records;
+use crate::runs::Runs;
 use crate::vector::LINE_BYTES;
 use crate::{Stores, stream, walk};
 use layout::NdCopy;
@@ -35,7 +36,7 @@ enum Way<'a> {
     /// Runs where a table says.
     Gather(Gather<'a>),
     /// Runs, in two loops.
-    Runs(Plane),
+    Runs(Runs),
     /// Panels.
     Panels(Panels),
     /// Long rows.
@@ -71,10 +72,9 @@ impl<'a> Strategy<'a> {
                 Way::Gather(gather) => {
                     each(nest.loops(), at, &|src, dst| (instance.gather)(gather, src, dst));
                 }
-                Way::Runs(plane) => each(nest.loops(), at, &|src, dst| match self.stores {
-                    Stores::Cached => move_plane(bytes, *plane, src, dst),
-                    Stores::Streamed => (instance.runs)(plane, bytes, src, dst),
-                }),
+                Way::Runs(runs) => {
+                    each(nest.loops(), at, &|src, dst| (instance.runs)(runs, src, dst));
+                }
                 Way::Panels(panels) => {
                     each(nest.loops(), at, &|src, dst| panels.run(instance, src, dst));
                 }
@@ -145,10 +145,12 @@ fn way<'a>(
     if gathers && let Some(gather) = Gather::of(&mut nest, are_runs, streams && whole) {
         return (nest, Way::Gather(gather));
     }
+    if let Some(runs) = Runs::tiled(&mut nest, dst, (stores, lanes)) {
+        return (nest, Way::Runs(runs));
+    }
     if are_runs && (!streams || nest.bytes >= LONG_BYTES || whole) {
-        let along = innermost(&mut nest);
-        let across = innermost(&mut nest);
-        return (nest, Way::Runs(Plane { along, across }));
+        let (along, across) = (innermost(&mut nest), innermost(&mut nest));
+        return (nest, Way::Runs(Runs::of(nest.bytes, (along, across), stores)));
     }
     if let Some(records) = Records::of_nest(&mut nest, (streams, lanes)) {
         return (nest, Way::Records(records));
@@ -176,8 +178,7 @@ fn is_whole(nest: &Nest, dst: usize) -> bool {
 /// Takes the innermost loop out of `nest`; one that turns once, where that has a table.
 fn innermost(nest: &mut Nest) -> Line {
     let last = nest.loops().len().checked_sub(1).filter(|&k| nest.loops()[k].is_plain());
-    let Some(taken) = last.map(|k| nest.take(k)) else { return Line { count: 1, stride: (0, 0) } };
-    Line { count: taken.count, stride: (taken.src, taken.dst) }
+    last.map_or(Line { count: 1, stride: (0, 0) }, |k| line(nest.take(k)))
 }
 
 /// Calls `body` at each position of `loops`.
@@ -197,8 +198,7 @@ impl fmt::Display for Strategy<'_> {
                 let past = if is_streamed(bytes, stores) { ", past the caches" } else { "" };
                 write!(f, "one run of {bytes} B{past}")
             }
-            (Way::Runs(_), Stores::Cached) => write!(f, "runs of {bytes} B"),
-            (Way::Runs(_), Stores::Streamed) => write!(f, "runs of {bytes} B, past the caches"),
+            (Way::Runs(runs), _) => write!(f, "{runs}"),
             (Way::Gather(gather), _) => write!(f, "{gather}"),
             (Way::Flat(flat), _) => write!(f, "{flat}"),
             (Way::Records(records), _) => write!(f, "{records}"),

@@ -1,10 +1,6 @@
 //! Runs written past the caches, by whole lines.
 
-use crate::element::{Line, Plane};
 use crate::vector::{LANE_BYTES, LINE_BYTES, Vector};
-
-/// How many runs ahead the source is asked for.
-const AHEAD_RUNS: isize = 8;
 
 /// Copies `bytes` from `src` to `dst`, the whole lines of the destination past the caches.
 ///
@@ -60,33 +56,6 @@ pub(crate) unsafe fn carry<V: Vector>(
     }
 }
 
-/// Copies runs of `bytes`, in two loops, as [`copy`] does.
-///
-/// # Safety
-/// As [`copy`], for each run.
-#[inline(always)]
-pub(crate) unsafe fn runs<V: Vector>(plane: &Plane, bytes: usize, src: *const u8, dst: *mut u8) {
-    let (inner, outer, bytes) = joined(plane, bytes);
-    let ends = dst.addr() | bytes | inner.stride.1 as usize | outer.stride.1 as usize;
-    let whole = ends.is_multiple_of(LINE_BYTES);
-    for j in 0..outer.count as isize {
-        let src = src.wrapping_offset(j * outer.stride.0);
-        let dst = dst.wrapping_offset(j * outer.stride.1);
-        for i in 0..inner.count as isize {
-            let src = src.wrapping_offset(i * inner.stride.0);
-            let dst = dst.wrapping_offset(i * inner.stride.1);
-            // SAFETY: a run; whole ones start aligned.
-            unsafe {
-                if whole {
-                    lines::<V>(src, dst, (bytes, AHEAD_RUNS * inner.stride.0));
-                } else {
-                    copy::<V>(src, dst, bytes);
-                }
-            }
-        }
-    }
-}
-
 /// # Safety
 /// As [`copy`], for whole lines.
 #[inline(always)]
@@ -102,19 +71,6 @@ pub(crate) unsafe fn lines<V: Vector>(
         // SAFETY: a vector of the run.
         unsafe { V::load(src.add(at)).stream(dst.add(at)) };
     }
-}
-
-/// Runs that follow each other on both sides as longer ones.
-fn joined(plane: &Plane, mut bytes: usize) -> (Line, Line, usize) {
-    let once = Line { count: 1, stride: (0, 0) };
-    let (mut inner, mut outer) = (plane.along, plane.across);
-    for _ in 0..2 {
-        if inner.count == 1 || inner.stride == (bytes as isize, bytes as isize) {
-            bytes *= inner.count;
-            (inner, outer) = (outer, once);
-        }
-    }
-    (inner, outer, bytes)
 }
 
 /// Makes what was streamed visible to whoever is told of it later.

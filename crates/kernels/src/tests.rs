@@ -184,6 +184,25 @@ proptest! {
     #![proptest_config(ProptestConfig::with_cases(CASES))]
 
     #[test]
+    fn runs_in_tiles(
+        bytes in prop::sample::select(vec![32u64, 64, 96, 100, 128, 320, 1500]),
+        (extents, turned) in (prop::collection::vec(2u64..40, 2..4), 1usize..3),
+        gaps in (0u64..2, 0u64..2),
+        bases in (0usize..3, prop::sample::select(vec![0usize, 1, 60])),
+    ) {
+        let most = if cfg!(miri) { MOST_BYTES } else { 8 * MOST_BYTES };
+        let mut extents = extents;
+        while bytes * extents.iter().product::<u64>() > most {
+            let longest = extents.iter_mut().max().expect("two or three");
+            *longest = longest.div_ceil(2);
+        }
+        let src_order: Vec<usize> = (0..extents.len()).collect();
+        let mut dst_order = src_order.clone();
+        dst_order.rotate_left(turned.min(extents.len() - 1));
+        check(&Shape { bytes, extents, src_order, dst_order, gaps }.copy(), bases);
+    }
+
+    #[test]
     fn runs_where_a_table_says(
         bytes in prop::sample::select(vec![1u64, 3, 4, 8, 12, 16, 48, 64, 100, 128, 192, 640, 1500, 2048]),
         (places, rows) in (1u64..70, 1u64..4),
@@ -389,7 +408,13 @@ fn the_way_is_told() {
     says(&transpose(4080, 4), Stores::Cached, &format!("{whole}in place ("));
     says(&transpose(4080, 4), Stores::Streamed, &format!("{whole}in place, by lines past"));
     says(&transpose(4095, 4), Stores::Streamed, "long rows, 4095 by 4095 elements of 4 B");
-    says(&transpose(64, 128), Stores::Streamed, "runs of 128 B, past the caches");
+    says(
+        &transpose(64, 128),
+        Stores::Streamed,
+        "runs of 128 B, in tiles of 8 by 16, past the caches",
+    );
+    says(&transpose(5, 128), Stores::Cached, "runs of 128 B, in tiles of 5 by 5 (");
+    says(&transpose(4, 128), Stores::Streamed, "runs of 128 B, past the caches (");
     says(&transpose(64, 5), Stores::Cached, "1 fields, element by element");
     says(&structures(&[4, 8], 9, false), Stores::Streamed, "2 fields, element by element");
     says(&structures(&[8], 9, false), Stores::Cached, "one run of 72 B");

@@ -1,0 +1,167 @@
+//! Runs in two loops.
+//!
+//! **Hazard.** Who follows one side alone touches the other by single lines, each in another page:
+//! less than half as fast. **Structure.** Where the source goes on in one loop and the destination
+//! in another, runs are moved in tiles that have a kilobyte or two of either side at one place.
+
+use crate::element::Line;
+use crate::nest::{Loop, Nest, line};
+use crate::vector::{LANE_BYTES, LINE_BYTES, Vector};
+use crate::{Stores, stream};
+use std::fmt;
+
+/// How many runs ahead the source is asked for.
+const AHEAD_RUNS: isize = 8;
+
+/// What a tile of runs has of the source, and of the destination, at one place.
+const TILE_BYTES: (usize, usize) = (2 << 10, 1 << 10);
+
+/// The shortest runs, but for lines.
+const HALF_BYTES: usize = LINE_BYTES / 2;
+
+/// What the source has at one place, up to this, may go to as many places of the destination as it
+/// has runs: tiles would gain nothing.
+const FEW_BYTES: usize = 512;
+
+/// libc knows best how to copy what is longer.
+const LONG_BYTES: usize = 1 << 10;
+
+/// Runs of `bytes`, in two loops that are moved in tiles.
+#[derive(Debug, Clone, Copy)]
+pub(crate) struct Runs {
+    bytes: usize,
+    along: Line,
+    across: Line,
+    /// How many turns of `along` and of `across` a tile has, at most.
+    tile: (usize, usize),
+    is_tiled: bool,
+    stores: Stores,
+}
+
+impl Runs {
+    /// Two loops, `along` inside `across`.
+    pub(crate) fn of(
+        mut bytes: usize,
+        (mut along, mut across): (Line, Line),
+        stores: Stores,
+    ) -> Runs {
+        let once = Line { count: 1, stride: (0, 0) };
+        // Runs that follow each other on both sides are longer ones.
+        for _ in 0..2 {
+            if along.count == 1 || along.stride == (bytes as isize, bytes as isize) {
+                bytes *= along.count;
+                (along, across) = (across, once);
+            }
+        }
+        let tile = (along.count, across.count);
+        Runs { bytes, along, across, tile, is_tiled: false, stores }
+    }
+
+    /// Takes the loop in which the source goes on and the one in which the destination does out of
+    /// `nest`, whose first run goes to the address `dst`. `None` where there are no such two, tiles
+    /// would gain nothing, or parts of lines went past the caches; vectors have so many `lanes`.
+    pub(crate) fn tiled(
+        nest: &mut Nest,
+        dst: usize,
+        (stores, lanes): (Stores, usize),
+    ) -> Option<Runs> {
+        let (bytes, mut rest) = (nest.bytes, *nest);
+        let mut take = |is: &dyn Fn(&Loop) -> bool| {
+            let found = |l: &Loop| l.is_plain() && l.count > 1 && is(l);
+            rest.loops().iter().position(found).map(|k| line(rest.take(k)))
+        };
+        let across = take(&|l| l.src == bytes as isize && l.count * bytes > FEW_BYTES)?;
+        let along = take(&|l| l.dst == bytes as isize)?;
+        let strides = rest.loops().iter().fold(across.stride.1, |all, l| all | l.dst) as usize;
+        let whole = (strides | dst | (bytes * along.count)).is_multiple_of(LINE_BYTES);
+        let fits = match (bytes, stores) {
+            // Two vectors are a line, one right behind the other.
+            (HALF_BYTES, _) if lanes * LANE_BYTES > HALF_BYTES => false,
+            (HALF_BYTES, Stores::Streamed) => whole,
+            (HALF_BYTES, Stores::Cached) => true,
+            (_, Stores::Streamed) => whole && bytes.is_multiple_of(LINE_BYTES),
+            (_, Stores::Cached) => bytes >= LINE_BYTES,
+        };
+        let turns = |most: usize, count: usize| (most / bytes).clamp(1, count);
+        let tile = (turns(TILE_BYTES.1, along.count), turns(TILE_BYTES.0, across.count));
+        fits.then(|| *nest = rest)?;
+        Some(Runs { bytes, along, across, tile, is_tiled: true, stores })
+    }
+}
+
+impl fmt::Display for Runs {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "runs of {} B", self.bytes)?;
+        if self.is_tiled {
+            write!(f, ", in tiles of {} by {}", self.tile.0, self.tile.1)?;
+        }
+        let past = self.stores == Stores::Streamed;
+        f.write_str(if past { ", past the caches" } else { "" })
+    }
+}
+
+/// Copies `runs`, tile by tile.
+///
+/// # Safety
+/// As [`stream::copy`], for each run.
+#[inline(always)]
+pub(crate) unsafe fn runs<V: Vector>(runs: &Runs, src: *const u8, dst: *mut u8) {
+    let part = |line: Line, start: usize, most: usize| {
+        let by = (start as isize * line.stride.0, start as isize * line.stride.1);
+        (by, Line { count: most.min(line.count - start), ..line })
+    };
+    for i in (0..runs.along.count).step_by(runs.tile.0) {
+        let (by, along) = part(runs.along, i, runs.tile.0);
+        let (src, dst) = (src.wrapping_offset(by.0), dst.wrapping_offset(by.1));
+        for j in (0..runs.across.count).step_by(runs.tile.1) {
+            let (by, across) = part(runs.across, j, runs.tile.1);
+            let (src, dst) = (src.wrapping_offset(by.0), dst.wrapping_offset(by.1));
+            // SAFETY: a tile of the runs.
+            unsafe { tile::<V>(&Runs { along, across, ..*runs }, src, dst) };
+        }
+    }
+}
+
+/// # Safety
+/// As [`runs`], for one tile.
+#[inline(always)]
+unsafe fn tile<V: Vector>(runs: &Runs, src: *const u8, dst: *mut u8) {
+    let Runs { bytes, along, across, is_tiled, stores, .. } = *runs;
+    let ends = dst.addr() | bytes | along.stride.1 as usize | across.stride.1 as usize;
+    let whole = is_tiled || ends.is_multiple_of(LINE_BYTES);
+    // What follows on the source comes by itself, and is soon wanted.
+    let ahead = if is_tiled { 0 } else { AHEAD_RUNS * along.stride.0 };
+    for j in 0..across.count as isize {
+        let src = src.wrapping_offset(j * across.stride.0);
+        let dst = dst.wrapping_offset(j * across.stride.1);
+        for i in 0..along.count as isize {
+            let src = src.wrapping_offset(i * along.stride.0);
+            let dst = dst.wrapping_offset(i * along.stride.1);
+            // SAFETY: a run; whole ones start aligned, as halves of lines do that a tile has.
+            unsafe {
+                match stores {
+                    Stores::Cached => cached::<V>(src, dst, bytes),
+                    Stores::Streamed if whole => stream::lines::<V>(src, dst, (bytes, ahead)),
+                    Stores::Streamed => stream::copy::<V>(src, dst, bytes),
+                }
+            }
+        }
+    }
+}
+
+/// Copies a run into the caches.
+///
+/// # Safety
+/// As [`stream::copy`].
+#[inline(always)]
+unsafe fn cached<V: Vector>(src: *const u8, dst: *mut u8, bytes: usize) {
+    // SAFETY: the caller's contract; whole vectors are parts of the run.
+    unsafe {
+        if bytes > LONG_BYTES || !bytes.is_multiple_of(V::LANES * LANE_BYTES) {
+            return std::ptr::copy_nonoverlapping(src, dst, bytes);
+        }
+        for at in (0..bytes).step_by(V::LANES * LANE_BYTES) {
+            V::load(src.add(at)).store(dst.add(at));
+        }
+    }
+}
