@@ -103,12 +103,16 @@ fn channel_line(class: &NodeClass, channel: &Channel) -> String {
     format!("  {:<10} {pair:<42} {}{past}\n", channel.kind.name(), rates(&channel.curves))
 }
 
-/// A wire, with the channels that cross it.
+/// A wire, with what crosses it.
 fn wire_line(class: &NodeClass, wire: &Wire) -> String {
     let crosses = |c: &&Channel| c.wire.is_some_and(|w| class.wires[usize::from(w)] == *wire);
-    let channels: Vec<_> =
-        class.channels.iter().filter(crosses).map(|c| c.kind.name().to_owned()).collect();
-    let shared = format!("wire {} ({})", wire.name, channels.join(", "));
+    let mut crossed: Vec<_> =
+        class.channels.iter().filter(crosses).map(|c| c.kind.name()).collect();
+    let is_port = |m: &Memory| m.port.is_some_and(|port| class.wires[usize::from(port)] == *wire);
+    if class.memories.iter().any(is_port) {
+        crossed.push("links");
+    }
+    let shared = format!("wire {} ({})", wire.name, crossed.join(", "));
     let ways = if wire.half_duplex { "both ways together" } else { "each way" };
     format!("  {shared:<53} {:>11} ({ways})\n", rate(wire.rate))
 }

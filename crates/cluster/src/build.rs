@@ -45,17 +45,18 @@ fn class(raw: &raw::Node, key: &str) -> Checked<NodeClass> {
     if raw.count == 0 {
         return Err(ClusterError::value(format!("{key}.count"), "a class has at least one node"));
     }
-    let memories = raw.memory.iter().enumerate();
-    let memories = memories.map(|(i, m)| memory(m, &format!("{key}.memory[{i}]")));
-    let memories: Vec<Memory> = memories.collect::<Checked<_>>()?;
     let wires = raw.wire.iter().enumerate();
     let wires = wires.map(|(i, w)| wire(w, &format!("{key}.wire[{i}]")));
+    let wires: Vec<Wire> = wires.collect::<Checked<_>>()?;
+    let memories = raw.memory.iter().enumerate();
+    let memories = memories.map(|(i, m)| memory(m, &format!("{key}.memory[{i}]"), &wires));
+    let memories: Vec<Memory> = memories.collect::<Checked<_>>()?;
     let mut class = NodeClass {
         name: raw.name.clone(),
         count: raw.count,
         memories,
         channels: Vec::new(),
-        wires: wires.collect::<Checked<_>>()?,
+        wires,
     };
     unique(class.memories.iter().map(|m| &*m.name), &format!("{key}.memory"))?;
     unique(class.wires.iter().map(|w| &*w.name), &format!("{key}.wire"))?;
@@ -65,7 +66,7 @@ fn class(raw: &raw::Node, key: &str) -> Checked<NodeClass> {
     Ok(class)
 }
 
-fn memory(raw: &raw::Memory, key: &str) -> Checked<Memory> {
+fn memory(raw: &raw::Memory, key: &str, wires: &[Wire]) -> Checked<Memory> {
     check_name(&raw.name, &format!("{key}.name"))?;
     let kind = MEMORY_KINDS.into_iter().find(|k| k.name() == raw.kind);
     let kind = kind.ok_or_else(|| unknown(format!("{key}.kind"), "kind of memory", &raw.kind))?;
@@ -74,7 +75,25 @@ fn memory(raw: &raw::Memory, key: &str) -> Checked<Memory> {
         kind,
         capacity_bytes: raw.capacity_bytes,
         th_bytes: raw.th_bytes,
+        port: raw
+            .port
+            .as_ref()
+            .map(|name| port(name, &format!("{key}.port"), wires))
+            .transpose()?,
     })
+}
+
+fn port(name: &str, key: &str, wires: &[Wire]) -> Checked<u16> {
+    let found = wire_named(name, key, wires)?;
+    if wires[usize::from(found)].half_duplex {
+        let why = format!("`{name}` is half duplex: a port carries both directions at once");
+        return Err(ClusterError::value(key, why));
+    }
+    Ok(found)
+}
+
+fn wire_named(name: &str, key: &str, wires: &[Wire]) -> Checked<u16> {
+    position(wires.iter().map(|w| &*w.name), name).ok_or_else(|| unknown(key, "wire", name))
 }
 
 fn wire(raw: &raw::Wire, key: &str) -> Checked<Wire> {
@@ -89,10 +108,8 @@ fn channel(raw: &raw::Channel, key: &str, class: &NodeClass) -> Checked<Channel>
         let found = names.iter().map(|n| place(n).ok_or_else(|| unknown(key, "memory", n)));
         distinct(found.collect::<Checked<Vec<_>>>()?, key)
     };
-    let wire = raw.wire.as_ref().map(|name| {
-        let found = position(class.wires.iter().map(|w| &*w.name), name);
-        found.ok_or_else(|| unknown(format!("{key}.wire"), "wire", name))
-    });
+    let wire = raw.wire.as_ref();
+    let wire = wire.map(|name| wire_named(name, &format!("{key}.wire"), &class.wires));
     Ok(Channel {
         kind: channel_kind(raw, key)?,
         from: memories(&raw.from, &format!("{key}.from"))?,
@@ -108,7 +125,10 @@ fn channel(raw: &raw::Channel, key: &str, class: &NodeClass) -> Checked<Channel>
 
 fn link(raw: &raw::Link, key: &str, classes: &[NodeClass]) -> Checked<Link> {
     if raw.wire.is_some() {
-        return Err(ClusterError::name(format!("{key}.wire"), "a link crosses no wire of a node"));
+        return Err(ClusterError::name(
+            format!("{key}.wire"),
+            "a link crosses the wires that its memories have as `port`",
+        ));
     }
     stream_from(raw, key)?;
     let ends = |names: &[String], key: &str| {

@@ -48,6 +48,8 @@ pub(crate) struct Memory {
     pub(crate) capacity_bytes: Option<u64>,
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub(crate) th_bytes: Option<u64>,
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub(crate) port: Option<String>,
     #[serde(default, skip_serializing)]
     #[expect(dead_code, reason = "a mark for the people who read the file")]
     pub(crate) assumed: bool,

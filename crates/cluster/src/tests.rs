@@ -90,6 +90,23 @@ fn a_wire_is_full_duplex_unless_it_says_otherwise() {
 }
 
 #[test]
+fn a_port_is_a_wire_of_the_memorys_node() {
+    let wire = "wire = [ { name = \"nic\", throughput = 1e9 } ]\n[[link]]";
+    let text = SMALL.replace("[[link]]", wire);
+    let sys = "{ name = \"sys\", kind = \"SYS\"";
+    let topology = parse(&text.replace(sys, &format!("{sys}, port = \"nic\""))).unwrap();
+    let [sys0, sys1, disk] =
+        ["n0.sys", "n1.sys", "n1.dsk"].map(|m| topology.memory_named(m).unwrap());
+    let (id, port) = topology.port(sys1).unwrap();
+    assert_eq!((id.node, id.index, port.rate), (sys1.node, 0, 1e9));
+    assert_eq!((topology.port(sys0).unwrap().0.node, topology.port(disk)), (sys0.node, None));
+    round_trip(&topology);
+    let half = text.replace("throughput = 1e9 }", "throughput = 1e9, half_duplex = true }");
+    let refused = parse(&half.replace(sys, &format!("{sys}, port = \"nic\""))).unwrap_err();
+    assert!(refused.to_string().contains("node[0].memory[0].port"), "{refused}");
+}
+
+#[test]
 fn the_flat_lists_spell_out_every_node() {
     let json = to_json(&parse(SMALL).unwrap());
     let names: Vec<_> = json["memories"].as_array().unwrap().iter().map(|m| &m["name"]).collect();
@@ -126,6 +143,7 @@ fn mistakes_name_their_key_and_line() {
     refused("[4096, 2e6]", "[512, 2e6]", ErrorKind::Value, "channel[1].throughput", 9);
     refused("from = [\"dsk\"]", "from = [\"disk\"]", ErrorKind::Name, "channel[1].from", 9);
     refused("in_flight = 8", "wire = \"pcie\"", ErrorKind::Name, "channel[1].wire", 9);
+    refused("\"SYS\"", "\"SYS\", port = \"nic\"", ErrorKind::Name, "memory[0].port", 6);
     refused("in_flight = 8", "in_flight = 0", ErrorKind::Value, "channel[1].in_flight", 9);
     let stream = "channel[1].stream_from_bytes";
     refused("in_flight = 8", "stream_from_bytes = 8", ErrorKind::Name, stream, 9);

@@ -34,6 +34,7 @@ fn node(class: &NodeClass) -> raw::Node {
         kind: m.kind.name().to_owned(),
         capacity_bytes: m.capacity_bytes,
         th_bytes: m.th_bytes,
+        port: m.port.and_then(|port| Some(class.wires.get(usize::from(port))?.name.clone())),
         assumed: false,
     };
     let wire = |w: &model::Wire| raw::Wire {

@@ -71,7 +71,13 @@ fn measured(memcpy: &mut MemcpyChannel) -> Option<HostRates> {
 fn skeleton(settings: &Settings, cores: &Cores) -> Topology {
     let capacity_bytes = Limits::detect().usable_bytes().map(|b| b / cores.nodes.len() as u64);
     let name = |i: usize| if i == 0 { "sys".to_owned() } else { format!("sys{i}") };
-    let sys = |i| Memory { name: name(i), kind: MemoryKind::Sys, capacity_bytes, th_bytes: None };
+    let sys = |i| Memory {
+        name: name(i),
+        kind: MemoryKind::Sys,
+        capacity_bytes,
+        th_bytes: None,
+        port: None,
+    };
     let memories: Vec<_> = (0..cores.nodes.len()).map(sys).collect();
     let all: Vec<u16> = (0..memories.len()).filter_map(|i| u16::try_from(i).ok()).collect();
     let memcpy = Channel {

@@ -88,6 +88,7 @@ impl Machine {
             kind: MemoryKind::Dsk,
             capacity_bytes: None,
             th_bytes: Some(0),
+            port: None,
         });
         // Both or none: a channel that the core has keeps its id.
         let channel = |direction| self.disks.channel(direction, curves.depth);
@@ -159,12 +160,14 @@ impl DiskCurves {
             kind: MemoryKind::Dsk,
             capacity_bytes: None,
             th_bytes: Some(0),
+            port: None,
         };
         let host = Memory {
             name: "sys".into(),
             kind: MemoryKind::Sys,
             capacity_bytes: None,
             th_bytes: None,
+            port: None,
         };
         let channels = [Direction::Read, Direction::Write].map(|d| entry(d, (1, 0), &[0], self));
         let class = model::NodeClass {

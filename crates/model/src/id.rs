@@ -26,6 +26,15 @@ pub struct ChannelId {
     pub index: u16,
 }
 
+/// One wire of a node.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, PartialOrd, Ord)]
+pub struct WireId {
+    /// The node.
+    pub node: NodeId,
+    /// Position among the wires of the node's class.
+    pub index: u16,
+}
+
 /// A span of registered bytes in one memory. The generation makes a stale id harmless.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, PartialOrd, Ord)]
 pub struct RegionId {

@@ -23,7 +23,9 @@ mod topology;
 pub use copy::{CopyDim, CopyList, FieldCopy, NdCopy, ShapeClass, Stride};
 pub use error::{ChannelError, ChannelErrorKind, ModelError, Outcome, TransferError};
 pub use field::{Field, FieldSpace};
-pub use id::{ChannelId, FenceId, MemoryId, NodeId, Priority, RegionId, RequestId, TransferId};
+pub use id::{
+    ChannelId, FenceId, MemoryId, NodeId, Priority, RegionId, RequestId, TransferId, WireId,
+};
 pub use layout::{Component, Layout};
 pub use plan::{Algorithm, Alternative, Bound, Buffer, CostModel, Hop, Limit, Plan, SearchReport};
 pub use request::{Completion, CopyWork, Place, Request, Work};

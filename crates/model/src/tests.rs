@@ -85,8 +85,13 @@ fn a_layout_prints_as_the_paper_writes_it() {
 
 #[test]
 fn memories_are_found_by_name() {
-    let memory =
-        Memory { name: "sys".into(), kind: MemoryKind::Sys, capacity_bytes: None, th_bytes: None };
+    let memory = Memory {
+        name: "sys".into(),
+        kind: MemoryKind::Sys,
+        capacity_bytes: None,
+        th_bytes: None,
+        port: None,
+    };
     let class = NodeClass {
         name: "n".into(),
         count: 2,

@@ -4,7 +4,7 @@
 //! Nodes are kept as classes with a count, never written out, so that a pod of a thousand nodes
 //! is as small a value as a pair.
 
-use crate::{ChannelId, Curves, MemoryId, NodeId};
+use crate::{ChannelId, Curves, MemoryId, NodeId, WireId};
 
 /// The kinds of memory of the paper's Table 1.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, PartialOrd, Ord)]
@@ -88,6 +88,9 @@ pub struct Memory {
     /// The largest intermediate buffer in it, where it differs from the topology's; 0 means that
     /// it is never an intermediate.
     pub th_bytes: Option<u64>,
+    /// The wire by which other nodes reach it, by position in the class: what leaves for them, and
+    /// what comes from them, crosses it. Full duplex.
+    pub port: Option<u16>,
 }
 
 /// One channel of each node of a class: one worker, one rate, several pairs of memories.
@@ -204,6 +207,15 @@ impl Topology {
             left -= class.count;
         }
         None
+    }
+
+    /// The wire by which other nodes reach the memory `id`, and what names it.
+    #[must_use]
+    pub fn port(&self, id: MemoryId) -> Option<(WireId, &Wire)> {
+        let (class, _) = self.class_of(id.node)?;
+        let class = &self.classes[class];
+        let index = class.memories.get(usize::from(id.index))?.port?;
+        Some((WireId { node: id.node, index }, class.wires.get(usize::from(index))?))
     }
 
     /// The memory `id`.

@@ -5,7 +5,7 @@ mod busy;
 use crate::{Options, PlanError};
 use model::{
     Channel, ChannelId, ChannelKind, Curves, Link, LinkEnd, MemoryId, MemoryKind, NodeClass,
-    NodeId, Topology, Wire,
+    NodeId, Topology, WireId,
 };
 use std::borrow::Cow;
 
@@ -23,7 +23,7 @@ pub(crate) struct Lane<'t> {
     pub(crate) curves: Cow<'t, Curves>,
     pub(crate) latency_ns: u64,
     pub(crate) in_flight: Option<u32>,
-    pub(crate) wire: Option<WireRef>,
+    pub(crate) crosses: Crosses,
     /// The vertices where its edges start and end, as bits.
     from: u64,
     to: u64,
@@ -39,35 +39,45 @@ enum Ends<'t> {
     Far(NodeId, &'t [LinkEnd]),
 }
 
-/// A wire that a lane crosses.
+/// The wires that the hops of a lane cross.
+#[derive(Clone, Debug)]
+pub(crate) enum Crosses {
+    /// The one of a channel inside a node, if it has any.
+    Own(Option<WireRef>),
+    /// The ports of the memories at both ends, of a link; and of those that others use, the part
+    /// that is left of it.
+    Ports(Vec<(Way, f64)>),
+}
+
+/// A wire.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct WireRef {
-    node: NodeId,
-    /// Its position in the node's class.
-    index: u16,
+    pub(crate) id: WireId,
     pub(crate) rate: f64,
     pub(crate) half_duplex: bool,
 }
 
 impl WireRef {
-    pub(crate) fn is(&self, other: &WireRef) -> bool {
-        (self.node, self.index) == (other.node, other.index)
+    fn of(site: &Site<'_>, index: u16) -> Option<WireRef> {
+        let wire = site.class.wires.get(usize::from(index))?;
+        let id = WireId { node: site.node, index };
+        Some(WireRef { id, rate: wire.rate, half_duplex: wire.half_duplex })
     }
 }
 
+/// A wire in one direction: towards its node's host memories, or from other nodes; or not.
+pub(crate) type Way = (WireId, bool);
+
 impl<'t> Lane<'t> {
     fn of_channel(channel: &'t Channel, index: u16, site: &Site<'t>) -> Lane<'t> {
-        let wire = channel.wire.and_then(|index| {
-            let &Wire { rate, half_duplex, .. } = site.class.wires.get(usize::from(index))?;
-            Some(WireRef { node: site.node, index, rate, half_duplex })
-        });
+        let wire = channel.wire.and_then(|index| WireRef::of(site, index));
         Lane {
             id: ChannelId { node: site.node, index },
             kind: channel.kind,
             curves: Cow::Borrowed(&channel.curves),
             latency_ns: channel.latency_ns,
             in_flight: channel.in_flight,
-            wire,
+            crosses: Crosses::Own(wire),
             from: site.bits(channel.from.iter().copied()),
             to: site.bits(channel.to.iter().copied()),
             ends: Ends::Here(site.vertices, &channel.to),
@@ -82,7 +92,7 @@ impl<'t> Lane<'t> {
             curves: Cow::Borrowed(&link.curves),
             latency_ns: link.latency_ns,
             in_flight: link.in_flight,
-            wire: None,
+            crosses: Crosses::Ports(Vec::new()),
             from: site.bits(here.map(|end| end.memory)),
             to: far_ends(sites, site.node, &link.to).fold(0, |bits, vertex| bits | 1 << vertex),
             ends: Ends::Far(site.node, &link.to),
@@ -97,15 +107,30 @@ impl<'t> Lane<'t> {
     /// The seconds that a byte of a hop that reaches `rate` keeps its half-duplex wire busy; those
     /// of the hop where it crosses none.
     pub(crate) fn busy_seconds(&self, rate: f64) -> f64 {
-        let wire = self.wire.filter(|wire| wire.half_duplex);
+        let wire = self.wire().filter(|wire| wire.half_duplex);
         wire.map_or(1.0 / rate, |wire| (1.0 / rate).max(1.0 / wire.rate))
+    }
+
+    /// The part of a port that others leave.
+    fn left_of(&self, way: Way) -> f64 {
+        let Crosses::Ports(left) = &self.crosses else { return 1.0 };
+        left.iter().find(|(port, _)| *port == way).map_or(1.0, |(_, part)| *part)
+    }
+
+    /// The wire of a channel inside a node.
+    fn wire(&self) -> Option<WireRef> {
+        match self.crosses {
+            Crosses::Own(wire) => wire,
+            Crosses::Ports(_) => None,
+        }
     }
 
     /// Whether hops on this lane and on `other` keep each other from working at once: they share
     /// the channel or a half-duplex wire.
     pub(crate) fn excludes(&self, other: &Lane<'_>) -> bool {
-        let shares = |wire: &WireRef| other.wire.is_some_and(|w| wire.half_duplex && w.is(wire));
-        self.id == other.id || self.wire.as_ref().is_some_and(shares)
+        let shares =
+            |wire: WireRef| wire.half_duplex && other.wire().is_some_and(|w| w.id == wire.id);
+        self.id == other.id || self.wire().is_some_and(shares)
     }
 }
 
@@ -129,6 +154,8 @@ pub(crate) struct Vertex {
     pub(crate) kind: MemoryKind,
     /// `TH`; 0 where the memory is never an intermediate.
     pub(crate) th_bytes: u64,
+    /// The wire by which other nodes reach it.
+    port: Option<WireRef>,
 }
 
 /// A node of the graph.
@@ -218,7 +245,8 @@ impl<'t> Graph<'t> {
             let own = memory.th_bytes.unwrap_or(topology.th_bytes);
             let th_bytes = if own == 0 { 0 } else { options.th_bytes.unwrap_or(own) };
             let id = MemoryId { node, index };
-            self.vertices.push(Vertex { id, kind: memory.kind, th_bytes });
+            let port = memory.port.and_then(|port| WireRef::of(&site, port));
+            self.vertices.push(Vertex { id, kind: memory.kind, th_bytes, port });
         }
         if self.vertices.len() > MAX_MEMORIES {
             return Err(PlanError::Query { why: "the nodes have more than 64 memories" });
@@ -267,6 +295,22 @@ impl<'t> Graph<'t> {
 
     pub(crate) fn lane(&self, edge: Edge) -> &Lane<'t> {
         &self.lanes[usize::from(edge.lane)]
+    }
+
+    /// The wires that a hop on `edge` crosses, each with the direction and what it has for the hop
+    /// in bytes per second.
+    pub(crate) fn crossings(&self, edge: Edge) -> impl Iterator<Item = (WireRef, bool)> + '_ {
+        let [from, to] = [edge.from, edge.to].map(|end| &self.vertices[usize::from(end)]);
+        let lane = self.lane(edge);
+        let all = match &lane.crosses {
+            Crosses::Own(wire) => [wire.map(|wire| (wire, to.kind.is_host())), None],
+            Crosses::Ports(_) => {
+                [from.port.map(|wire| (wire, false)), to.port.map(|wire| (wire, true))]
+            }
+        };
+        all.into_iter().flatten().map(|(wire, to_host)| {
+            (WireRef { rate: wire.rate * lane.left_of((wire.id, to_host)), ..wire }, to_host)
+        })
     }
 
     /// The vertices that may hold intermediates, as bits.

@@ -12,7 +12,7 @@
 //!   last unit of work (a request, or a granule where a hop between windows converts), plus the
 //!   latencies.
 
-use crate::graph::{Graph, Lane};
+use crate::graph::{Graph, Lane, WireRef};
 use crate::path::{MAX_HOPS, Path, Solution, Step};
 use crate::rates::{curve, inverse, rate};
 use crate::round::gcd;
@@ -161,25 +161,24 @@ impl<'a> Case<'a> {
         busiest
     }
 
-    /// The seconds that a byte keeps the wire of `hop` busy; in the direction of `hop`, unless the
-    /// wire is half duplex.
+    /// The seconds that a byte keeps the slowest wire of `hop` busy; in the direction of `hop`,
+    /// unless the wire is half duplex.
     fn wire_seconds_a_byte(&self, hop: usize, hops: &[HopCost; MAX_HOPS]) -> f64 {
-        let Some(wire) = self.lane(hop).wire else { return 0.0 };
-        let crosses = |k: &usize| {
-            let same = self.lane(*k).wire.is_some_and(|other| other.is(&wire));
-            same && (wire.half_duplex || self.leaves_host(*k) == self.leaves_host(hop))
+        let crossings = |k: usize| self.graph.crossings(self.path.edges()[k]);
+        let all = |(wire, to_host): (WireRef, bool)| {
+            let same = move |other: &(WireRef, bool)| {
+                other.0.id == wire.id && (wire.half_duplex || other.1 == to_host)
+            };
+            let seconds = |k: usize| {
+                let own = crossings(k).filter(same).map(move |(own, _)| match own.half_duplex {
+                    true => self.lane(k).busy_seconds(hops[k].rate),
+                    false => 1.0 / own.rate,
+                });
+                own.sum::<f64>()
+            };
+            (0..self.hops()).map(seconds).sum()
         };
-        let seconds = |k: usize| match wire.half_duplex {
-            true => self.lane(k).busy_seconds(hops[k].rate),
-            false => self.lane(k).wire.map_or(0.0, |own| 1.0 / own.rate),
-        };
-        (0..self.hops()).filter(crosses).map(seconds).sum()
-    }
-
-    /// The direction of a hop on its wire: towards a device or disk, or not.
-    fn leaves_host(&self, hop: usize) -> bool {
-        let to = self.path.edges()[hop].to;
-        !self.graph.vertices[usize::from(to)].kind.is_host()
+        crossings(hop).map(all).fold(0.0, f64::max)
     }
 
     /// Latencies, and the units that the hops before the slowest must do first and those after it

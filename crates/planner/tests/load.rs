@@ -165,6 +165,57 @@ fn hops_of_one_plan_that_cross_a_wire_each_have_their_share_of_it() {
     assert_eq!(rate(&cluster.plan("a", "end", CostModel::Default)), 1.2);
 }
 
+/// Three nodes whose memories `a` and `b` are behind one port.
+const PORTS: &str = r#"
+[[node]]
+name = "n"
+count = 4
+memory = [
+  { name = "a", kind = "SYS", port = "nic" }, { name = "b", kind = "REG", port = "nic" },
+  { name = "c", kind = "SYS" },
+]
+channel = [ { kind = "Memcpy", from = ["a"], to = ["a"], throughput = 80.0e9 } ]
+wire = [ { name = "nic", throughput = 6.0e9 } ]
+[[link]]
+kind = "RemoteMemcpy"
+from = ["n.a", "n.c"]
+to = ["n.a", "n.c"]
+throughput = 9.0e9
+[[link]]
+kind = "RemoteMemcpy"
+from = ["n.b"]
+to = ["n.b"]
+throughput = 2.0e9
+"#;
+
+#[test]
+fn a_link_is_no_faster_than_the_ports_at_its_ends() {
+    let cluster = Cluster::of(PORTS);
+    let rate = |from, to| rate(&cluster.plan(from, to, CostModel::Default));
+    assert_eq!([rate("n0.a", "n1.a"), rate("n0.c", "n1.a"), rate("n0.a", "n1.c")], [6.0; 3]);
+    assert_eq!([rate("n0.c", "n1.c"), rate("n0.b", "n1.b")], [9.0, 2.0]);
+    let paper = cluster.plan("n0.a", "n1.a", CostModel::Paper);
+    assert_eq!(paper.throughput, 9.0e9);
+}
+
+#[test]
+fn who_sends_to_one_node_shares_its_port() {
+    let mut cluster = Cluster::of(PORTS);
+    let sent = [0, 1, 2].map(|from| rate(&cluster.begin(&format!("n{from}.a"), "n3.a")));
+    assert_eq!(sent, [6.0, 3.0, 2.0]);
+    // A channel with several flows is one on the port, and its flows share what it gets.
+    assert_eq!(rate(&cluster.plan("n2.a", "n3.a", CostModel::Default)), 1.0);
+    // What leaves there, what goes elsewhere, and what has no port, is as if nobody came in.
+    let idle = |from, to| rate(&cluster.plan(from, to, CostModel::Default));
+    assert_eq!([idle("n3.a", "n1.a"), idle("n3.c", "n1.c")], [6.0, 9.0]);
+    // Another channel of the same node leaves by the same port.
+    assert_eq!(idle("n0.b", "n1.b"), 2.0);
+    for _ in 0..3 {
+        cluster.begin("n1.b", "n0.b");
+    }
+    assert_eq!(rate(&cluster.plan("n1.a", "n0.a", CostModel::Default)), 1.5);
+}
+
 #[test]
 fn both_ways_share_a_half_duplex_wire() {
     let mut cluster = Cluster::new();

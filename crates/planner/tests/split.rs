@@ -2,8 +2,8 @@
 
 use isometry_planner::{Choice, Options, Query, Split, plan, split};
 use model::{
-    Algorithm, ChannelId, Component, CostModel, IndexSpace, Layout, MemoryId, NodeId, Topology,
-    Wire,
+    Algorithm, ChannelId, Component, CostModel, IndexSpace, Layout, MemoryId, Topology, Wire,
+    WireId,
 };
 use proptest::prelude::*;
 use random::{Random, memory, random_layouts, random_topology};
@@ -15,19 +15,26 @@ mod random;
 #[derive(Debug, PartialEq, Eq, Hash)]
 enum Used {
     Channel(ChannelId),
-    Wire(NodeId, u16, Option<bool>),
+    Wire(WireId, Option<bool>),
 }
 
 /// What the hops of a plan use.
 fn used(topology: &Topology, plan: &model::Plan) -> HashSet<Used> {
     let mut used = HashSet::new();
-    for (hop, to) in plan.hops.iter().zip(&plan.memories[1..]) {
+    for (hop, ends) in plan.hops.iter().zip(plan.memories.windows(2)) {
         used.insert(Used::Channel(hop.channel));
+        if topology.link(hop.channel).is_some() {
+            let ports = ends.iter().zip([false, true]);
+            let ports =
+                ports.filter_map(|(&end, comes_in)| Some((topology.port(end)?.0, comes_in)));
+            used.extend(ports.map(|(wire, comes_in)| Used::Wire(wire, Some(comes_in))));
+        }
         let (class, _) = topology.class_of(hop.channel.node).unwrap();
         if let Some(wire) = topology.channel(hop.channel).and_then(|c| c.wire) {
             let both = topology.classes[class].wires[usize::from(wire)].half_duplex;
-            let to_host = topology.memory(*to).unwrap().kind.is_host();
-            used.insert(Used::Wire(hop.channel.node, wire, (!both).then_some(to_host)));
+            let to_host = topology.memory(ends[1]).unwrap().kind.is_host();
+            let wire = WireId { node: hop.channel.node, index: wire };
+            used.insert(Used::Wire(wire, (!both).then_some(to_host)));
         }
     }
     used

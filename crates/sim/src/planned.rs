@@ -17,6 +17,7 @@ pub(crate) fn topology(rng: &mut Rng, memories: u16, specs: &[ChannelSpec]) -> T
         kind: MemoryKind::Sys,
         capacity_bytes: None,
         th_bytes: None,
+        port: None,
     };
     let class = NodeClass {
         name: "n".to_owned(),

@@ -228,6 +228,50 @@ fn channels_share_a_bus_fairly() {
     close(&together(&[("sys", "a"), ("a", "sys")]), &[8.0, 8.0]);
 }
 
+/// Four nodes behind ports of 1 GB/s each way, and a link of half that from other memories.
+const PORTS: &str = r#"
+[[node]]
+name = "n"
+count = 4
+memory = [ { name = "a", kind = "SYS", port = "nic" }, { name = "b", kind = "REG", port = "nic" } ]
+wire = [ { name = "nic", throughput = 1.0e9 } ]
+[[link]]
+kind = "RemoteMemcpy"
+from = ["n.a"]
+to = ["n.a"]
+throughput = 9.0e9
+[[link]]
+kind = "RemoteMemcpy"
+from = ["n.b"]
+to = ["n.b"]
+throughput = 0.25e9
+"#;
+
+/// The rates of copies between nodes that start together, in GB/s, to a hundredth.
+fn between(pairs: &[(&str, &str)]) -> Vec<f64> {
+    let topology = cluster::parse(PORTS).unwrap();
+    let copies: Vec<_> = pairs.iter().map(|&(from, to)| (from, to, 1 << 21, SAME)).collect();
+    let report = play(&topology, &case(&topology, &copies), &Setup::default());
+    report.copies.iter().map(|copy| (copy.throughput() / 1e7).round() / 100.0).collect()
+}
+
+#[test]
+fn many_that_send_to_one_node_share_its_port() {
+    assert_eq!(between(&[("n0.a", "n1.a")]), [1.0]);
+    assert_eq!(between(&[("n0.a", "n3.a"), ("n1.a", "n3.a"), ("n2.a", "n3.a")]), [0.33; 3]);
+    let ways = [("n0.a", "n1.a"), ("n1.a", "n0.a"), ("n2.a", "n3.a")];
+    assert_eq!(between(&ways), [1.0; 3], "each direction, and each node, for itself");
+}
+
+#[test]
+fn links_of_one_node_share_its_port() {
+    // The slower leaves the rest to the other, and is done last.
+    assert_eq!(between(&[("n0.a", "n1.a"), ("n0.b", "n2.b")]), [0.75, 0.25]);
+    // Each of three that come in has a third, unless it asks for less.
+    let three = [("n0.a", "n3.a"), ("n1.a", "n3.a"), ("n2.b", "n3.b")];
+    assert_eq!(between(&three), [0.37, 0.37, 0.25]);
+}
+
 #[test]
 fn a_disk_reads_or_writes() {
     // Half of the time each, until the faster is through.

@@ -1,6 +1,6 @@
 //! A graph some of whose channels and wires others use.
 
-use super::{Graph, Lane};
+use super::{Crosses, Graph, Lane, WireRef};
 use crate::Load;
 use std::borrow::Cow;
 
@@ -15,17 +15,35 @@ impl Graph<'_> {
         if load.is_idle() {
             return 0;
         }
-        let sharers = |lane: &Lane<'_>| (load.flows(lane.id), self.crossing_with(lane, load));
-        let sharers: Vec<_> = self.lanes.iter().map(sharers).collect();
-        for (lane, &(flows, channels)) in self.lanes.iter_mut().zip(&sharers) {
+        let left: Vec<Crosses> = self.lanes.iter().map(|lane| self.left(lane, load)).collect();
+        let mut flows_here = 0;
+        for (lane, crosses) in self.lanes.iter_mut().zip(left) {
+            let flows = load.flows(lane.id);
             if flows > 0 {
                 lane.curves = Cow::Owned(lane.curves.shared(flows.saturating_add(1)));
             }
-            if let Some(wire) = &mut lane.wire {
-                wire.rate /= (f64::from(flows) + 1.0) * (f64::from(channels) + 1.0);
-            }
+            lane.crosses = crosses;
+            flows_here += u64::from(flows);
         }
-        sharers.iter().map(|&(flows, _)| u64::from(flows)).sum()
+        flows_here
+    }
+
+    /// What the wires of `lane` have left for one more flow.
+    fn left(&self, lane: &Lane<'_>, load: &Load) -> Crosses {
+        let own = f64::from(load.flows(lane.id)) + 1.0;
+        let part = |others: u32| 1.0 / (own * (f64::from(others) + 1.0));
+        match &lane.crosses {
+            Crosses::Own(wire) => Crosses::Own(wire.map(|wire| {
+                let ways = WAYS.into_iter().filter(|&way| lane.to & self.ends(way) != 0);
+                let others = ways.map(|way| load.beside(lane.id, &wire, way)).max().unwrap_or(0);
+                WireRef { rate: wire.rate * part(others), ..wire }
+            })),
+            Crosses::Ports(_) => Crosses::Ports(
+                self.ports(lane)
+                    .map(|(_, port, way)| ((port.id, way), part(load.beside(lane.id, &port, way))))
+                    .collect(),
+            ),
+        }
     }
 
     /// Closes every lane that `load` uses, and every wire in the directions that it uses.
@@ -33,31 +51,44 @@ impl Graph<'_> {
         if load.is_idle() {
             return;
         }
-        let open = |lane: &Lane<'_>| {
-            let closed = |to_host: &bool| self.crossed(lane, *to_host, load) > 0;
-            let ends = WAYS.into_iter().filter(closed).map(|to_host| self.ends(to_host));
-            if load.flows(lane.id) > 0 { 0 } else { ends.fold(lane.to, |left, ends| left & !ends) }
-        };
-        let open: Vec<u64> = self.lanes.iter().map(open).collect();
-        self.lanes.iter_mut().zip(open).for_each(|(lane, to)| lane.to = to);
+        let open: Vec<_> = self.lanes.iter().map(|lane| self.open(lane, load)).collect();
+        for (lane, (from, to)) in self.lanes.iter_mut().zip(open) {
+            (lane.from, lane.to) = (from, to);
+        }
     }
 
-    /// How many other channels cross the wire of `lane` where its own edges do.
-    fn crossing_with(&self, lane: &Lane<'_>, load: &Load) -> u32 {
-        let ways = WAYS.into_iter().filter(|&to_host| lane.to & self.ends(to_host) != 0);
-        ways.map(|to_host| self.crossed(lane, to_host, load)).max().unwrap_or(0)
+    /// Where edges of `lane` may still start and end.
+    fn open(&self, lane: &Lane<'_>, load: &Load) -> (u64, u64) {
+        if load.flows(lane.id) > 0 {
+            return (0, 0);
+        }
+        let mut open = (lane.from, lane.to);
+        match &lane.crosses {
+            Crosses::Own(None) => {}
+            Crosses::Own(Some(wire)) => {
+                let used = WAYS.into_iter().filter(|&way| load.beside(lane.id, wire, way) > 0);
+                used.for_each(|way| open.1 &= !self.ends(way));
+            }
+            Crosses::Ports(_) => {
+                let used =
+                    self.ports(lane).filter(|(_, port, way)| load.beside(lane.id, port, *way) > 0);
+                for (vertex, _, comes_in) in used {
+                    let end = if comes_in { &mut open.1 } else { &mut open.0 };
+                    *end &= !(1 << vertex);
+                }
+            }
+        }
+        open
     }
 
-    /// How many other channels cross the wire of `lane` in one direction, or in either where they
-    /// exclude each other.
-    fn crossed(&self, lane: &Lane<'_>, to_host: bool, load: &Load) -> u32 {
-        let Some(wire) = &lane.wire else { return 0 };
-        let crosses = |other: &&Lane<'_>| {
-            let beside = other.id != lane.id && other.wire.is_some_and(|w| w.is(wire));
-            let there = load.flows_towards(other.id, to_host) > 0;
-            beside && (there || (wire.half_duplex && load.flows(other.id) > 0))
-        };
-        self.lanes.iter().filter(crosses).map(|_| 1).sum()
+    /// The ports of all ends of a link, each with its vertex and whether traffic comes in there.
+    fn ports(&self, lane: &Lane<'_>) -> impl Iterator<Item = (u8, WireRef, bool)> + '_ {
+        let ends = [(lane.from, false), (lane.to, true)];
+        ends.into_iter().flat_map(move |(ends, comes_in)| {
+            super::members(ends).filter_map(move |vertex| {
+                Some((vertex, self.vertices[usize::from(vertex)].port?, comes_in))
+            })
+        })
     }
 
     /// The vertices where edges in one direction end, as bits.

@@ -69,6 +69,7 @@ fn random_memory(random: &mut Random, index: u16) -> Memory {
         kind: kinds[random.below(4) as usize],
         capacity_bytes: None,
         th_bytes: random.chance(8).then_some(0),
+        port: None,
     }
 }
 

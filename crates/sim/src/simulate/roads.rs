@@ -8,8 +8,8 @@ use crate::agenda::Agenda;
 use crate::channel::ChannelSpec;
 use crate::scenario::Rule;
 use crate::simulate::lean::{LeanChannel, payload_bytes};
-use crate::simulate::wire::Wire;
-use model::{ChannelId, NodeId, Request, Topology, Work};
+use crate::simulate::wire::Wires;
+use model::{ChannelId, MemoryId, Place, Request, Topology, WireId, Work};
 use std::collections::{BTreeMap, VecDeque};
 
 /// Requests in flight where a channel's own number was not measured; the planner counts on it.
@@ -31,23 +31,34 @@ pub(crate) enum RoadTick {
     },
 }
 
-/// The wire of a channel, in either direction; the same where it is half duplex.
+/// A wire, in either direction; the same where it is half duplex.
 #[derive(Debug, Clone, Copy)]
 struct Crossing {
     to_host: usize,
     from_host: usize,
 }
 
-#[derive(Debug)]
-struct Road {
-    channel: LeanChannel,
-    crossing: Option<Crossing>,
+/// What a channel's requests cross.
+#[derive(Debug, Clone, Copy)]
+enum Across {
+    Nothing,
+    Wire(Crossing),
+    /// The ports of the memories at both ends, of a link.
+    Ports,
 }
 
 #[derive(Debug)]
-struct Lane {
-    wire: Wire,
-    version: u64,
+struct Road {
+    channel: LeanChannel,
+    across: Across,
+}
+
+/// A memory at which requests end.
+#[derive(Debug)]
+struct End {
+    is_host: bool,
+    /// Where other nodes reach it.
+    port: Option<Crossing>,
 }
 
 /// All channels and wires of a run.
@@ -56,9 +67,11 @@ pub(crate) struct Roads {
     roads: Vec<Road>,
     /// Those of `roads`, sorted.
     ids: Vec<ChannelId>,
-    wires: Vec<Lane>,
-    /// Whether a memory belongs to the host, by the index of its regions.
-    is_host: Vec<bool>,
+    wires: Wires,
+    /// Of each wire, how often its plan has changed.
+    versions: Vec<u64>,
+    /// By the index of a memory's regions.
+    ends: Vec<End>,
     done: VecDeque<Request>,
 }
 
@@ -66,29 +79,26 @@ pub(crate) struct Roads {
 pub(crate) type Clock<E> = Agenda<E>;
 
 impl Roads {
-    /// The channels `ids` of `topology`, which are sorted, and their wires.
-    pub(crate) fn new(topology: &Topology, ids: Vec<ChannelId>, is_host: Vec<bool>) -> Self {
-        let (roads, wires, done) = (Vec::new(), Vec::new(), VecDeque::new());
-        let mut made = Roads { roads, ids: Vec::new(), wires, is_host, done };
-        let mut crossings = BTreeMap::new();
-        for &id in &ids {
-            let crossing = wire_of(topology, id)
-                .map(|(key, wire)| *crossings.entry(key).or_insert_with(|| made.crossing(wire)));
+    /// The channels `ids` of `topology`, which are sorted, and their wires; regions are of `memories`.
+    pub(crate) fn new(topology: &Topology, ids: Vec<ChannelId>, memories: &[MemoryId]) -> Self {
+        let mut crossings = Crossings::default();
+        let road = |&id: &ChannelId| {
+            let across = match wire_of(topology, id) {
+                Some((id, wire)) => Across::Wire(crossings.of(id, wire)),
+                None if topology.link(id).is_some() => Across::Ports,
+                None => Across::Nothing,
+            };
             let spec = spec_of(topology, id).expect("plans use channels of their cluster");
-            made.roads.push(Road { channel: LeanChannel::new(spec), crossing });
-        }
-        Roads { ids, ..made }
-    }
-
-    fn crossing(&mut self, wire: &model::Wire) -> Crossing {
-        let lane = || Lane { wire: Wire::new(wire), version: 0 };
-        let to_host = self.wires.len();
-        self.wires.push(lane());
-        if wire.half_duplex {
-            return Crossing { to_host, from_host: to_host };
-        }
-        self.wires.push(lane());
-        Crossing { to_host, from_host: to_host + 1 }
+            Road { channel: LeanChannel::new(spec), across }
+        };
+        let roads = ids.iter().map(road).collect();
+        let end = |&id: &MemoryId| End {
+            is_host: topology.memory(id).is_some_and(|memory| memory.kind.is_host()),
+            port: topology.port(id).map(|(id, wire)| crossings.of(id, wire)),
+        };
+        let ends = memories.iter().map(end).collect();
+        let Crossings { wires, versions, .. } = crossings;
+        Roads { roads, ids, wires, versions, ends, done: VecDeque::new() }
     }
 
     /// Takes a request.
@@ -106,11 +116,10 @@ impl Roads {
         match tick {
             RoadTick::Begin(road) => self.begin(clock, road),
             RoadTick::End(road) => self.end(clock, road),
-            RoadTick::Crossed { wire, version } if self.wires[wire].version == version => {
-                for road in self.wires[wire].wire.leave(clock.now()) {
-                    self.end(clock, road);
-                }
-                self.plan(clock, wire);
+            RoadTick::Crossed { wire, version } if self.versions[wire] == version => {
+                let (crossed, changed) = self.wires.leave(clock.now(), wire);
+                crossed.into_iter().for_each(|road| self.end(clock, road));
+                self.plan(clock, changed);
             }
             RoadTick::Crossed { .. } => {}
         }
@@ -137,33 +146,67 @@ impl Roads {
     }
 
     fn serve<E: From<RoadTick>>(&mut self, clock: &mut Clock<E>, road: usize) {
-        let (now, is_host) = (clock.now(), &self.is_host);
-        let Road { channel, crossing } = &mut self.roads[road];
+        let now = clock.now();
+        let Road { channel, across } = &mut self.roads[road];
         let Some(job) = channel.begin() else { return };
-        let Some(crossing) = crossing else {
+        let across = crosses(&job.request, *across, &self.ends);
+        if across == [None; 2] {
             return clock.add(now + job.service, RoadTick::End(road).into());
-        };
-        let to_host = reaches_host(&job.request, is_host);
-        let wire = if to_host { crossing.to_host } else { crossing.from_host };
-        let bytes = payload_bytes(&job.request);
-        self.wires[wire].wire.join(now, road, bytes, job.service);
-        self.plan(clock, wire);
+        }
+        let work = (payload_bytes(&job.request), job.service);
+        let changed = self.wires.join(now, road, across, work);
+        self.plan(clock, changed);
     }
 
-    /// Plans when the next request has crossed a wire.
-    fn plan<E: From<RoadTick>>(&mut self, clock: &mut Clock<E>, wire: usize) {
-        let lane = &mut self.wires[wire];
-        lane.version += 1;
-        if let Some(at) = lane.wire.next_at() {
-            clock.add(at, RoadTick::Crossed { wire, version: lane.version }.into());
+    /// Plans when the next request has crossed each of these wires.
+    fn plan<E: From<RoadTick>>(&mut self, clock: &mut Clock<E>, wires: Vec<usize>) {
+        for wire in wires {
+            self.versions[wire] += 1;
+            let version = self.versions[wire];
+            if let Some(at) = self.wires.next_at(wire) {
+                clock.add(at, RoadTick::Crossed { wire, version }.into());
+            }
         }
     }
 }
 
-fn reaches_host(request: &Request, is_host: &[bool]) -> bool {
-    match &request.work {
-        Work::Copy(work) => is_host[work.dst.region.index as usize],
-        Work::Commit { .. } | Work::Abort { .. } => true,
+/// The wires that a request crosses.
+fn crosses(request: &Request, across: Across, ends: &[End]) -> [Option<usize>; 2] {
+    let end = |place: &Place| &ends[place.region.index as usize];
+    match (across, &request.work) {
+        (Across::Wire(wire), Work::Copy(work)) if end(&work.dst).is_host => {
+            [Some(wire.to_host), None]
+        }
+        (Across::Wire(wire), Work::Copy(_)) => [Some(wire.from_host), None],
+        (Across::Wire(wire), Work::Commit { .. } | Work::Abort { .. }) => {
+            [Some(wire.to_host), None]
+        }
+        (Across::Ports, Work::Copy(work)) => {
+            let out = end(&work.src).port.map(|port| port.from_host);
+            [out, end(&work.dst).port.map(|port| port.to_host)]
+        }
+        (Across::Nothing, _) | (Across::Ports, _) => [None; 2],
+    }
+}
+
+/// Wires as they come up.
+#[derive(Default)]
+struct Crossings {
+    all: BTreeMap<WireId, Crossing>,
+    wires: Wires,
+    versions: Vec<u64>,
+}
+
+impl Crossings {
+    fn of(&mut self, id: WireId, wire: &model::Wire) -> Crossing {
+        let wires = &mut self.wires;
+        let crossing = *self.all.entry(id).or_insert_with(|| {
+            let to_host = wires.add(wire);
+            let from_host = if wire.half_duplex { to_host } else { wires.add(wire) };
+            Crossing { to_host, from_host }
+        });
+        self.versions.resize(self.wires.len(), 0);
+        crossing
     }
 }
 
@@ -182,10 +225,10 @@ pub(crate) fn spec_of(topology: &Topology, id: ChannelId) -> Option<ChannelSpec>
     })
 }
 
-/// The wire that a channel crosses, and what names it.
-pub(crate) fn wire_of(topology: &Topology, id: ChannelId) -> Option<((NodeId, u16), &model::Wire)> {
+/// The wire that a channel inside a node crosses, and what names it.
+pub(crate) fn wire_of(topology: &Topology, id: ChannelId) -> Option<(WireId, &model::Wire)> {
     let (class, _) = topology.class_of(id.node)?;
     let index = topology.channel(id)?.wire?;
     let wire = topology.classes[class].wires.get(usize::from(index))?;
-    Some(((id.node, index), wire))
+    Some((WireId { node: id.node, index }, wire))
 }

@@ -1,99 +1,281 @@
 //! Wires that several channels cross at once.
 //!
 //! **Hazard.** Two channels on one bus that each run at their own rate move more than the bus
-//! carries. **Guarantee.** What crosses a wire at any moment takes no more of it than there is, and
-//! nobody could have more without taking it from one who has no more than he (max-min fair). The
-//! sums are of `f64` in one order, without a function of the standard library's that differs
-//! between machines, and instants are whole nanoseconds, rounded up. **Structure.** A [`Wire`] is
-//! one direction of a wire, or both of a half-duplex one; a [`Flow`] is the one request that a
-//! channel serves.
+//! carries; many nodes that send to one move more than its port does. **Guarantee.** What crosses a
+//! wire at any moment takes no more of it than there is, and nobody could have more without taking
+//! it from one who has no more than he (max-min fair); a flow that another wire holds up leaves the
+//! rest to others. The sums are of `f64` in one order, without a function of the standard library's
+//! that differs between machines, and instants are whole nanoseconds, rounded up. **Structure.** A
+//! wire here is one direction of a wire, or both of a half-duplex one; a [`Flow`] is the one request
+//! that a channel serves. When one comes or goes, only those that share a wire with it are shared
+//! out anew, and those that share one with them where it has too little for all that cross it.
 
 use model::Time;
 use std::time::Duration;
 
 /// What counts as nothing left, in nanoseconds: what sums leave over.
 const NOTHING_NS: f64 = 1e-3;
+/// A wire that is asked for no more than this, as a part of it, holds nobody up.
+const ALL: f64 = 1.0 + 1e-12;
 
-/// A request that crosses a wire.
+/// A request that crosses one wire, or two.
 #[derive(Debug, Clone, Copy, PartialEq)]
 struct Flow {
-    channel: usize,
+    /// The wires, and the part of either that it would take alone.
+    crosses: [Option<(usize, f64)>; 2],
     /// What it would still take alone.
     left_ns: f64,
-    /// The part of the wire that it would take alone.
-    demand: f64,
     /// How fast it goes, against alone.
     pace: f64,
-}
-
-/// One direction of a wire, or a half-duplex one.
-///
-/// Invariant: the paces are those of [`Wire::share`] for the flows that are there.
-#[derive(Debug)]
-pub(crate) struct Wire {
-    /// Bytes per second.
-    rate: f64,
-    half_duplex: bool,
-    /// One for each channel at most, in the order in which they joined.
-    flows: Vec<Flow>,
+    /// When that was so.
     at: Time,
 }
 
-impl Wire {
-    pub(crate) fn new(wire: &model::Wire) -> Self {
-        let (rate, half_duplex) = (wire.rate, wire.half_duplex);
-        Wire { rate, half_duplex, flows: Vec::new(), at: Time(0) }
-    }
-
-    /// `channel` starts a request of `bytes` that takes it `service` where no wire holds it up.
-    pub(crate) fn join(&mut self, now: Time, channel: usize, bytes: u64, service: Duration) {
-        self.advance(now);
-        let (service_ns, wire_ns) = (nanoseconds(service), bytes as f64 * 1e9 / self.rate);
-        let alone_ns = service_ns.max(wire_ns);
-        // A half-duplex wire is taken for as long as it lasts; the other in part.
-        let fills = self.half_duplex || alone_ns <= 0.0;
-        let demand = if fills { 1.0 } else { wire_ns / alone_ns };
-        self.flows.push(Flow { channel, left_ns: alone_ns, demand, pace: 0.0 });
-        self.share();
-    }
-
-    /// When the next request has crossed, if nothing else happens on this wire.
-    pub(crate) fn next_at(&self) -> Option<Time> {
-        let ends = self.flows.iter().map(|flow| flow.left_ns.max(0.0) / flow.pace);
-        let first = ends.min_by(f64::total_cmp)?;
-        Some(self.at + Duration::from_nanos(whole(libm::ceil(first))))
-    }
-
-    /// The channels whose requests have crossed by `now`.
-    pub(crate) fn leave(&mut self, now: Time) -> Vec<usize> {
-        self.advance(now);
-        let done = self.flows.extract_if(.., |flow| flow.left_ns < NOTHING_NS);
-        let done: Vec<usize> = done.map(|flow| flow.channel).collect();
-        self.share();
-        done
-    }
-
+impl Flow {
     fn advance(&mut self, now: Time) {
-        let passed_ns = nanoseconds(now.since(self.at));
-        for flow in &mut self.flows {
-            flow.left_ns -= flow.pace * passed_ns;
-        }
+        self.left_ns -= self.pace * nanoseconds(now.since(self.at));
         self.at = now;
     }
 
-    /// Gives each the part of the wire that it asks for, or an equal part of what those who ask
-    /// for less leave.
-    fn share(&mut self) {
-        let mut order: Vec<usize> = (0..self.flows.len()).collect();
-        order.sort_by(|&a, &b| self.flows[a].demand.total_cmp(&self.flows[b].demand));
-        let mut left = 1.0;
-        for (served, &at) in order.iter().enumerate() {
-            let flow = &mut self.flows[at];
-            let part = flow.demand.min(left / (order.len() - served) as f64);
-            left -= part;
-            flow.pace = part / flow.demand;
+    fn crosses(&self) -> impl Iterator<Item = (usize, f64)> + use<> {
+        self.crosses.into_iter().flatten()
+    }
+
+    /// The wire that says when it has crossed.
+    fn last(&self) -> usize {
+        self.crosses().last().map_or(0, |(wire, _)| wire)
+    }
+}
+
+/// One direction of a wire, or a half-duplex one.
+#[derive(Debug)]
+struct Wire {
+    /// Bytes per second.
+    rate: f64,
+    half_duplex: bool,
+    /// The channels whose requests cross it, in the order in which they came.
+    channels: Vec<usize>,
+    /// Whether it has been looked at, while flows are shared out.
+    is_seen: bool,
+}
+
+/// All wires.
+///
+/// Invariant: the paces are those of [`Wires::share`] for the flows that are there.
+#[derive(Debug, Default)]
+pub(crate) struct Wires {
+    wires: Vec<Wire>,
+    /// By channel.
+    flows: Vec<Option<Flow>>,
+}
+
+impl Wires {
+    /// Adds one direction of `wire`, or both where it is half duplex; returns its number.
+    pub(crate) fn add(&mut self, wire: &model::Wire) -> usize {
+        let (rate, half_duplex) = (wire.rate, wire.half_duplex);
+        self.wires.push(Wire { rate, half_duplex, channels: Vec::new(), is_seen: false });
+        self.wires.len() - 1
+    }
+
+    /// How many there are.
+    pub(crate) fn len(&self) -> usize {
+        self.wires.len()
+    }
+
+    /// `channel` starts a request of `bytes` across `wires`, which takes it `service` where none
+    /// holds it up. Returns the wires of which [`Wires::next_at`] may have changed.
+    pub(crate) fn join(
+        &mut self,
+        now: Time,
+        channel: usize,
+        wires: [Option<usize>; 2],
+        (bytes, service): (u64, Duration),
+    ) -> Vec<usize> {
+        let wire_ns = |wire: usize| bytes as f64 * 1e9 / self.wires[wire].rate;
+        let slowest = |most: f64, wire: usize| most.max(wire_ns(wire));
+        let alone_ns = wires.into_iter().flatten().fold(nanoseconds(service), slowest);
+        let part = |wire: usize| {
+            // A half-duplex wire is taken for as long as it lasts; the other in part.
+            let fills = self.wires[wire].half_duplex || alone_ns <= 0.0;
+            (wire, if fills { 1.0 } else { wire_ns(wire) / alone_ns })
+        };
+        let crosses = wires.map(|wire| wire.map(part));
+        let flow = Flow { crosses, left_ns: alone_ns, pace: 0.0, at: now };
+        for (wire, _) in flow.crosses() {
+            self.wires[wire].channels.push(channel);
+        }
+        if self.flows.len() <= channel {
+            self.flows.resize(channel + 1, None);
+        }
+        self.flows[channel] = Some(flow);
+        self.share(now, flow.crosses().map(|(wire, _)| wire).collect())
+    }
+
+    /// When the next request whose last wire this is has crossed it, if nothing else happens.
+    pub(crate) fn next_at(&self, wire: usize) -> Option<Time> {
+        let flows = self.wires[wire].channels.iter().filter_map(|&channel| self.flows[channel]);
+        let ends = flows.filter(|flow| flow.last() == wire).map(|flow| {
+            let left = Duration::from_nanos(whole(libm::ceil(flow.left_ns.max(0.0) / flow.pace)));
+            flow.at + left
+        });
+        ends.min()
+    }
+
+    /// The channels whose requests have crossed `wire` by `now`, and the wires of which
+    /// [`Wires::next_at`] may have changed.
+    pub(crate) fn leave(&mut self, now: Time, wire: usize) -> (Vec<usize>, Vec<usize>) {
+        let (mut done, mut touched) = (Vec::new(), vec![wire]);
+        for &channel in &self.wires[wire].channels {
+            let Some(flow) = &mut self.flows[channel] else { continue };
+            if flow.last() == wire {
+                flow.advance(now);
+            }
+            if flow.last() == wire && flow.left_ns < NOTHING_NS {
+                done.push(channel);
+            }
+        }
+        for &channel in &done {
+            let Some(flow) = self.flows[channel].take() else { continue };
+            for (wire, _) in flow.crosses() {
+                self.wires[wire].channels.retain(|&other| other != channel);
+                touched.push(wire);
+            }
+        }
+        (done, self.share(now, touched))
+    }
+
+    /// Gives each flow that a change on these wires may matter to its pace; returns their last
+    /// wires.
+    fn share(&mut self, now: Time, touched: Vec<usize>) -> Vec<usize> {
+        let (wires, channels) = self.reached(touched);
+        let all = |wire: &usize| Left { rate: self.wires[*wire].rate, part: 1.0, flows: 0 };
+        let mut left: Vec<Left> = wires.iter().map(all).collect();
+        let mut waiting = Vec::with_capacity(channels.len());
+        for &channel in &channels {
+            let Some(flow) = &mut self.flows[channel] else { continue };
+            flow.advance(now);
+            let crosses = flow.crosses.map(|crosses| {
+                let (wire, part) = crosses?;
+                Some((wires.iter().position(|&other| other == wire)?, part))
+            });
+            crosses.into_iter().flatten().for_each(|(at, _)| left[at].flows += 1);
+            waiting.push(Asks { channel, crosses });
+        }
+        for (channel, pace) in fair(waiting, left) {
+            if let Some(flow) = &mut self.flows[channel] {
+                flow.pace = pace;
+            }
+        }
+        let flows = channels.iter().filter_map(|&channel| self.flows[channel]);
+        let mut last: Vec<usize> = flows.map(|flow| flow.last()).collect();
+        last.sort_unstable();
+        last.dedup();
+        last
+    }
+
+    /// The wires and the channels that a change on `touched` may matter to.
+    fn reached(&mut self, mut touched: Vec<usize>) -> (Vec<usize>, Vec<usize>) {
+        let (mut wires, mut channels) = (Vec::new(), Vec::new());
+        while let Some(wire) = touched.pop() {
+            if std::mem::replace(&mut self.wires[wire].is_seen, true) {
+                continue;
+            }
+            wires.push(wire);
+            for &channel in &self.wires[wire].channels {
+                let Some(flow) = self.flows[channel] else { continue };
+                let other = flow.crosses().map(|(other, _)| other).find(|&other| other != wire);
+                // Its other wire may have brought it here.
+                if !other.is_some_and(|other| self.wires[other].is_seen) {
+                    channels.push(channel);
+                }
+                touched.extend(other.filter(|&other| self.is_short(other)));
+            }
+        }
+        wires.iter().for_each(|&wire| self.wires[wire].is_seen = false);
+        (wires, channels)
+    }
+
+    /// Whether those that cross a wire ask for more than there is.
+    fn is_short(&self, wire: usize) -> bool {
+        let flows = self.wires[wire].channels.iter().filter_map(|&channel| self.flows[channel]);
+        let parts = flows.flat_map(|flow| flow.crosses()).filter(|part| part.0 == wire);
+        parts.map(|part| part.1).sum::<f64>() > ALL
+    }
+}
+
+/// What a wire has left for those whose pace is not settled.
+#[derive(Debug)]
+struct Left {
+    /// Of the wire, in bytes per second.
+    rate: f64,
+    /// The part of it.
+    part: f64,
+    flows: usize,
+}
+
+impl Left {
+    /// The part for each of them.
+    fn each(&self) -> f64 {
+        self.part / self.flows as f64
+    }
+
+    fn take(&mut self, part: f64) {
+        self.part -= part;
+        self.flows -= 1;
+    }
+}
+
+/// A flow whose pace is not settled: its wires, by their places in a list, and the part of either
+/// that it would take alone.
+#[derive(Debug)]
+struct Asks {
+    channel: usize,
+    crosses: [Option<(usize, f64)>; 2],
+}
+
+impl Asks {
+    fn crosses(&self) -> impl Iterator<Item = (usize, f64)> + use<> {
+        self.crosses.into_iter().flatten()
+    }
+
+    /// The part of the wire at `at` that it would take alone.
+    fn part_of(&self, at: usize) -> Option<f64> {
+        self.crosses().find(|(other, _)| *other == at).map(|(_, part)| part)
+    }
+
+    /// The bytes per second that it would move alone.
+    fn rate(&self, left: &[Left]) -> f64 {
+        self.crosses().next().map_or(0.0, |(at, part)| part * left[at].rate)
+    }
+}
+
+/// The pace of each flow, max-min fair: those that ask for least get it, until those that are left
+/// have no more on some wire than an equal part each.
+fn fair(mut waiting: Vec<Asks>, mut left: Vec<Left>) -> Vec<(usize, f64)> {
+    waiting.sort_by(|a, b| b.rate(&left).total_cmp(&a.rate(&left)));
+    // Of equals, who came first is served first.
+    waiting.chunk_by_mut(|a, b| a.rate(&left) == b.rate(&left)).for_each(<[Asks]>::reverse);
+    let mut paces = Vec::with_capacity(waiting.len());
+    while let Some(least) = waiting.pop() {
+        let rate = |at: &usize| left[*at].each() * left[*at].rate;
+        let crossed = (0..left.len()).filter(|&at| left[at].flows > 0);
+        let shortest = crossed.min_by(|a, b| rate(a).total_cmp(&rate(b))).expect("it crosses one");
+        if least.rate(&left) <= rate(&shortest) {
+            least.crosses().for_each(|(at, part)| left[at].take(part));
+            paces.push((least.channel, 1.0));
+            continue;
+        }
+        waiting.push(least);
+        let held_up = waiting.extract_if(.., |flow| flow.part_of(shortest).is_some());
+        for flow in held_up.collect::<Vec<_>>().into_iter().rev() {
+            let each = left[shortest].each();
+            let pace = flow.part_of(shortest).map_or(1.0, |part| each / part);
+            let taken = |at: usize, part: f64| if at == shortest { each } else { pace * part };
+            flow.crosses().for_each(|(at, part)| left[at].take(taken(at, part)));
+            paces.push((flow.channel, pace));
         }
     }
+    paces
 }
 
 #[expect(clippy::cast_precision_loss, reason = "53 bits of nanoseconds are 104 days")]
@@ -107,62 +289,4 @@ fn whole(number: f64) -> u64 {
 }
 
 #[cfg(test)]
-mod tests {
-    use super::*;
-
-    fn wire(rate: f64, half_duplex: bool) -> Wire {
-        Wire::new(&model::Wire { name: "bus".to_owned(), rate, half_duplex })
-    }
-
-    /// The instants at which requests of `(bytes, service_ns)`, all begun at 0, have crossed.
-    fn ends(mut wire: Wire, requests: &[(u64, u64)]) -> Vec<u64> {
-        for (channel, &(bytes, service_ns)) in requests.iter().enumerate() {
-            wire.join(Time(0), channel, bytes, Duration::from_nanos(service_ns));
-        }
-        let mut ends = vec![0; requests.len()];
-        while let Some(at) = wire.next_at() {
-            wire.leave(at).into_iter().for_each(|channel| ends[channel] = at.0);
-        }
-        ends
-    }
-
-    #[test]
-    fn a_channel_alone_has_its_own_rate_or_the_wires() {
-        assert_eq!(ends(wire(1e9, false), &[(1000, 4000)]), [4000]);
-        assert_eq!(ends(wire(1e9, false), &[(1000, 10)]), [1000]);
-        assert_eq!(ends(wire(1e9, true), &[(1000, 4000)]), [4000]);
-    }
-
-    #[test]
-    fn two_channels_get_half_each() {
-        assert_eq!(ends(wire(1e9, false), &[(1000, 1000), (1000, 500)]), [2000, 2000]);
-    }
-
-    #[test]
-    fn a_slow_one_leaves_its_rest_to_the_others() {
-        // A tenth for the first; the others halve what is left.
-        let all = ends(wire(1e9, false), &[(100, 1000), (450, 1), (450, 1)]);
-        assert_eq!(all, [1000, 1000, 1000]);
-        // Once the second has gone, the first is not held up: it never was.
-        assert_eq!(ends(wire(1e9, false), &[(100, 1000), (90, 1)]), [1000, 100]);
-    }
-
-    #[test]
-    fn who_stays_gets_what_those_who_leave_had() {
-        // Half the wire until 1000, all of it for the 500 bytes that are left then.
-        assert_eq!(ends(wire(1e9, false), &[(500, 1), (1000, 1)]), [1000, 1500]);
-    }
-
-    #[test]
-    fn a_half_duplex_wire_is_taken_for_as_long_as_it_lasts() {
-        // Each takes it alone for as long as its channel does, whatever is carried meanwhile.
-        assert_eq!(ends(wire(1e9, true), &[(100, 1000), (100, 1000)]), [2000, 2000]);
-        assert_eq!(ends(wire(1e9, true), &[(100, 1000), (1000, 10)]), [2000, 2000]);
-    }
-
-    #[test]
-    fn parts_of_nanoseconds_are_rounded_up() {
-        assert_eq!(ends(wire(3e9, false), &[(1, 0), (1, 0), (1, 0)]), [1, 1, 1]);
-        assert_eq!(ends(wire(1e9, false), &[(0, 0)]), [0]);
-    }
-}
+mod tests;

@@ -126,14 +126,13 @@ impl<'a> World<'a> {
             .collect::<Result<_, _>>()?;
         let site = Site::of(topology, setup, &routes);
         let desk = site.desk();
-        let is_host = |id: &MemoryId| topology.memory(*id).is_some_and(|m| m.kind.is_host());
         let mut world = World {
             copies: &case.copies,
             lines: lines(&case.copies, routes, &desk)?,
             tasks: Vec::new(),
             clock: Agenda::new(),
             fleet: Fleet::new(topology, site.configs(case)),
-            roads: Roads::new(topology, site.channels, site.memories.iter().map(is_host).collect()),
+            roads: Roads::new(topology, site.channels, &site.memories),
             memories: site.memories,
             desk,
             router,
@@ -357,13 +356,18 @@ fn lines(copies: &[CopySpec], routes: Vec<Route>, desk: &Desk) -> Result<Vec<Lin
 
 /// The most that the slowest hop's channel, and its wire, reach; for parts at once, their sum.
 fn peak(topology: &Topology, route: &Route) -> f64 {
-    let of_hop = |hop: &model::Hop| {
+    let of_hop = |hop: &model::Hop, ends: &[MemoryId]| {
         let spec = spec_of(topology, hop.channel);
         let peak = spec.map_or(f64::INFINITY, |spec| spec.curves.of(hop.class).peak());
-        let wire = wire_of(topology, hop.channel).map_or(f64::INFINITY, |(_, wire)| wire.rate);
-        peak.min(wire)
+        let is_link = topology.link(hop.channel).is_some();
+        let ports = ends.iter().filter(|_| is_link).filter_map(|&end| topology.port(end));
+        let wires = wire_of(topology, hop.channel).into_iter().chain(ports);
+        wires.map(|(_, wire)| wire.rate).fold(peak, f64::min)
     };
-    let of_leg = |leg: &Leg| leg.plan.hops.iter().map(of_hop).fold(f64::INFINITY, f64::min);
+    let of_leg = |leg: &Leg| {
+        let hops = leg.plan.hops.iter().zip(leg.plan.memories.windows(2));
+        hops.map(|(hop, ends)| of_hop(hop, ends)).fold(f64::INFINITY, f64::min)
+    };
     let of_stage = |stage: &Stage| stage.legs.iter().map(of_leg).sum();
     route.stages.iter().map(of_stage).fold(f64::INFINITY, f64::min)
 }
