@@ -110,9 +110,12 @@ fn copies_are_split_and_go_around_each_other_where_asked() {
     };
     assert!(path(&[], 2).contains("n0.gpu0 → n1.gpu0 "), "{}", path(&[], 2));
     let around = path(&["--present-load"], 2);
-    assert!(around.contains("n0.gpu0 → n0.gpu1 → n1.gpu0 "), "{around}");
+    assert!(around.contains("n0.gpu0 → n0.gpu1 → n1.gpu1 → n1.gpu0 "), "{around}");
     let split = path(&["--paths", "2"], 1);
-    assert!(split.contains("n0.gpu0 → n1.gpu0 + n0.gpu0 → n0.gpu1 → n1.gpu0 "), "{split}");
+    assert!(
+        split.contains("n0.gpu0 → n1.gpu0 + n0.gpu0 → n0.gpu1 → n1.gpu1 → n1.gpu0 "),
+        "{split}"
+    );
     let ran = sim_run(&["modern", &file, "--present-load", "--paths", "2", "--json"]);
     let value: Value = serde_json::from_str(&ran.stdout).unwrap();
     assert_eq!((&value["present_load"], &value["paths"]), (&true.into(), &2.into()));

@@ -161,13 +161,13 @@ impl Case<'_> {
 fn a_device_sends_by_its_own_card_by_anothers_and_by_the_hosts() {
     let case = Case { cluster: "modern", ends: ["n0.gpu0", "n1.gpu0"], layouts: KEPT };
     let (two, paths, gain) = case.split(2);
-    assert_eq!(paths, ["n0.gpu0 n1.gpu0", "n0.gpu0 n0.gpu1 n1.gpu0"]);
+    assert_eq!(paths, ["n0.gpu0 n1.gpu0", "n0.gpu0 n0.gpu1 n1.gpu1 n1.gpu0"]);
     assert!(gain > 1.99, "{gain}");
     let parts = two.parts.iter().map(|part| part.seconds() / two.seconds());
     assert!(parts.clone().all(|part| part > 0.999), "{:?}", parts.collect::<Vec<_>>());
     let (_, paths, gain) = case.split(8);
     assert_eq!(paths.len(), 3, "every other way is by the same port or slot");
-    assert_eq!(paths[2], "n0.gpu0 n0.zcm n1.gpu0");
+    assert_eq!(paths[2], "n0.gpu0 n0.zcm n1.gpu2 n1.gpu0");
     assert!(gain > 2.98, "{gain}");
 }
 
@@ -183,11 +183,10 @@ fn parts_are_as_large_as_their_paths_are_fast() {
 }
 
 #[test]
-fn registered_memory_and_the_rest_each_have_a_link_on_sapling() {
+fn parts_leave_by_one_port_each() {
+    // Registered memory and the rest each have a link, but they leave by the same port.
     let case = Case { cluster: "sapling", ends: ["n0.sys", "n1.sys"], layouts: KEPT };
-    let (_, paths, gain) = case.split(4);
-    assert_eq!(paths, ["n0.sys n0.reg n1.sys", "n0.sys n1.sys"]);
-    assert!((gain - (3.18 + 2.701) / 3.18).abs() < 0.01, "{gain}");
+    assert_eq!(case.split(4).1, ["n0.sys n0.reg n1.sys"]);
 }
 
 #[test]
