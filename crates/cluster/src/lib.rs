@@ -1,5 +1,5 @@
 //! Cluster files: the TOML that people write, and the JSON of the same keys that `iso topo --json`
-//! prints, to and from [`model::Topology`].
+//! prints, to and from [`model::Topology`]; and what runs on a cluster as traces ([`chrome`]).
 //!
 //! [`parse`] takes either; a file that starts with `{` is JSON. [`ready_made`] has the clusters that
 //! come with the program. What can't be understood is an
@@ -7,6 +7,7 @@
 #![forbid(unsafe_code)]
 
 mod build;
+pub mod chrome;
 mod error;
 mod locate;
 mod raw;

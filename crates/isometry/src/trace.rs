@@ -3,6 +3,7 @@
 use crate::planned::transfer_name;
 use crate::prepare::Prepared;
 use crate::recorded::Recorded;
+use cluster::chrome;
 use engine::Engine;
 use model::{
     ChannelId, MemoryId, Outcome, Priority, Request, RequestId, Time, Topology, TransferId, Work,
@@ -13,6 +14,8 @@ use std::sync::Arc;
 
 /// The most spans kept; the oldest go first.
 const MAX_SPANS: usize = 1 << 20;
+/// A machine is one process.
+const PROCESS: u64 = 1;
 
 /// A request that has ended.
 #[derive(Debug, Clone, Copy)]
@@ -179,8 +182,7 @@ impl Recorder {
         events.extend(self.spans.iter().map(span_event));
         events.extend(self.lives.iter().flat_map(life_events));
         events.extend(self.samples.iter().map(|sample| {
-            let (name, args) = (sample.counter.name(topology), json!({ "bytes": sample.bytes }));
-            json!({ "ph": "C", "pid": 1, "ts": micros(sample.at), "name": name, "args": args })
+            chrome::count(PROCESS, &sample.counter.name(topology), sample.at, sample.bytes)
         }));
         let copies = self.copies.iter().filter_map(|copy| copy.to_json(topology).ok());
         let copies: Vec<Value> = copies.collect();
@@ -194,8 +196,7 @@ impl Counter {
     fn name(&self, topology: &Topology) -> String {
         match self {
             Counter::Pool(memory) => {
-                let name = topology.memory(*memory).map_or("?", |m| &m.name);
-                format!("staging {name}")
+                chrome::staging_name(topology.memory(*memory).map_or("?", |m| &m.name))
             }
             Counter::Buffer { transfer, buffer } => {
                 format!("copy {} buffer {buffer}", transfer.index)
@@ -211,22 +212,12 @@ fn push<T>(list: &mut VecDeque<T>, item: T) {
     list.push_back(item);
 }
 
-/// A name for each channel's track, by its ends.
+/// A name for each channel's track.
 fn tracks(topology: &Topology) -> Vec<Value> {
     let mut events = Vec::new();
     for class in &topology.classes {
-        let names = |ids: &[u16]| {
-            let names: Vec<_> =
-                ids.iter().map(|&i| &*class.memories[usize::from(i)].name).collect();
-            names.join(",")
-        };
-        for (i, channel) in class.channels.iter().enumerate() {
-            let ends = format!("{}→{}", names(&channel.from), names(&channel.to));
-            let name = format!("{} {ends}", channel.kind.name());
-            let args = json!({ "name": name });
-            events.push(
-                json!({ "ph": "M", "pid": 1, "tid": i + 1, "name": "thread_name", "args": args }),
-            );
+        for (index, channel) in (0..).zip(&class.channels) {
+            events.push(chrome::track_name(PROCESS, index, &chrome::channel_name(class, channel)));
         }
     }
     events
@@ -237,26 +228,10 @@ fn span_event(span: &Span) -> Value {
         Some(id) => format!("copy {} hop {}", transfer_name(id), span.hop),
         None => "small copy".to_owned(),
     };
-    json!({
-        "ph": "X", "pid": 1, "tid": span.channel.index + 1, "cat": "request", "name": name,
-        "ts": micros(span.from), "dur": micros(span.to) - micros(span.from),
-        "args": { "bytes": span.bytes },
-    })
+    chrome::request(PROCESS, span.channel.index, &name, (span.from, span.to), span.bytes)
 }
 
-/// Transfers overlap, so that each is a pair of asynchronous events.
 fn life_events(life: &Life) -> [Value; 2] {
     let id = transfer_name(life.transfer);
-    let event = |phase: &str, at: Time| {
-        json!({
-            "ph": phase, "pid": 1, "tid": 0, "cat": "copy", "id": id, "ts": micros(at),
-            "name": format!("copy {id}"), "args": { "done": life.done },
-        })
-    };
-    [event("b", life.from), event("e", life.to)]
-}
-
-#[expect(clippy::cast_precision_loss, reason = "a trace of 104 days still has nanoseconds")]
-fn micros(at: Time) -> f64 {
-    at.0 as f64 / 1000.0
+    chrome::copy(PROCESS, &id, &format!("copy {id}"), (life.from, life.to), life.done)
 }
