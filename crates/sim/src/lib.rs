@@ -45,8 +45,9 @@ pub use report::{Failure, FuzzReport, Summary};
 pub use rng::Rng;
 pub use scenario::{After, End, Fault, FenceSpec, PoolSpec, Rule, Scenario, Stored, TransferSpec};
 pub use simulate::{
-    Baseline, Case, CaseReport, CopyReport, CopySpec, MAX_TRANSFERS, PlanCount,
-    READY_MADE_WORKLOADS, Setup, SimulateError, Tally, Workload, WorkloadError, simulate,
+    Baseline, Case, CaseReport, CopyReport, CopySpec, Instance, MAX_TRACE_EVENTS, MAX_TRANSFERS,
+    Note, PlanCount, READY_MADE_WORKLOADS, RunTrace, Setup, SimulateError, Tally, Watch, Workload,
+    WorkloadError, simulate,
 };
 pub use trace::{Entry, Event};
 pub use violation::Violation;

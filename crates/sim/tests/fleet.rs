@@ -98,6 +98,19 @@ fn a_copy_that_another_node_can_not_hold_is_an_error() {
 }
 
 #[test]
+fn a_copy_of_nothing_is_refused() {
+    let topology = cluster("sapling", 2);
+    let one = ("n0.sys", "n1.sys", 1024, "");
+    let mut workload = copies(&topology, &[one, ("n0.sys", "n1.sys", 1024, "after = [\"copy0\"]")]);
+    workload.cases[0].copies[0].count = 0;
+    let Err(SimulateError::Workload(refused)) = played(&topology, &workload, &Setup::default())
+    else {
+        panic!("what waits for no copy never starts");
+    };
+    assert_eq!(refused.key(), "copy[0].count");
+}
+
+#[test]
 fn staging_is_each_nodes_own() {
     let topology = cluster("pod", 8);
     let report = play(&topology, &Workload::exchange(&topology, 800));

@@ -10,9 +10,10 @@
 
 use crate::agenda::Agenda;
 use crate::simulate::latency::{Latencies, class_of};
-use engine::{Engine, EngineConfig, Packet, PeerConfig, SubmitError, Transfer};
+use engine::{AskId, Engine, EngineConfig, Packet, PeerConfig, SubmitError, Transfer};
 use model::{Completion, MemoryId, NodeId, Outcome, Request, Time, Topology, TransferId};
 use std::collections::{BTreeMap, BTreeSet};
+use std::mem;
 use std::time::Duration;
 
 /// A lease, in times that it takes until a message is sent again: a day, unless links are slow.
@@ -71,6 +72,31 @@ pub(crate) struct Fleet {
     lease: Duration,
     /// Events of the clock that are the engines' own.
     planned: usize,
+    /// What those who follow the run ask for.
+    followed: Option<Followed>,
+}
+
+/// What is kept where somebody follows the run.
+#[derive(Debug, Default)]
+struct Followed {
+    /// The tasks of transfers between nodes, whose shares have ids of their own.
+    asked: BTreeMap<AskId, usize>,
+    /// What was told last of the staging of each memory.
+    told: BTreeMap<MemoryId, u64>,
+    /// Changes that were not told yet.
+    staged: Vec<(MemoryId, u64)>,
+}
+
+impl Followed {
+    /// Notes the staging of a site where it has changed.
+    fn look(&mut self, site: &Site) {
+        for &memory in &site.pools {
+            let Some((bytes, _)) = site.engine.staging(memory) else { continue };
+            if self.told.insert(memory, bytes).unwrap_or(0) != bytes {
+                self.staged.push((memory, bytes));
+            }
+        }
+    }
 }
 
 impl Fleet {
@@ -93,7 +119,28 @@ impl Fleet {
         };
         let lease = peers(NodeId(0)).lease;
         let sites = configs.into_iter().map(site).collect();
-        Fleet { sites, nodes, awake: BTreeSet::new(), latencies, lease, planned: 0 }
+        Fleet { sites, nodes, awake: BTreeSet::new(), latencies, lease, planned: 0, followed: None }
+    }
+
+    /// Keeps what [`Fleet::task_of`] and [`Fleet::staged`] tell, from now on.
+    pub(crate) fn follow(&mut self) {
+        self.followed = Some(Followed::default());
+    }
+
+    /// The task that a request is for, while its transfer runs.
+    pub(crate) fn task_of(&self, request: &Request) -> Option<usize> {
+        let site = &self.sites[self.position(request.channel.node)];
+        let whole = site.tasks.get(&request.transfer);
+        let share = || {
+            let ask = site.engine.ask_id(request.transfer)?;
+            self.followed.as_ref()?.asked.get(&ask)
+        };
+        whole.or_else(share).copied()
+    }
+
+    /// How much staging is given out of memories where that has changed.
+    pub(crate) fn staged(&mut self) -> Vec<(MemoryId, u64)> {
+        self.followed.as_mut().map(|followed| mem::take(&mut followed.staged)).unwrap_or_default()
     }
 
     /// Has `node` start a transfer of `task`.
@@ -107,6 +154,10 @@ impl Fleet {
         let site = self.rouse(node);
         let id = site.engine.submit(now, transfer)?;
         site.tasks.insert(id, task);
+        let ask = site.engine.ask_id(id);
+        if let (Some(followed), Some(ask)) = (&mut self.followed, ask) {
+            followed.asked.insert(ask, task);
+        }
         Ok(())
     }
 
@@ -142,6 +193,11 @@ impl Fleet {
             if let Some(packet) = site.engine.poll_peer() {
                 self.post(clock, packet);
             } else if let Some(event) = site.engine.poll_event() {
+                if let (Some(followed), Some(ask)) =
+                    (&mut self.followed, site.engine.ask_id(event.transfer))
+                {
+                    followed.asked.remove(&ask);
+                }
                 site.engine.forget(event.transfer);
                 let task = site.tasks.remove(&event.transfer).expect("it was submitted");
                 return Some(Output::Ended(task, event.outcome));
@@ -190,6 +246,9 @@ impl Fleet {
     fn rest<E: From<FleetTick>>(&mut self, clock: &mut Agenda<E>, at: usize) {
         self.awake.remove(&at);
         let site = &mut self.sites[at];
+        if let Some(followed) = &mut self.followed {
+            followed.look(site);
+        }
         let due = site.engine.poll_timeout();
         if let Some(due) = due.filter(|due| site.alarm.is_none_or(|alarm| *due < alarm)) {
             site.alarm = Some(due);

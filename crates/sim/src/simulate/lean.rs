@@ -16,17 +16,27 @@ pub(crate) struct Job {
     pub(crate) ready: Time,
 }
 
+/// A request that has ended.
+#[derive(Debug)]
+pub(crate) struct Served {
+    /// What was asked.
+    pub(crate) request: Request,
+    /// From when on the channel served it.
+    pub(crate) from: Time,
+}
+
 /// A channel that serves one request at a time, in their order; latencies of several overlap.
 #[derive(Debug)]
 pub(crate) struct LeanChannel {
     spec: ChannelSpec,
     jobs: VecDeque<Job>,
-    is_serving: bool,
+    /// Since when the first request is served.
+    serving: Option<Time>,
 }
 
 impl LeanChannel {
     pub(crate) fn new(spec: ChannelSpec) -> Self {
-        LeanChannel { spec, jobs: VecDeque::new(), is_serving: false }
+        LeanChannel { spec, jobs: VecDeque::new(), serving: None }
     }
 
     /// Takes a request.
@@ -46,19 +56,19 @@ impl LeanChannel {
 
     /// From when on the next request can be served, unless one is.
     pub(crate) fn ready_at(&self) -> Option<Time> {
-        self.jobs.front().filter(|_| !self.is_serving).map(|job| job.ready)
+        self.jobs.front().filter(|_| self.serving.is_none()).map(|job| job.ready)
     }
 
     /// Serves the next request, whose time has come.
-    pub(crate) fn begin(&mut self) -> Option<&Job> {
-        self.is_serving = true;
+    pub(crate) fn begin(&mut self, now: Time) -> Option<&Job> {
+        self.serving = Some(now);
         self.jobs.front()
     }
 
     /// Ends the request that is served.
-    pub(crate) fn end(&mut self) -> Option<Request> {
-        self.is_serving = false;
-        self.jobs.pop_front().map(|job| job.request)
+    pub(crate) fn end(&mut self) -> Option<Served> {
+        let from = self.serving.take()?;
+        self.jobs.pop_front().map(|job| Served { request: job.request, from })
     }
 }
 

@@ -24,6 +24,8 @@ mod roads;
 mod route;
 mod setup;
 mod shortest;
+mod trace;
+mod watch;
 mod wire;
 mod workload;
 mod world;
@@ -33,6 +35,8 @@ pub use planning::PlanCount;
 pub use ready::READY_MADE_WORKLOADS;
 pub use report::{CaseReport, CopyReport, Tally};
 pub use setup::{Baseline, Setup};
+pub use trace::{MAX_TRACE_EVENTS, RunTrace};
+pub use watch::{Instance, Note, Watch};
 pub use workload::{Case, CopySpec, MAX_TRANSFERS, Workload};
 
 use model::Topology;
@@ -46,17 +50,17 @@ use world::World;
 /// baseline keeps whole instances between, for these too; the most urgent first, then the oldest.
 /// Where the topology knows no capacity, there is always room.
 ///
-/// `go_on` is asked now and then whether to go on.
+/// `watch` follows the run, and may stop it.
 ///
 /// # Errors
 /// [`SimulateError`]: a case that contradicts itself, a copy without a plan, one that never fits,
-/// or `go_on` said no.
+/// or `watch` said no.
 pub fn simulate(
     topology: &Topology,
     case: &Case,
     setup: &Setup,
-    go_on: &mut dyn FnMut() -> bool,
+    watch: &mut dyn Watch,
 ) -> Result<CaseReport, SimulateError> {
     case.check()?;
-    World::new(topology, case, setup)?.run(topology, go_on)
+    World::new(topology, case, setup, watch)?.run(topology, watch)
 }

@@ -155,9 +155,6 @@ impl Reader<'_> {
             after: self.after()?,
             compute: Duration::from_nanos(raw.compute_ns),
         };
-        if copy.count == 0 {
-            return Err(self.wrong("count", "at least one instance"));
-        }
         self.check_size(&copy)?;
         Ok(copy)
     }

@@ -7,7 +7,7 @@
 use crate::agenda::Agenda;
 use crate::channel::ChannelSpec;
 use crate::scenario::Rule;
-use crate::simulate::lean::{LeanChannel, payload_bytes};
+use crate::simulate::lean::{LeanChannel, Served, payload_bytes};
 use crate::simulate::wire::Wires;
 use model::{ChannelId, MemoryId, Place, Request, Topology, WireId, Work};
 use std::collections::{BTreeMap, VecDeque};
@@ -72,7 +72,7 @@ pub(crate) struct Roads {
     versions: Vec<u64>,
     /// By the index of a memory's regions.
     ends: Vec<End>,
-    done: VecDeque<Request>,
+    done: VecDeque<Served>,
 }
 
 /// The clock of a run, whose other events are `E`.
@@ -126,7 +126,7 @@ impl Roads {
     }
 
     /// The next request that has ended.
-    pub(crate) fn poll(&mut self) -> Option<Request> {
+    pub(crate) fn poll(&mut self) -> Option<Served> {
         self.done.pop_front()
     }
 
@@ -148,7 +148,7 @@ impl Roads {
     fn serve<E: From<RoadTick>>(&mut self, clock: &mut Clock<E>, road: usize) {
         let now = clock.now();
         let Road { channel, across } = &mut self.roads[road];
-        let Some(job) = channel.begin() else { return };
+        let Some(job) = channel.begin(now) else { return };
         let across = crosses(&job.request, *across, &self.ends);
         if across == [None; 2] {
             return clock.add(now + job.service, RoadTick::End(road).into());

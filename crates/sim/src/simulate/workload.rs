@@ -149,12 +149,16 @@ impl Case {
     }
 
     /// Checks what no copy can say of itself: the number of transfers, and of bytes; that each waits
-    /// for earlier ones only, and is a box of its instances.
+    /// for earlier ones only, has instances, and is a box of these.
     pub(crate) fn check(&self) -> Result<(), WorkloadError> {
         for (at, copy) in self.copies.iter().enumerate() {
             if copy.after.iter().any(|&before| before >= at) {
                 let key = format!("copy[{at}].after");
                 return Err(WorkloadError::value(key, "copies listed earlier, and no others"));
+            }
+            if copy.count == 0 {
+                let key = format!("copy[{at}].count");
+                return Err(WorkloadError::value(key, "at least one instance"));
             }
             copy.check_boxes(&format!("copy[{at}]"))?;
         }

@@ -9,11 +9,13 @@ use crate::simulate::desk::{Desk, pool_bytes};
 use crate::simulate::error::SimulateError;
 use crate::simulate::fleet::{Fleet, FleetTick, Output};
 use crate::simulate::gate::{Needs, Turn};
+use crate::simulate::lean::{Served, payload_bytes};
 use crate::simulate::reach;
 use crate::simulate::report::{CaseReport, CopyReport, Tally};
 use crate::simulate::roads::{RoadTick, Roads, spec_of, wire_of};
 use crate::simulate::route::{Leg, Route, Router, Stage};
 use crate::simulate::setup::{Baseline, Setup};
+use crate::simulate::watch::{Instance, Note, Watch};
 use crate::simulate::workload::{Case, CopySpec};
 use engine::{ByPriority, ChannelConfig, EngineConfig, FairShare, Policy, PoolConfig, Transfer};
 use model::{ChannelId, MemoryId, NodeId, Outcome, Place, RegionId, Time, Topology};
@@ -56,6 +58,8 @@ impl From<FleetTick> for Tick {
 struct Task {
     copy: usize,
     stage: usize,
+    /// Which of the copy's instances.
+    nth: u32,
     /// Transfers of the stage that have not ended.
     legs: usize,
     turn: Turn,
@@ -81,16 +85,18 @@ struct Line {
 struct Progress {
     /// Instances that have not ended.
     left: u64,
+    /// Instances that have.
+    ended: u64,
     /// When a channel or a launch moved something last.
     moved: Time,
-    /// Steps taken.
+    /// Steps taken since the caller was asked.
     steps: u64,
 }
 
 impl Progress {
     fn of(case: &Case) -> Self {
         let left = case.copies.iter().map(|copy| u64::from(copy.count)).sum();
-        Progress { left, moved: Time(0), steps: 0 }
+        Progress { left, ended: 0, moved: Time(0), steps: 0 }
     }
 }
 
@@ -108,21 +114,24 @@ pub(crate) struct World<'a> {
     router: Router<'a>,
     progress: Progress,
     tally: Tally,
+    /// What is not told yet, where somebody wants to know.
+    notes: Option<Vec<Note>>,
 }
 
 impl<'a> World<'a> {
-    /// Everything planned, nothing started.
+    /// Everything planned, nothing started, unless `watch` says no.
     pub(crate) fn new(
         topology: &'a Topology,
         case: &'a Case,
         setup: &'a Setup,
+        watch: &mut dyn Watch,
     ) -> Result<Self, SimulateError> {
         let mut router = Router::new(topology, setup);
         let routes: Vec<Route> = case
             .copies
             .iter()
             .enumerate()
-            .map(|(at, copy)| router.route(at, copy))
+            .map(|(at, copy)| ask(watch, 0).and_then(|()| router.route(at, copy)))
             .collect::<Result<_, _>>()?;
         let site = Site::of(topology, setup, &routes);
         let desk = site.desk();
@@ -138,6 +147,7 @@ impl<'a> World<'a> {
             router,
             progress: Progress::of(case),
             tally: Tally::default(),
+            notes: None,
         };
         let ready = (0..case.copies.len()).filter(|&at| case.copies[at].after.is_empty());
         for at in ready {
@@ -147,12 +157,16 @@ impl<'a> World<'a> {
         Ok(world)
     }
 
-    /// Runs to the end, or until `go_on` says no.
+    /// Runs to the end, or until `watch` says no.
     pub(crate) fn run(
         mut self,
         topology: &Topology,
-        go_on: &mut dyn FnMut() -> bool,
+        watch: &mut dyn Watch,
     ) -> Result<CaseReport, SimulateError> {
+        if watch.takes_notes() {
+            self.notes = Some(Vec::new());
+            self.fleet.follow();
+        }
         while self.progress.left > 0 {
             let is_stuck = self.fleet.is_stuck(&self.clock, self.progress.moved);
             let next = if is_stuck { None } else { self.clock.next() };
@@ -162,7 +176,8 @@ impl<'a> World<'a> {
             }
             self.tally.events += 1;
             self.tick(tick)?;
-            self.drain(go_on)?;
+            self.drain(watch)?;
+            self.tell(watch);
         }
         Ok(self.report(topology))
     }
@@ -173,8 +188,9 @@ impl<'a> World<'a> {
             Tick::Launch(copy) => self.launch(copy)?,
             Tick::Road(tick) => {
                 self.roads.tick(&mut self.clock, tick);
-                while let Some(request) = self.roads.poll() {
-                    self.fleet.complete(now, &request);
+                while let Some(served) = self.roads.poll() {
+                    self.note_served(&served);
+                    self.fleet.complete(now, &served.request);
                 }
             }
             Tick::Fleet(tick) => {
@@ -190,23 +206,26 @@ impl<'a> World<'a> {
         let (spec, line) = (&self.copies[copy], &mut self.lines[copy]);
         if let Some(route) = self.router.rerouted(copy, spec)? {
             line.route = route;
+            // A search takes as long as many steps.
+            self.progress.steps = STEPS_A_LOOK;
         }
         line.launched = self.clock.now();
-        for _ in 0..spec.count {
+        for nth in 0..spec.count {
             let task = self.tasks.len();
             let turn = (Reverse(spec.priority), task as u64);
-            self.tasks.push(Task { copy, stage: 0, legs: 0, turn });
+            self.tasks.push(Task { copy, stage: 0, nth, legs: 0, turn });
             self.desk.ask_room(turn, task, &line.needs);
         }
         Ok(())
     }
 
     /// Moves everything on that can move now.
-    fn drain(&mut self, go_on: &mut dyn FnMut() -> bool) -> Result<(), SimulateError> {
+    fn drain(&mut self, watch: &mut dyn Watch) -> Result<(), SimulateError> {
         loop {
             self.progress.steps += 1;
-            if self.progress.steps.is_multiple_of(STEPS_A_LOOK) && !go_on() {
-                return Err(SimulateError::Stopped);
+            if self.progress.steps >= STEPS_A_LOOK {
+                self.progress.steps = 0;
+                ask(watch, self.progress.ended)?;
             }
             if let Some(task) = self.desk.next_with_room() {
                 self.desk.occupy(&self.lines[self.tasks[task].copy].route);
@@ -290,6 +309,7 @@ impl<'a> World<'a> {
             self.desk.vacate(route, stage + 1);
         }
         if is_last {
+            self.note_copied(task);
             return self.end(copy);
         }
         self.tasks[task].stage += 1;
@@ -300,6 +320,7 @@ impl<'a> World<'a> {
     fn end(&mut self, copy: usize) {
         let line = &mut self.lines[copy];
         self.progress.left -= 1;
+        self.progress.ended += 1;
         line.left -= 1;
         line.ended = self.clock.now();
         if line.left > 0 {
@@ -315,8 +336,42 @@ impl<'a> World<'a> {
         }
     }
 
+    fn note_served(&mut self, served: &Served) {
+        let Some(notes) = &mut self.notes else { return };
+        let request = &served.request;
+        let Some(task) = self.fleet.task_of(request) else { return };
+        let Task { copy, stage, nth, .. } = self.tasks[task];
+        let stages = &self.lines[copy].route.stages[..stage];
+        let before: usize = stages.iter().map(|stage| stage.legs[0].plan.hops.len()).sum();
+        notes.push(Note::Served {
+            instance: Instance { copy, nth },
+            hop: before + usize::from(request.hop),
+            channel: request.channel,
+            bytes: payload_bytes(request),
+            from: served.from,
+            to: self.clock.now(),
+        });
+    }
+
+    fn note_copied(&mut self, task: usize) {
+        let Some(notes) = &mut self.notes else { return };
+        let Task { copy, nth, .. } = self.tasks[task];
+        let (from, to) = (self.lines[copy].launched, self.clock.now());
+        notes.push(Note::Copied { instance: Instance { copy, nth }, from, to });
+    }
+
+    /// Tells what was noted since the last time.
+    fn tell(&mut self, watch: &mut dyn Watch) {
+        let Some(notes) = &mut self.notes else { return };
+        notes.drain(..).for_each(|note| watch.note(&note));
+        let at = self.clock.now();
+        for (memory, bytes) in self.fleet.staged() {
+            watch.note(&Note::Staged { memory, bytes, at });
+        }
+    }
+
     fn report(self, topology: &Topology) -> CaseReport {
-        debug_assert!(self.fleet.is_idle(), "nothing is left of any transfer");
+        assert!(self.fleet.is_idle(), "nothing is left of any transfer");
         let instances = self.desk.peaks();
         let copy = |(line, spec): (Line, &CopySpec)| CopyReport {
             peak: peak(topology, &line.route),
@@ -331,6 +386,11 @@ impl<'a> World<'a> {
         let (staging, plans) = (self.fleet.staging(), self.router.counts());
         CaseReport { copies, ended, staging, instances, plans, tally: self.tally }
     }
+}
+
+/// Stops where `watch` says no.
+fn ask(watch: &mut dyn Watch, ended: u64) -> Result<(), SimulateError> {
+    if watch.go_on(ended) { Ok(()) } else { Err(SimulateError::Stopped) }
 }
 
 fn lines(copies: &[CopySpec], routes: Vec<Route>, desk: &Desk) -> Result<Vec<Line>, SimulateError> {
@@ -458,3 +518,6 @@ impl<'a> Site<'a> {
         EngineConfig { max_transfers, ..EngineConfig::new(channels, pools) }
     }
 }
+
+#[cfg(test)]
+mod tests;
