@@ -199,15 +199,39 @@ pub(crate) struct Run {
     /// (an urgent copy among others), `exchange` (every node sends to others), or an application on
     /// all nodes: `pagerank`, `circuit`, `vgg16`, `kv`, `reshard`.
     pub(crate) workload: PathBuf,
-    /// How many nodes there are of the cluster's only class.
+    /// How many nodes there are of the cluster's only class; as many as its file says unless given.
     #[arg(long, value_name = "N")]
     pub(crate) nodes: Option<NonZeroU32>,
     /// How many transfers `exchange` has; 1000 unless given.
     #[arg(long, value_name = "T", value_parser = value_parser!(u32).range(1..=sim::MAX_TRANSFERS as i64))]
     pub(crate) transfers: Option<u32>,
-    /// Run the cases whose names match this regular expression: `FBM to .*SOA`.
+    /// Run only the cases whose names match this regular expression: `FBM to .*SOA`.
     #[arg(long, value_name = "REGEX")]
     pub(crate) filter: Option<Regex>,
+    #[command(flatten)]
+    pub(crate) planning: Planning,
+    /// Run each case once more with something taken away, and compare.
+    #[arg(long, value_enum, value_name = "NAME")]
+    pub(crate) baseline: Option<Baseline>,
+    /// DMA threads of each node under `--baseline store-and-forward`; 1 unless given.
+    #[arg(long, value_name = "N", requires = "baseline")]
+    pub(crate) dma_threads: Option<NonZeroU32>,
+    /// Write what channels, copies and staging did in virtual time, as Chrome JSON that Perfetto and
+    /// chrome://tracing draw; of more than 1,048,576 requests, the first.
+    #[arg(long, value_name = "FILE")]
+    pub(crate) trace: Option<PathBuf>,
+    /// Say what each case comes to, not each copy: seconds, those computed, and what communication
+    /// adds.
+    #[arg(long)]
+    pub(crate) summary: bool,
+    /// Print one JSON object, with every copy and plan.
+    #[arg(long)]
+    pub(crate) json: bool,
+}
+
+/// How the copies of a workload are planned.
+#[derive(Debug, ClapArgs)]
+pub(crate) struct Planning {
     /// How to search for paths.
     #[arg(long, value_enum, default_value_t = Algorithm::Auto)]
     pub(crate) algorithm: Algorithm,
@@ -217,18 +241,6 @@ pub(crate) struct Run {
     /// Split each copy over at most so many disjoint paths at once, where that is sooner.
     #[arg(long, value_name = "N", default_value_t = NonZeroUsize::MIN)]
     pub(crate) paths: NonZeroUsize,
-    /// Run each case once more with something taken away, and compare.
-    #[arg(long, value_enum, value_name = "NAME")]
-    pub(crate) baseline: Option<Baseline>,
-    /// DMA threads of each node under `--baseline store-and-forward`; 1 unless given.
-    #[arg(long, value_name = "N", requires = "baseline")]
-    pub(crate) dma_threads: Option<NonZeroU32>,
-    /// Say what each case comes to, not each copy: what is computed, and what communication adds.
-    #[arg(long)]
-    pub(crate) summary: bool,
-    /// Print one JSON object.
-    #[arg(long)]
-    pub(crate) json: bool,
 }
 
 /// What is taken away for comparison.

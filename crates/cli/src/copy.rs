@@ -4,13 +4,12 @@ use crate::args::{Copy, Model, extents};
 use crate::failure::Failure;
 use crate::interrupt::Interrupt;
 use crate::topo::{rate, size};
+use crate::trace_file::{self, TraceFile};
 use crate::{output, plan, progress, verify};
 use isometry::files::Format;
 use isometry::{Array, CopyOptions, Error, Event, FileOptions, Instance, Machine, Planned};
 use serde_json::{Value, json};
-use std::fs::File;
-use std::io::{self, Write};
-use std::path::{Path, PathBuf};
+use std::path::Path;
 use std::time::{Duration, Instant};
 
 /// A copy that is done.
@@ -25,15 +24,18 @@ struct Copied<'a> {
 
 /// Copies, and says on which path and how fast.
 pub(crate) fn run(args: &Copy) -> Result<(), Failure> {
-    check_trace(args)?;
+    let ends = [&args.src, &args.dst].map(|path| tensor_of(path).0);
+    trace_file::check_apart(args.trace.as_deref(), ends, "the source or the destination")?;
     let interrupt = Interrupt::listen()?;
     let builder = Machine::builder().trace(args.trace.is_some());
     let builder = builder.largest_buffer(args.th.unwrap_or(0));
     let machine = builder.open().map_err(failure)?;
     // Before the copy: what it took is lost where its trace can't be written.
-    let trace = args.trace.as_deref().map(Trace::open).transpose()?;
+    let trace = args.trace.as_deref().map(TraceFile::open).transpose()?;
     let ended = copied(args, &machine, &interrupt);
-    let traced = trace.map_or(Ok(()), |trace| trace.write(&machine));
+    let traced = trace.map_or(Ok(()), |trace| {
+        trace.write_whole(&machine.trace_json().unwrap_or_default().to_string())
+    });
     let copied = ended?;
     traced?;
     match args.json {
@@ -118,48 +120,6 @@ fn raw(dims: &str, dtype: &str) -> Result<Array, Failure> {
     let extents = extents(dims).map_err(Failure::usage)?.0;
     let dims: Vec<_> = extents.iter().map(|(name, extent)| (&**name, *extent)).collect();
     Array::of(&dims, dtype).map_err(Failure::usage)
-}
-
-/// Refuses a trace that would overwrite what is copied, or be lost to the copy.
-fn check_trace(args: &Copy) -> Result<(), Failure> {
-    let trace = args.trace.as_deref().and_then(place_of);
-    let ends = [&args.src, &args.dst].map(|path| place_of(tensor_of(path).0));
-    match trace.is_some() && ends.contains(&trace) {
-        true => Err(Failure::usage("--trace names the source or the destination")),
-        false => Ok(()),
-    }
-}
-
-/// Where a file is, or is to be, by whatever way `path` leads there.
-fn place_of(path: &Path) -> Option<PathBuf> {
-    let dir = Path::new(".").join(path.parent()?);
-    path.canonicalize().ok().or_else(|| Some(dir.canonicalize().ok()?.join(path.file_name()?)))
-}
-
-/// The file that a trace goes to.
-struct Trace<'a> {
-    path: &'a Path,
-    file: File,
-}
-
-impl<'a> Trace<'a> {
-    /// What the file holds stays until [`Trace::write`]: it may be what is copied.
-    fn open(path: &'a Path) -> Result<Self, Failure> {
-        let file = File::options().write(true).create(true).truncate(false).open(path);
-        Ok(Trace { path, file: file.map_err(|e| unwritten(path, e))? })
-    }
-
-    fn write(mut self, machine: &Machine) -> Result<(), Failure> {
-        let text = machine.trace_json().unwrap_or_default().to_string();
-        let is_file = self.file.metadata().is_ok_and(|meta| meta.is_file());
-        let emptied = if is_file { self.file.set_len(0) } else { Ok(()) };
-        let wrote = emptied.and_then(|()| self.file.write_all(text.as_bytes()));
-        wrote.map_err(|e| unwritten(self.path, e))
-    }
-}
-
-fn unwritten(path: &Path, error: io::Error) -> Failure {
-    Failure::failed(format_args!("trace: {}: {error}", path.display()))
 }
 
 /// What a person did wrong is wrong usage; what the machine could not do is a failure.

@@ -9,6 +9,7 @@ mod args;
 mod bench;
 mod copy;
 mod failure;
+mod follow;
 mod interrupt;
 mod output;
 mod plan;
@@ -17,6 +18,7 @@ mod progress;
 mod simulate;
 mod summary;
 mod topo;
+mod trace_file;
 mod verify;
 mod workload;
 

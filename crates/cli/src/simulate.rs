@@ -2,12 +2,11 @@
 
 use crate::args::{Fuzz, Sim};
 use crate::failure::Failure;
+use crate::trace_file::TraceFile;
 use crate::{output, workload};
 use serde_json::{Value, json};
 use sim::FuzzReport;
 use std::fmt::Write;
-use std::fs;
-use std::path::Path;
 use std::time::Instant;
 
 /// Runs the engine in virtual time. What it prints is a function of its arguments; how long it
@@ -22,6 +21,7 @@ pub(crate) fn run(sim: &Sim) -> Result<(), Failure> {
 fn fuzz(args: &Fuzz) -> Result<(), Failure> {
     let end = args.first_seed.checked_add(args.seeds);
     let end = end.ok_or_else(|| Failure::usage("the last seed passes 64 bits"))?;
+    let trace = args.trace.as_deref().map(TraceFile::open).transpose()?;
     let started = Instant::now();
     let report = sim::fuzz(args.first_seed..end);
     output::aside(format_args!("{:.1} s", started.elapsed().as_secs_f64()));
@@ -29,8 +29,8 @@ fn fuzz(args: &Fuzz) -> Result<(), Failure> {
         true => output::json(&to_json(&report))?,
         false => output::text(&report.to_string())?,
     }
-    if let Some(path) = &args.trace {
-        trace(path, last_seed(args.first_seed, &report))?;
+    if let Some(file) = trace {
+        file.write_whole(&trace_of(last_seed(args.first_seed, &report)))?;
     }
     match report.failure {
         None => Ok(()),
@@ -44,12 +44,13 @@ fn last_seed(first_seed: u64, report: &FuzzReport) -> u64 {
     report.failure.as_ref().map_or(passed, |failure| failure.seed)
 }
 
-fn trace(path: &Path, seed: u64) -> Result<(), Failure> {
+/// What happened, event by event.
+fn trace_of(seed: u64) -> String {
     let mut text = String::new();
     for entry in &sim::run_seed(seed).trace {
         let _ = writeln!(text, "{entry}");
     }
-    fs::write(path, text).map_err(|e| Failure::failed(format_args!("{}: {e}", path.display())))
+    text
 }
 
 fn to_json(report: &FuzzReport) -> Value {

@@ -2,8 +2,8 @@
 
 use crate::args::{Baseline, Model, Run};
 use crate::failure::Failure;
-use crate::interrupt::Interrupt;
-use crate::{output, plan, summary, topo};
+use crate::follow::Follower;
+use crate::{output, plan, summary, topo, trace_file};
 use isometry::plan_json;
 use model::{MemoryId, NodeId, Topology};
 use serde_json::{Value, json};
@@ -32,17 +32,23 @@ pub(crate) fn run(args: &Run) -> Result<(), Failure> {
         return Err(Failure::usage(why));
     }
     let setup = setup(args)?;
-    let play =
-        Play { topology: &topology, interrupt: Interrupt::listen()?, setup, summary: args.summary };
+    let trace = args.trace.as_deref();
+    trace_file::check_apart(trace, [&args.cluster, &args.workload], "the cluster or the workload")?;
+    let play = Play { topology: &topology, setup, summary: args.summary };
+    let mut follower = Follower::new(&topology, trace, play.copies(&workload.cases))?;
     let started = Instant::now();
-    let played: Vec<Played> =
-        workload.cases.iter().map(|case| play.both(case)).collect::<Result<_, _>>()?;
+    let cases = workload.cases.iter();
+    let played: Result<Vec<Played>, Failure> =
+        cases.map(|case| play.both(case, &mut follower)).collect();
+    follower.clear();
+    let played = played?;
     tell_speed(&played, started.elapsed().as_secs_f64());
     match args.json {
-        true => output::json(&play.to_json(&workload.name, &played)),
-        false if args.summary => output::text(&aligned(&summary::table(setup.baseline, &played))),
-        false => output::text(&play.table(&played)),
+        true => output::json(&play.to_json(&workload.name, &played))?,
+        false if args.summary => output::text(&aligned(&summary::table(setup.baseline, &played)))?,
+        false => output::text(&play.table(&played))?,
     }
+    follower.finish()
 }
 
 fn cluster_of(args: &Run) -> Result<Topology, Failure> {
@@ -96,7 +102,8 @@ fn setup(args: &Run) -> Result<Setup, Failure> {
     if args.dma_threads.is_some() && args.baseline != Some(Baseline::StoreAndForward) {
         return Err(Failure::usage("--dma-threads is for --baseline store-and-forward"));
     }
-    let choice = plan::options(args.algorithm, Model::Default, None).choice;
+    let planning = &args.planning;
+    let choice = plan::options(planning.algorithm, Model::Default, None).choice;
     let baseline = args.baseline.map(|baseline| match baseline {
         Baseline::StoreAndForward => sim::Baseline::StoreAndForward,
         Baseline::NoPipeline => sim::Baseline::NoPipeline,
@@ -105,7 +112,7 @@ fn setup(args: &Run) -> Result<Setup, Failure> {
         Baseline::OneInFlight => sim::Baseline::OneInFlight,
     });
     let dma_threads = args.dma_threads.map_or(1, std::num::NonZeroU32::get);
-    let (load, paths) = (args.present_load, args.paths.get());
+    let (load, paths) = (planning.present_load, planning.paths.get());
     Ok(Setup { choice, baseline, dma_threads, load, paths })
 }
 
@@ -136,22 +143,35 @@ pub(crate) struct Played<'a> {
 /// Runs cases, and writes down what they came to.
 struct Play<'a> {
     topology: &'a Topology,
-    interrupt: Interrupt,
     setup: Setup,
     summary: bool,
 }
 
 impl Play<'_> {
-    fn both<'c>(&self, case: &'c Case) -> Result<Played<'c>, Failure> {
-        let ours = self.play(case, &Setup { baseline: None, ..self.setup })?;
-        let theirs = self.setup.baseline.map(|_| self.play(case, &self.setup)).transpose()?;
-        Ok(Played { case, ours, theirs })
+    /// How many copies are run in all.
+    fn copies(&self, cases: &[Case]) -> u64 {
+        let runs = if self.setup.baseline.is_some() { 2 } else { 1 };
+        runs * cases.iter().map(copies).sum::<u64>()
     }
 
-    fn play(&self, case: &Case, setup: &Setup) -> Result<CaseReport, Failure> {
-        let mut go_on = || self.interrupt.check().is_ok();
-        sim::simulate(self.topology, case, setup, &mut go_on).map_err(|error| match error {
-            SimulateError::Stopped => self.interrupt.check().err().unwrap_or(Failure::Closed),
+    fn both<'c>(&self, case: &'c Case, follower: &mut Follower<'c>) -> Result<Played<'c>, Failure> {
+        let ours = self.play(case, &Setup { baseline: None, ..self.setup }, follower)?;
+        let theirs = self.setup.baseline.map(|_| self.play(case, &self.setup, follower));
+        Ok(Played { case, ours, theirs: theirs.transpose()? })
+    }
+
+    fn play<'c>(
+        &self,
+        case: &'c Case,
+        setup: &Setup,
+        follower: &mut Follower<'c>,
+    ) -> Result<CaseReport, Failure> {
+        follower.check()?;
+        follower.begin(case, setup.baseline);
+        let played = sim::simulate(self.topology, case, setup, follower);
+        follower.end(copies(case));
+        played.map_err(|error| match error {
+            SimulateError::Stopped => follower.check().err().unwrap_or(Failure::Closed),
             _ => self.failed(case, setup, &error),
         })
     }
@@ -303,6 +323,11 @@ impl Play<'_> {
             "plans": plans.collect::<Vec<_>>(),
         })
     }
+}
+
+/// How many copies a case is, each instance for itself.
+fn copies(case: &Case) -> u64 {
+    case.copies.iter().map(|copy| u64::from(copy.count)).sum()
 }
 
 /// What a line is called: the case, the copy where it has several, or the one that has a name.

@@ -175,6 +175,76 @@ fn an_exchange_has_as_many_transfers_as_are_asked_for() {
 }
 
 #[test]
+fn a_trace_of_a_run_is_always_the_same() {
+    let dir = tempfile::tempdir().unwrap();
+    let file = workload(&dir, COPY);
+    let path = dir.path().join("trace.json");
+    let args = ["sapling", &file, "--baseline", "no-path"];
+    let run = || {
+        let ran = sim_run(&[&args[..], &["--trace", path.to_str().unwrap()]].concat());
+        ran.succeeds();
+        (std::fs::read(&path).unwrap(), ran.stdout)
+    };
+    let (first, stdout) = run();
+    assert_eq!(run().0, first);
+    assert_eq!(sim_run(&args).stdout, stdout);
+    let value: Value = serde_json::from_slice(&first).unwrap();
+    let of = |process: &str| {
+        let events = value["traceEvents"].as_array().unwrap();
+        let pid = &events.iter().find(|event| event["args"]["name"] == process).unwrap()["pid"];
+        events.iter().filter(|e| e["pid"] == *pid && e["ph"] == "b").count()
+    };
+    assert_eq!((of("n0: one"), of("n0 (no-path): one")), (4, 4));
+    assert_eq!(names(&dir), ["trace.json", "workload.toml"]);
+}
+
+/// The files in `dir`.
+fn names(dir: &tempfile::TempDir) -> Vec<String> {
+    let entries = std::fs::read_dir(dir.path()).unwrap();
+    let mut names: Vec<_> =
+        entries.map(|entry| entry.unwrap().file_name().into_string().unwrap()).collect();
+    names.sort();
+    names
+}
+
+#[test]
+fn a_trace_of_a_run_that_cannot_be_written_is_told() {
+    let dir = tempfile::tempdir().unwrap();
+    let file = workload(&dir, COPY);
+    let run = |trace: &str, code| {
+        let ran = sim_run(&["sapling", &file, "--trace", trace]);
+        assert_eq!(ran.code, code, "{}", ran.stderr);
+        ran
+    };
+    let early = |trace: &str, words: &str| {
+        let ran = run(trace, 1);
+        assert!(ran.stdout.is_empty() && ran.stderr.contains(words), "{}", ran.stderr);
+        assert!(!ran.stderr.contains("events in"), "{}", ran.stderr);
+    };
+    let gone = dir.path().join("no/trace.json");
+    early(gone.to_str().unwrap(), "no/trace.json: No such file");
+    early(dir.path().to_str().unwrap(), "Is a directory");
+    let full = run("/dev/full", 1);
+    assert!(full.stdout.starts_with("copy"), "{}", full.stdout);
+    assert!(full.stderr.contains("trace: /dev/full: No space left"), "{}", full.stderr);
+    assert!(run(&file, 2).stderr.contains("--trace names"));
+    assert_eq!(std::fs::read_to_string(&file).unwrap(), COPY);
+    assert_eq!(names(&dir), ["workload.toml"]);
+}
+
+#[test]
+fn a_run_that_fails_leaves_the_trace_of_an_earlier_one() {
+    let dir = tempfile::tempdir().unwrap();
+    let file = workload(&dir, &COPY.replace("65536", "1073741824"));
+    let path = dir.path().join("trace.json");
+    std::fs::write(&path, "of an earlier run").unwrap();
+    let ran = sim_run(&["sapling", &file, "--trace", path.to_str().unwrap()]);
+    assert_eq!(ran.code, 1, "{}", ran.stderr);
+    assert_eq!(std::fs::read_to_string(&path).unwrap(), "of an earlier run");
+    assert_eq!(names(&dir), ["trace.json", "workload.toml"]);
+}
+
+#[test]
 fn mistakes_of_a_run_have_their_exit_codes() {
     let dir = tempfile::tempdir().unwrap();
     let code = |args: &[&str], code, words: &str| {
@@ -215,7 +285,10 @@ fn ctrl_c_stops_a_run() {
     let dir = tempfile::tempdir().unwrap();
     let endless = COPY.replace("n0.fbm", "n0.zcm").replace("n1.fbm", "n1.reg");
     let file = workload(&dir, &endless.replace("65536", "1125899906842624"));
-    let mut command = process::command(&["sim", "run", "two-nodes", &file]);
+    let trace = dir.path().join("trace.json");
+    let trace = ["--trace", trace.to_str().unwrap()];
+    let args = [&["sim", "run", "two-nodes", &file], &trace[..]].concat();
+    let mut command = process::command(&args);
     let command = command.stdout(std::process::Stdio::piped()).stderr(std::process::Stdio::piped());
     let child = command.spawn().unwrap();
     let listens = || {
@@ -231,4 +304,5 @@ fn ctrl_c_stops_a_run() {
     kill_process(Pid::from_child(&child), Signal::INT).unwrap();
     let ran: process::Ran = child.wait_with_output().unwrap().into();
     assert_eq!((ran.code, ran.stdout.as_str()), (130, ""), "{}", ran.stderr);
+    assert_eq!(names(&dir), ["workload.toml"]);
 }
