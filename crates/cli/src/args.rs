@@ -221,7 +221,7 @@ pub(crate) struct Run {
     #[arg(long, value_name = "FILE")]
     pub(crate) trace: Option<PathBuf>,
     /// Say what each case comes to, not each copy: seconds, those computed, and what communication
-    /// adds.
+    /// adds. Cases of more than 64 copies are summed up in any case, after their slowest copies.
     #[arg(long)]
     pub(crate) summary: bool,
     /// Print one JSON object, with every copy and plan.

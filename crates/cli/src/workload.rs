@@ -192,13 +192,20 @@ impl Play<'_> {
         memories.iter().map(|&memory| self.name(memory)).collect()
     }
 
-    /// What people read: a line for each copy.
+    /// What people read: a line for each copy, or what many come to.
     fn table(&self, played: &[Played<'_>]) -> String {
         let mut rows = vec![self.head()];
         for case in played {
-            rows.extend((0..case.case.copies.len()).map(|copy| self.row(case, copy)));
+            rows.extend(summary::told(case).into_iter().map(|copy| self.row(case, copy)));
         }
-        aligned(&rows)
+        let many = || played.iter().filter(|case| summary::sums_up(case));
+        let mut text = aligned(&rows);
+        if many().next().is_some() {
+            text.push('\n');
+            text.push_str(&aligned(&summary::table(self.setup.baseline, many())));
+            text.extend(many().map(summary::remark));
+        }
+        text
     }
 
     fn head(&self) -> Vec<String> {

@@ -175,6 +175,37 @@ fn an_exchange_has_as_many_transfers_as_are_asked_for() {
 }
 
 #[test]
+fn many_copies_are_summed_up_after_the_slowest() {
+    let dir = tempfile::tempdir().unwrap();
+    let copies = |count: usize| -> String {
+        let copy = |nth| {
+            let copy = COPY.split_once('\n').unwrap().1;
+            copy.replace("65536", &format!("{}", 65536 + 1024 * ((nth * 7) % count)))
+        };
+        (0..count).map(copy).collect()
+    };
+    let run = |count: usize, more: &[&str]| {
+        let file = workload(&dir, &copies(count));
+        let ran = sim_run(&[&["sapling", &file, "--present-load"], more].concat());
+        ran.succeeds();
+        ran.stdout
+    };
+    assert_eq!(run(64, &[]).lines().count(), 65);
+    assert_eq!(run(65, &["--baseline", "no-path"]).lines().count(), 1 + 10 + 1 + 2 + 1);
+    let text = run(65, &[]);
+    let lines: Vec<_> = text.lines().collect();
+    assert!(lines[12].starts_with("case") && lines[13].contains("195.0 MiB"), "{text}");
+    let told = "65 copies, ";
+    assert!(lines[14].starts_with(told) && lines[14].contains("the 10 slowest above"), "{text}");
+    let value: Value = serde_json::from_str(&run(65, &["--json"])).unwrap();
+    let mut all = value["cases"][0]["copies"].as_array().unwrap().clone();
+    all.sort_by(|a, b| b["seconds"].as_f64().unwrap().total_cmp(&a["seconds"].as_f64().unwrap()));
+    for (line, copy) in lines[1..11].iter().zip(&all) {
+        assert_eq!(line.split_once(' ').unwrap().0, copy["copy"].as_str().unwrap(), "{text}");
+    }
+}
+
+#[test]
 fn a_trace_of_a_run_is_always_the_same() {
     let dir = tempfile::tempdir().unwrap();
     let file = workload(&dir, COPY);
