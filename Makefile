@@ -63,7 +63,7 @@ counts: ## Compare what the kernels execute with their limits; WRITE=1 writes th
 lint: ## Formatting, clippy, documentation
 	@scripts/lint.sh
 
-fuzz-sim: ## Run SEEDS simulations from FIRST_SEED on
+fuzz-sim: ## Play SEEDS simulations from FIRST_SEED on; nightly, others than the 10,000 of `make test`
 	@cargo run --release -q -p isometry-cli -- sim fuzz --seeds $(SEEDS) --first-seed $(FIRST_SEED)
 
 properties: ## Try the properties on SEEDS other sets of cases from FIRST_SEED on

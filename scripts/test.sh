@@ -72,6 +72,12 @@ python() {
     step "typed stubs" .venv/bin/python -m mypy
 }
 
+# After the package, which builds what plays them. The tests of `sim` play the seeds before these.
+simulations() {
+    step "simulation: seeds 2000 to 9999, optimized" \
+        make --no-print-directory fuzz-sim FIRST_SEED=2000 SEEDS=8000
+}
+
 # After the package, which builds what is counted.
 counts() {
     say "Counts of the kernels: instructions and bytes from memory"
@@ -87,6 +93,7 @@ counts() {
 lint
 rust
 python
+simulations
 counts
 
 skipped=$(wc -l <$logs/skipped)
