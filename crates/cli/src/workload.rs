@@ -81,7 +81,9 @@ fn ready_made(
     transfers: Option<u32>,
 ) -> Result<Workload, Failure> {
     let text = name.to_str().unwrap_or_default();
-    let found = Workload::ready_made(text, topology).ok_or_else(|| unknown(name))?;
+    let made = Workload::ready_made(text, topology);
+    let made = made.map_err(|e| Failure::usage(format_args!("`{text}`: {e}")))?;
+    let found = made.ok_or_else(|| unknown(name))?;
     match transfers {
         None => Ok(found),
         Some(transfers) if text == "exchange" => Ok(Workload::exchange(topology, transfers)),

@@ -6,7 +6,7 @@ use std::time::Duration;
 
 fn play(name: &str, cluster: &str, nodes: u32) -> (Case, CaseReport) {
     let topology = cluster::with_nodes(cluster::ready_made(cluster).unwrap(), nodes).unwrap();
-    let case = Workload::ready_made(name, &topology).unwrap().cases.remove(0);
+    let case = Workload::ready_made(name, &topology).unwrap().unwrap().cases.remove(0);
     let report = run(&topology, &case);
     (case, report)
 }

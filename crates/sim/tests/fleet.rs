@@ -127,7 +127,7 @@ fn staging_is_each_nodes_own() {
 fn every_ready_made_workload_runs_on_several_nodes() {
     let topology = cluster("sapling", 3);
     for name in READY_MADE_WORKLOADS {
-        let workload = Workload::ready_made(name, &topology).unwrap();
+        let workload = Workload::ready_made(name, &topology).unwrap().unwrap();
         let copies: u64 = workload.cases[0].copies.iter().map(|copy| u64::from(copy.count)).sum();
         assert_eq!(play(&topology, &workload).tally.transfers, copies, "{name}");
     }

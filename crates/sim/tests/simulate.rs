@@ -24,7 +24,7 @@ fn by(baseline: Baseline) -> Setup {
 
 /// The case of a ready-made workload that is called `name`.
 fn ready(workload: &str, name: &str) -> Case {
-    let cases = Workload::ready_made(workload, &sapling()).unwrap().cases;
+    let cases = Workload::ready_made(workload, &sapling()).unwrap().unwrap().cases;
     cases.into_iter().find(|case| case.name == name).unwrap()
 }
 
@@ -45,7 +45,7 @@ const SAME: &str = "to_layout = \"<F, x>\"";
 #[test]
 fn every_pair_reaches_what_its_slowest_hop_can() {
     let topology = sapling();
-    for case in &Workload::ready_made("micro", &topology).unwrap().cases {
+    for case in &Workload::ready_made("micro", &topology).unwrap().unwrap().cases {
         let report = play(&topology, case, &Setup::default());
         let copy = &report.copies[0];
         let ratio = copy.throughput() / copy.peak;
@@ -129,7 +129,7 @@ fn what_never_fits_is_an_error() {
 #[test]
 fn an_urgent_copy_waits_less_than_for_a_thread() {
     let topology = sapling();
-    for case in &Workload::ready_made("priority", &topology).unwrap().cases {
+    for case in &Workload::ready_made("priority", &topology).unwrap().unwrap().cases {
         let urgent = |setup: &Setup| play(&topology, case, setup).copies[1].seconds();
         let ours = urgent(&Setup::default());
         let one = urgent(&by(Baseline::StoreAndForward));
@@ -360,7 +360,7 @@ fn a_split_copy_goes_around_what_is_under_way() {
 #[test]
 fn plans_on_an_idle_cluster_are_the_same_under_load() {
     let topology = sapling();
-    for mut case in Workload::ready_made("micro", &topology).unwrap().cases {
+    for mut case in Workload::ready_made("micro", &topology).unwrap().unwrap().cases {
         case.copies[0].count = 1;
         let plans = |setup| play(&topology, &case, setup).copies.remove(0).plans;
         assert_eq!(plans(&Setup::default()), plans(&beside()), "{}", case.name);

@@ -112,7 +112,7 @@ mod tests {
     fn its_number_of_transfers_is_a_default() {
         let topology = cluster::ready_made("sapling").unwrap();
         let exchange = Workload::exchange(&topology, Workload::EXCHANGED);
-        assert_eq!(Workload::ready_made("exchange", &topology), Some(exchange));
+        assert_eq!(Workload::ready_made("exchange", &topology), Ok(Some(exchange)));
     }
 
     #[test]

@@ -1,6 +1,7 @@
 //! The workloads that come with the program: the paper's microbenchmarks, and applications.
 
 use crate::simulate::apps;
+use crate::simulate::error::WorkloadError;
 use crate::simulate::places::joined;
 use crate::simulate::workload::{Case, CopySpec, Workload};
 use model::{
@@ -46,15 +47,20 @@ impl Workload {
     /// - `kv`: caches of keys and values from half of the nodes to the other half, whose layout
     ///   differs.
     /// - `reshard`: a matrix that half of the nodes have by rows, to the other half by columns.
-    #[must_use]
-    pub fn ready_made(name: &str, topology: &Topology) -> Option<Self> {
+    ///
+    /// # Errors
+    /// [`WorkloadError`] where an application has more copies on so many nodes than fit in memory.
+    pub fn ready_made(name: &str, topology: &Topology) -> Result<Option<Self>, WorkloadError> {
         let cases = match name {
             "micro" => micro(topology),
             "priority" => priority(topology),
-            "exchange" => return Some(Self::exchange(topology, Self::EXCHANGED)),
-            _ => vec![apps::case(name, topology)?],
+            "exchange" => return Ok(Some(Self::exchange(topology, Self::EXCHANGED))),
+            _ => match apps::case(name, topology)? {
+                Some(case) => vec![case],
+                None => return Ok(None),
+            },
         };
-        Some(Workload { name: name.to_owned(), cases })
+        Ok(Some(Workload { name: name.to_owned(), cases }))
     }
 }
 
@@ -155,7 +161,7 @@ mod tests {
 
     fn names(name: &str, cluster: &str) -> Vec<String> {
         let topology = cluster::ready_made(cluster).unwrap();
-        let workload = Workload::ready_made(name, &topology).unwrap();
+        let workload = Workload::ready_made(name, &topology).unwrap().unwrap();
         workload.cases.into_iter().map(|case| case.name).collect()
     }
 
@@ -172,7 +178,7 @@ mod tests {
     #[test]
     fn micro_moves_eight_gigabytes() {
         let topology = cluster::ready_made("sapling").unwrap();
-        for case in Workload::ready_made("micro", &topology).unwrap().cases {
+        for case in Workload::ready_made("micro", &topology).unwrap().unwrap().cases {
             assert_eq!(case.copies[0].bytes(), 8 << 30);
             assert_eq!(case.check(), Ok(()));
         }
@@ -181,6 +187,6 @@ mod tests {
     #[test]
     fn one_copy_of_priority_is_urgent() {
         assert_eq!(names("priority", "sapling").len(), 4);
-        assert_eq!(Workload::ready_made("no such", &cluster::ready_made("pod").unwrap()), None);
+        assert_eq!(Workload::ready_made("no such", &cluster::ready_made("pod").unwrap()), Ok(None));
     }
 }

@@ -5,7 +5,7 @@
 //! shared, and the new voltages come back; with each a message that says how the step went. All
 //! large copies are of one size here; the small ones are of two.
 
-use super::{Array, ITERATIONS, Start, Trace, firsts, taking};
+use super::{Array, ITERATIONS, Made, Start, Trace, firsts, taking};
 use crate::simulate::workload::CopySpec;
 use model::{MemoryId, MemoryKind, Topology};
 use std::time::Duration;
@@ -22,9 +22,9 @@ const OPERATIONS_PER_SECOND: f64 = 6e11;
 /// Assumed: a message about a step.
 const STATUS_BYTES: u64 = 64;
 
-pub(super) fn copies(topology: &Topology) -> Vec<CopySpec> {
+pub(super) fn copies(topology: &Topology) -> Made<Vec<CopySpec>> {
     let memories = firsts(topology, MemoryKind::Sys).zip(firsts(topology, MemoryKind::Fbm));
-    let Some((sys, fbm)) = memories else { return Vec::new() };
+    let Some((sys, fbm)) = memories else { return Ok(Vec::new()) };
     let mut circuit = Circuit {
         trace: Trace::default(),
         sys,
@@ -33,10 +33,10 @@ pub(super) fn copies(topology: &Topology) -> Vec<CopySpec> {
     };
     let mut here = vec![Vec::new(); circuit.fbm.len()];
     for _ in 0..ITERATIONS {
-        let charged = circuit.charge(&here);
-        here = circuit.update(&charged);
+        let charged = circuit.charge(&here)?;
+        here = circuit.update(&charged)?;
     }
-    circuit.trace.copies
+    Ok(circuit.trace.copies)
 }
 
 #[derive(Debug)]
@@ -49,34 +49,34 @@ struct Circuit {
 
 impl Circuit {
     /// Every part computes a step from what is `here`, and sends the master its charges.
-    fn charge(&mut self, here: &[Vec<usize>]) -> Vec<usize> {
+    fn charge(&mut self, here: &[Vec<usize>]) -> Made<Vec<usize>> {
         let mut sent = Vec::new();
         for (part, here) in here.iter().enumerate() {
             let start = Start::after(here).computing(self.step);
             for what in ["charges", "ghost charges"] {
-                sent.push(self.copy(what, [self.fbm[part], self.sys[0]], SHARED * 4, &start));
+                sent.push(self.copy(what, [self.fbm[part], self.sys[0]], SHARED * 4, &start)?);
             }
-            sent.push(self.copy("status", [self.sys[part], self.sys[0]], STATUS_BYTES, &start));
+            sent.push(self.copy("status", [self.sys[part], self.sys[0]], STATUS_BYTES, &start)?);
         }
-        sent
+        Ok(sent)
     }
 
     /// The master sends every part its voltages, once all charges are there.
-    fn update(&mut self, charged: &[usize]) -> Vec<Vec<usize>> {
+    fn update(&mut self, charged: &[usize]) -> Made<Vec<Vec<usize>>> {
         let start = Start::after(charged);
         let mut back = Vec::new();
         for part in 0..self.fbm.len() {
             let (device, host) = ([self.sys[0], self.fbm[part]], [self.sys[0], self.sys[part]]);
-            let voltages = ["voltages", "ghost voltages"];
-            let mut here: Vec<usize> =
-                voltages.map(|what| self.copy(what, device, SHARED * 4, &start)).into();
-            here.push(self.copy("step", host, STATUS_BYTES, &start));
-            back.push(here);
+            back.push(vec![
+                self.copy("voltages", device, SHARED * 4, &start)?,
+                self.copy("ghost voltages", device, SHARED * 4, &start)?,
+                self.copy("step", host, STATUS_BYTES, &start)?,
+            ]);
         }
-        back
+        Ok(back)
     }
 
-    fn copy(&mut self, what: &str, ends: [MemoryId; 2], bytes: u64, start: &Start) -> usize {
+    fn copy(&mut self, what: &str, ends: [MemoryId; 2], bytes: u64, start: &Start) -> Made<usize> {
         self.trace.copy(what, ends, &Array::vector(bytes / 4, 4), start.clone())
     }
 }

@@ -10,6 +10,7 @@ mod reshard;
 mod serving;
 mod vgg;
 
+use crate::simulate::error::WorkloadError;
 use crate::simulate::places::joined;
 use crate::simulate::workload::{Case, CopySpec};
 use model::{
@@ -21,18 +22,25 @@ use std::time::Duration;
 /// How often an application's loop runs.
 const ITERATIONS: usize = 4;
 
+/// The most copies of an application, and the most that they wait for in all: with the number of
+/// nodes the ones grow with its square, the others with its cube.
+const MAX_COPIES: usize = 1 << 20;
+const MAX_WAITS: usize = 1 << 26;
+
+type Made<T> = Result<T, WorkloadError>;
+
 /// The application called `name` on all nodes of `topology`; without a copy where the memories that
-/// it uses are not there.
-pub(crate) fn case(name: &str, topology: &Topology) -> Option<Case> {
+/// it uses are not there. `None` for another name.
+pub(crate) fn case(name: &str, topology: &Topology) -> Made<Option<Case>> {
     let copies = match name {
         "pagerank" => pagerank::copies(topology),
         "circuit" => circuit::copies(topology),
         "vgg16" => vgg::copies(topology),
         "kv" => serving::copies(topology),
         "reshard" => reshard::copies(topology),
-        _ => return None,
+        _ => return Ok(None),
     };
-    Some(Case { name: name.to_owned(), copies })
+    Ok(Some(Case { name: name.to_owned(), copies: copies? }))
 }
 
 /// What a copy moves.
@@ -87,16 +95,30 @@ impl Start {
     }
 }
 
+const TOO_LARGE: &str = "more copies than fit in memory; on fewer nodes there are less";
+
 /// Copies in the order in which they are launched.
 #[derive(Debug, Default)]
 struct Trace {
     copies: Vec<CopySpec>,
+    /// What they wait for in all.
+    waits: usize,
 }
 
 impl Trace {
     /// One more copy; what it is called is completed by its number. Returns its position.
-    fn copy(&mut self, what: &str, ends: [MemoryId; 2], array: &Array, start: Start) -> usize {
+    fn copy(
+        &mut self,
+        what: &str,
+        ends: [MemoryId; 2],
+        array: &Array,
+        start: Start,
+    ) -> Made<usize> {
         let at = self.copies.len();
+        self.waits += start.after.len();
+        if at == MAX_COPIES || self.waits > MAX_WAITS {
+            return Err(WorkloadError::value("", TOO_LARGE));
+        }
         self.copies.push(CopySpec {
             name: format!("{what} {at}"),
             from: ends[0],
@@ -111,7 +133,7 @@ impl Trace {
             after: start.after,
             compute: start.compute,
         });
-        at
+        Ok(at)
     }
 }
 

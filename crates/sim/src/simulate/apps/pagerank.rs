@@ -4,7 +4,7 @@
 //! ones from those of all neighbours, which may be anywhere: every node sends its ranks to every
 //! other (FBM to FBM*), and takes its own from where both accelerators see them (ZCM to FBM).
 
-use super::{Array, ITERATIONS, Start, Trace, firsts, others, taking};
+use super::{Array, ITERATIONS, Made, Start, Trace, firsts, others, taking};
 use crate::simulate::workload::CopySpec;
 use model::{MemoryKind, Topology};
 
@@ -14,9 +14,9 @@ const VERTICES: u32 = 32 << 20;
 const DEGREE: f64 = 16.0;
 const EDGES_PER_SECOND: f64 = 2e9;
 
-pub(super) fn copies(topology: &Topology) -> Vec<CopySpec> {
+pub(super) fn copies(topology: &Topology) -> Made<Vec<CopySpec>> {
     let memories = firsts(topology, MemoryKind::Zcm).zip(firsts(topology, MemoryKind::Fbm));
-    let Some((zcm, fbm)) = memories else { return Vec::new() };
+    let Some((zcm, fbm)) = memories else { return Ok(Vec::new()) };
     let ranks = Array::vector(VERTICES.into(), 4);
     let compute = taking(DEGREE * f64::from(VERTICES), EDGES_PER_SECOND);
     let (mut trace, nodes) = (Trace::default(), fbm.len());
@@ -25,13 +25,13 @@ pub(super) fn copies(topology: &Topology) -> Vec<CopySpec> {
         let mut next = vec![Vec::new(); nodes];
         for node in 0..nodes {
             let start = Start::after(&here[node]).computing(compute);
-            next[node].push(trace.copy("own", [zcm[node], fbm[node]], &ranks, start.clone()));
+            next[node].push(trace.copy("own", [zcm[node], fbm[node]], &ranks, start.clone())?);
             for other in others(node, nodes) {
                 let ends = [fbm[node], fbm[other]];
-                next[other].push(trace.copy("ranks", ends, &ranks, start.clone()));
+                next[other].push(trace.copy("ranks", ends, &ranks, start.clone())?);
             }
         }
         here = next;
     }
-    trace.copies
+    Ok(trace.copies)
 }

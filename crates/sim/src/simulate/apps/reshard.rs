@@ -4,7 +4,7 @@
 //! it by columns. Every accelerator sends every one of the other half the box that both have a part
 //! of: rows of the source's part as long as the destination's are wide.
 
-use super::{Array, Start, Trace};
+use super::{Array, Made, Start, Trace};
 use crate::simulate::places::joined;
 use crate::simulate::workload::CopySpec;
 use model::{Dim, IndexSpace, MemoryId, MemoryKind, NodeId, Topology};
@@ -12,7 +12,7 @@ use model::{Dim, IndexSpace, MemoryId, MemoryKind, NodeId, Topology};
 /// Assumed: a matrix of so many rows and columns of 2 bytes.
 const SIDE: u64 = 32 << 10;
 
-pub(super) fn copies(topology: &Topology) -> Vec<CopySpec> {
+pub(super) fn copies(topology: &Topology) -> Made<Vec<CopySpec>> {
     let half = topology.node_count() / 2;
     let devices = |nodes: std::ops::Range<u32>| -> Vec<MemoryId> {
         nodes.flat_map(|node| joined(topology, NodeId(node), MemoryKind::Fbm)).collect()
@@ -25,12 +25,12 @@ pub(super) fn copies(topology: &Topology) -> Vec<CopySpec> {
             let column = (row + step) % to.len();
             let (rows, columns) = (part(row, from.len()), part(column, to.len()));
             let array = Array { space: part_of(rows, columns), ..matrix.clone() };
-            let at = trace.copy("box", [src, to[column]], &array, Start::default());
+            let at = trace.copy("box", [src, to[column]], &array, Start::default())?;
             let all = (0, SIDE);
             trace.copies[at].instances = [part_of(rows, all), part_of(all, columns)];
         }
     }
-    trace.copies
+    Ok(trace.copies)
 }
 
 /// Part `at` of `parts` of the matrix's side.

@@ -4,7 +4,7 @@
 //! of its accelerators to the same one of a node of the other half, whose engine wants the heads
 //! outside of the tokens (HND) where the first has them inside (NHD).
 
-use super::{Array, Start, Trace};
+use super::{Array, Made, Start, Trace};
 use crate::simulate::places::joined;
 use crate::simulate::workload::CopySpec;
 use model::{MemoryKind, NodeId, Topology};
@@ -20,7 +20,7 @@ const TOKENS: u64 = 4096;
 const PROMPTS: u32 = 8;
 const PROMPT: Duration = Duration::from_millis(250);
 
-pub(super) fn copies(topology: &Topology) -> Vec<CopySpec> {
+pub(super) fn copies(topology: &Topology) -> Made<Vec<CopySpec>> {
     let dims = [("l", LAYERS), ("k", 2), ("n", TOKENS), ("h", HEADS), ("d", HEAD_DIM)];
     let cache = Array::of(&dims, 2, &[0, 1, 3, 2, 4]);
     let half = topology.node_count() / 2;
@@ -30,9 +30,9 @@ pub(super) fn copies(topology: &Topology) -> Vec<CopySpec> {
             let devices = |node| joined(topology, NodeId(node), MemoryKind::Fbm);
             for (from, to) in devices(node).into_iter().zip(devices(half + node)) {
                 let start = Start::default().computing(PROMPT * prompt);
-                trace.copy("cache", [from, to], &cache, start);
+                trace.copy("cache", [from, to], &cache, start)?;
             }
         }
     }
-    trace.copies
+    Ok(trace.copies)
 }

@@ -5,7 +5,7 @@ use std::collections::BTreeSet;
 
 fn copies(name: &str, cluster: &str, nodes: u32) -> Vec<CopySpec> {
     let topology = cluster::with_nodes(cluster::ready_made(cluster).unwrap(), nodes).unwrap();
-    let case = case(name, &topology).unwrap();
+    let case = case(name, &topology).unwrap().unwrap();
     assert_eq!(case.check(), Ok(()), "{name}");
     case.copies
 }
@@ -91,7 +91,18 @@ fn without_accelerators_there_is_nothing_to_copy() {
     topology.classes[0].channels.clear();
     topology.links.clear();
     for name in ["pagerank", "circuit", "vgg16", "kv", "reshard"] {
-        assert!(case(name, &topology).unwrap().copies.is_empty(), "{name}");
+        assert!(case(name, &topology).unwrap().unwrap().copies.is_empty(), "{name}");
     }
-    assert_eq!(case("micro", &topology), None);
+    assert_eq!(case("micro", &topology), Ok(None));
+}
+
+/// Not when memory is gone: a pod has a thousand nodes.
+#[test]
+fn what_is_too_large_is_refused_before_it_is_made() {
+    let pod = cluster::ready_made("pod").unwrap();
+    for name in ["pagerank", "vgg16", "reshard"] {
+        let error = case(name, &pod).unwrap_err();
+        assert!(error.to_string().contains("on fewer nodes"), "{error}");
+    }
+    assert!(case("pagerank", &cluster::with_nodes(pod, 64).unwrap()).is_ok());
 }

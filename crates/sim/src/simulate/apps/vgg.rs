@@ -6,7 +6,7 @@
 //! whose host sums it up and sends the new weights to all. A layer's gradients leave when its
 //! backward pass has ended.
 
-use super::{Array, ITERATIONS, Start, Trace, firsts, others, taking};
+use super::{Array, ITERATIONS, Made, Start, Trace, firsts, others, taking};
 use crate::simulate::workload::CopySpec;
 use model::{MemoryId, MemoryKind, Topology};
 use std::time::Duration;
@@ -72,17 +72,17 @@ impl Layer {
     }
 }
 
-pub(super) fn copies(topology: &Topology) -> Vec<CopySpec> {
+pub(super) fn copies(topology: &Topology) -> Made<Vec<CopySpec>> {
     let memories = firsts(topology, MemoryKind::Sys).zip(firsts(topology, MemoryKind::Fbm));
-    let Some((sys, fbm)) = memories else { return Vec::new() };
+    let Some((sys, fbm)) = memories else { return Ok(Vec::new()) };
     let mut training = Training { trace: Trace::default(), sys, fbm };
     let mut weights = vec![Vec::new(); training.sys.len()];
     for _ in 0..ITERATIONS {
-        let images = training.images(&weights);
-        let gradients = training.gradients(&images);
-        weights = training.weights(&gradients);
+        let images = training.images(&weights)?;
+        let gradients = training.gradients(&images)?;
+        weights = training.weights(&gradients)?;
     }
-    training.trace.copies
+    Ok(training.trace.copies)
 }
 
 #[derive(Debug)]
@@ -94,19 +94,19 @@ struct Training {
 
 impl Training {
     /// Each node's batch to its accelerator, once its weights are there.
-    fn images(&mut self, weights: &[Vec<usize>]) -> Vec<usize> {
+    fn images(&mut self, weights: &[Vec<usize>]) -> Made<Vec<usize>> {
         let dims = [("n", BATCH), ("h", 224), ("w", 224), ("c", 3)];
         let images = Array::of(&dims, 4, &[0, 3, 1, 2]);
         let mut sent = Vec::new();
         for (node, weights) in weights.iter().enumerate() {
             let ends = [self.sys[node], self.fbm[node]];
-            sent.push(self.trace.copy("images", ends, &images, Start::after(weights)));
+            sent.push(self.trace.copy("images", ends, &images, Start::after(weights))?);
         }
-        sent
+        Ok(sent)
     }
 
     /// From every node to every owner; for each layer and owner, the copies to it.
-    fn gradients(&mut self, images: &[usize]) -> Vec<Vec<Vec<usize>>> {
+    fn gradients(&mut self, images: &[usize]) -> Made<Vec<Vec<Vec<usize>>>> {
         let nodes = self.sys.len();
         let mut sent = vec![vec![Vec::new(); nodes]; LAYERS.len()];
         for (node, &images) in images.iter().enumerate() {
@@ -115,16 +115,16 @@ impl Training {
                 for owner in others(node, nodes).chain([node]) {
                     let Some(part) = LAYERS[layer].part(owner, nodes) else { continue };
                     let ends = [self.fbm[node], self.sys[owner]];
-                    let copy = self.trace.copy("gradients", ends, &part, start.clone());
+                    let copy = self.trace.copy("gradients", ends, &part, start.clone())?;
                     sent[layer][owner].push(copy);
                 }
             }
         }
-        sent
+        Ok(sent)
     }
 
     /// From every owner to every node; for each node, the copies to it.
-    fn weights(&mut self, gradients: &[Vec<Vec<usize>>]) -> Vec<Vec<usize>> {
+    fn weights(&mut self, gradients: &[Vec<Vec<usize>>]) -> Made<Vec<Vec<usize>>> {
         let nodes = self.sys.len();
         let mut here = vec![Vec::new(); nodes];
         for (layer, owners) in LAYERS.iter().zip(gradients).rev() {
@@ -134,11 +134,11 @@ impl Training {
                 for node in others(owner, nodes).chain([owner]) {
                     let (ends, start) =
                         ([self.sys[owner], self.fbm[node]], Start::after(gradients));
-                    here[node].push(self.trace.copy("weights", ends, &part, start));
+                    here[node].push(self.trace.copy("weights", ends, &part, start)?);
                 }
             }
         }
-        here
+        Ok(here)
     }
 }
 
