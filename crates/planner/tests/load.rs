@@ -1,7 +1,13 @@
 //! Plans beside the flows of other transfers.
 
 use isometry_planner::{Choice, Load, Options, PlanCache, Query, explain, plan};
-use model::{Algorithm, CostModel, IndexSpace, Layout, MemoryId, Plan, Topology};
+use model::{
+    Algorithm, ChannelId, CostModel, IndexSpace, Layout, MemoryId, NodeId, Plan, Topology,
+};
+use proptest::prelude::*;
+use random::{Random, memory, random_layouts, random_topology};
+
+mod random;
 
 /// Two ways from `a` to `d`, by `b` and by `c`, and a disk on a half-duplex wire; `w` is crossed by
 /// two channels to the device and one from it.
@@ -280,4 +286,54 @@ fn an_idle_load_changes_nothing() {
     assert_eq!(cluster.plan("n0.a", "n1.d", CostModel::Default), before);
     let seconds = before.seconds.unwrap();
     assert!(seconds > PAYLOAD / 2.0e9 && seconds < PAYLOAD / 1.9e9, "{seconds}");
+}
+
+/// `load` has so many flows on each channel of the one node, of plans of a hop each.
+fn random_load(random: &mut Random, topology: &Topology) -> (Load, Vec<u32>) {
+    let mut load = Load::default();
+    let channels = &topology.classes[0].channels;
+    let flows: Vec<u32> = channels.iter().map(|_| random.below(4) as u32).collect();
+    for (index, (channel, &flows)) in (0..).zip(channels.iter().zip(&flows)) {
+        let ends = [channel.from[0], channel.to[0]].map(|at| memory(at.into()));
+        let plan = one_hop(ends, ChannelId { node: NodeId(0), index });
+        (0..flows).for_each(|_| load.begin(topology, &plan));
+    }
+    (load, flows)
+}
+
+fn one_hop(ends: [MemoryId; 2], channel: ChannelId) -> Plan {
+    let cluster = Cluster::new();
+    let mut plan = cluster.plan("n0.a", "n0.b", CostModel::Default);
+    (plan.memories, plan.hops[0].channel) = (ends.into(), channel);
+    plan
+}
+
+proptest! {
+    /// A load is as if every channel were as slow as what is left of it.
+    #[test]
+    fn beside_flows_is_among_slower_channels(
+        seed in any::<u64>(),
+        extents in prop::array::uniform2(1u64..300),
+        algorithm in prop::sample::select(Algorithm::ALL.to_vec()),
+        model in prop::sample::select(CostModel::ALL.to_vec()),
+    ) {
+        let mut random = Random::new(seed);
+        let topology = random_topology(&mut random, extents.iter().product::<u64>() * 4);
+        let layouts = random_layouts(&mut random, 2);
+        let (load, flows) = random_load(&mut random, &topology);
+        let mut slower = topology.clone();
+        for (channel, &flows) in slower.classes[0].channels.iter_mut().zip(&flows) {
+            channel.curves = channel.curves.shared(flows + 1);
+        }
+        let ends = ((memory(0), &layouts[0]), (memory(1), &layouts[1]));
+        let query = Query::whole(ends.0, ends.1, &extents, &[4]);
+        let options = Options { choice: Choice::Only(algorithm), model, ..Options::default() };
+        let beside = plan(&topology, &Query { load: &load, ..query }, &options);
+        let among = plan(&slower, &query, &options);
+        let beside = beside.map(|mut plan| {
+            plan.search.flows = 0;
+            plan
+        });
+        prop_assert_eq!(beside, among);
+    }
 }
