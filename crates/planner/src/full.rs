@@ -122,7 +122,7 @@ impl<'a> Search<'a> {
 
     fn least_seconds(&self, throughput: f64, hops: usize) -> f64 {
         let latency = self.graph.lanes.iter().map(|l| l.latency_ns).min().unwrap_or(0);
-        self.shape.payload as f64 / throughput + (hops as u64 * latency) as f64 * 1e-9
+        self.shape.payload as f64 / throughput + hops as f64 * latency as f64 * 1e-9
     }
 
     /// All paths of `hops` hops that are not worse than the best by their peaks alone.

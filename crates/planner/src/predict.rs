@@ -184,10 +184,10 @@ impl<'a> Case<'a> {
     /// Latencies, and the units that the hops before the slowest must do first and those after it
     /// have left at the end. What shares the slowest's channel or wire is counted there.
     fn overhead_seconds(&self, hops: &[HopCost; MAX_HOPS], busiest: &Busiest) -> f64 {
-        let latency: u64 = (0..self.hops()).map(|i| self.lane(i).latency_ns).sum();
+        let latency: f64 = (0..self.hops()).map(|i| self.lane(i).latency_ns as f64).sum();
         let held_up = self.held_up(hops, busiest.hop);
         let granule = hops[self.solution.pivot].step.shuffle_bytes;
-        let mut seconds = latency as f64 * 1e-9;
+        let mut seconds = latency * 1e-9;
         let others = (0..self.hops()).filter(|&i| !self.excludes(i, busiest.hop));
         for i in others {
             let unit = if held_up == Some(i) { granule } else { hops[i].request_bytes };
@@ -278,10 +278,10 @@ impl<'a> Case<'a> {
         let good = curve.points().iter().find(|p| p.1 >= hop.rate * GOOD_RATE);
         let knee = good.map_or(1, |p| p.0);
         let hidden = (hop.rate * self.lane(at).latency_ns as f64 * 1e-9 * 8.0) as u64;
-        let wanted = knee.max(hidden).max(WANTED_BYTES).next_power_of_two();
         let ring = self.th_before(at).min(self.th_after(at)) / 4;
         let (least, largest) = REQUEST_BYTES.into_inner();
-        let held = wanted.min(largest).min(most.max(least)).min(ring.max(1));
+        let wanted = knee.max(hidden).max(WANTED_BYTES).min(largest).next_power_of_two();
+        let held = wanted.min(most.max(least)).min(ring.max(1));
         let held = held.min(self.shape.payload).max(1);
         let run = hop.step.prefix_bytes;
         if run < held { held - held % run } else { held }

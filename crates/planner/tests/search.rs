@@ -215,6 +215,16 @@ fn the_only_path_has_no_alternative() {
     }
 }
 
+/// They are more than 64 bits number, and so is what would hide them.
+#[test]
+fn latencies_of_centuries_add_up() {
+    let mut topology = node(&[("a", "b", "1e24"), ("b", "d", "1e24")]);
+    topology.classes[0].channels.iter_mut().for_each(|channel| channel.latency_ns = u64::MAX);
+    let plan = planned(&topology, ["a", "d"], SAME, &full(CostModel::Default));
+    assert!(plan.seconds.unwrap() > 2.0 * 1.8e10, "{:?}", plan.seconds);
+    assert!(plan.hops.iter().all(|hop| hop.request_bytes >= 8192), "{:?}", plan.hops);
+}
+
 /// Memories that lead to each other and back, never on: only the first of them leads to the end.
 #[test]
 fn dead_ends_count_towards_the_budget() {
