@@ -223,6 +223,14 @@ fn who_sends_to_one_node_shares_its_port() {
 }
 
 #[test]
+fn the_channels_share_a_wire_and_the_flows_their_channel() {
+    let mut cluster = Cluster::of(TWICE);
+    cluster.begin("b", "end");
+    cluster.begin("a", "dev");
+    assert_eq!(rate(&cluster.plan("a", "dev", CostModel::Default)), 1.5, "half of a half");
+}
+
+#[test]
 fn both_ways_share_a_half_duplex_wire() {
     let mut cluster = Cluster::new();
     cluster.begin("n0.d", "n0.dsk");
