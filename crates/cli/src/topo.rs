@@ -36,7 +36,7 @@ pub(crate) fn read(cluster: Option<&Path>, measure: bool) -> Result<Topology, Fa
         interrupt.check()?;
         return Ok(Topology::clone(&machine.map_err(Failure::failed)?.topology()));
     };
-    let text = match text_of(path) {
+    let text = match text_of(path, MAX_CLUSTER_BYTES) {
         Err(e) if e.kind() == io::ErrorKind::NotFound && is_name(path) => return ready_made(path),
         text => text.map_err(|e| unreadable(path, &e))?,
     };
@@ -65,12 +65,15 @@ fn ready_made(name: &Path) -> Result<Topology, Failure> {
     })
 }
 
-/// What a file says, of a cluster or of a workload; one that never ends, `/dev/zero` say, is an error.
-pub(crate) fn text_of(path: &Path) -> io::Result<String> {
+/// What a file of at most `most_bytes` says; one that never ends, `/dev/zero` say, is an error.
+pub(crate) fn text_of(path: &Path, most_bytes: u64) -> io::Result<String> {
     let mut text = String::new();
-    fs::File::open(path)?.take(MAX_CLUSTER_BYTES + 1).read_to_string(&mut text)?;
-    match text.len() as u64 > MAX_CLUSTER_BYTES {
-        true => Err(io::Error::from(io::ErrorKind::FileTooLarge)),
+    fs::File::open(path)?.take(most_bytes + 1).read_to_string(&mut text)?;
+    match text.len() as u64 > most_bytes {
+        true => Err(io::Error::new(
+            io::ErrorKind::FileTooLarge,
+            format!("the file has more than {}", size(most_bytes)),
+        )),
         false => Ok(text),
     }
 }

@@ -16,6 +16,10 @@ use std::io;
 use std::path::Path;
 use std::time::Instant;
 
+/// The most bytes that a workload file may have: a trace lists a million copies, and what became of
+/// them.
+const MAX_WORKLOAD_BYTES: u64 = 512 << 20;
+
 /// Runs every case, once more with the baseline where one is asked for, and prints what they came
 /// to.
 pub(crate) fn run(args: &Run) -> Result<(), Failure> {
@@ -61,7 +65,7 @@ fn cluster_of(args: &Run) -> Result<Topology, Failure> {
 /// The workload of a file, or a ready-made one; a file of that name first.
 fn workload_of(args: &Run, topology: &Topology) -> Result<Workload, Failure> {
     let path = &args.workload;
-    match (topo::text_of(path), args.transfers) {
+    match (topo::text_of(path, MAX_WORKLOAD_BYTES), args.transfers) {
         (Err(e), transfers) if e.kind() == io::ErrorKind::NotFound && topo::is_name(path) => {
             ready_made(path, topology, transfers)
         }

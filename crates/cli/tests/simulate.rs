@@ -143,6 +143,20 @@ fn a_summary_says_what_communication_adds() {
     assert_eq!(case["planned"][1]["by_papers_key"]["full"], 2);
 }
 
+/// As a machine's of some hours, of which a run takes the copies only.
+#[test]
+fn a_trace_may_be_long() {
+    let dir = tempfile::tempdir().unwrap();
+    let event = format!("[{}0]", "0,".repeat(10 << 20));
+    let copy = r#"{"from": "n0.sys", "to": "n1.sys", "dims": "x=8", "fields": [4],
+        "from_layout": "x", "to_layout": "x"}"#;
+    let text = format!(r#"{{"traceEvents": {event}, "copy": [{copy}]}}"#);
+    let ran = sim_run(&["sapling", &workload(&dir, &text), "--json"]);
+    ran.succeeds();
+    let value: Value = serde_json::from_str(&ran.stdout).unwrap();
+    assert_eq!(value["cases"][0]["transfers"], 1);
+}
+
 #[test]
 fn a_file_names_copies() {
     let dir = tempfile::tempdir().unwrap();
