@@ -117,6 +117,26 @@ fn whole_instances_stay_within_their_memories() {
 }
 
 #[test]
+fn the_most_whole_instances_are_told_though_fewer_come_later() {
+    let topology = sapling();
+    let (many, one) = (format!("{SAME}\ncount = 4"), format!("{SAME}\nafter = [\"copy0\"]"));
+    let copies = [("n0.fbm", "n1.fbm", 1 << 20, &many[..]), ("n0.fbm", "n1.fbm", 1 << 20, &one)];
+    let report = play(&topology, &case(&topology, &copies), &by(Baseline::StoreAndForward));
+    let held: Vec<u64> = report.instances.iter().map(|&(_, bytes)| bytes).collect();
+    assert_eq!(held, [4 << 25; 2]);
+}
+
+#[test]
+fn the_last_copy_for_which_a_plan_was_made_is_told() {
+    let topology = sapling();
+    let ends = ["n1.sys", "n1.sys", "n0.fbm", "n1.sys"];
+    let copies = ends.map(|to| ("n0.sys", to, 1 << 20, SAME));
+    let report = play(&topology, &case(&topology, &copies), &Setup::default());
+    let [(_, plans)] = &report.plans[..] else { panic!("one node plans") };
+    assert_eq!((plans.made, plans.last_copy), ([2, 0], 2));
+}
+
+#[test]
 fn what_never_fits_is_an_error() {
     let topology = sapling();
     let large = case(&topology, &[("n0.fbm", "n0.fbm1", 1 << 28, SAME)]);
