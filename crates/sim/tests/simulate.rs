@@ -105,6 +105,19 @@ fn a_baseline_takes_its_own_path() {
 }
 
 #[test]
+fn a_fixed_path_converts_at_the_last_device() {
+    let topology = sapling();
+    for (to, converts) in [("n1.fbm", 2), ("n1.sys", 0)] {
+        let case = case(&topology, &[("n0.fbm", to, 1 << 10, "to_layout = \"<x, F>\"")]);
+        let report = play(&topology, &case, &by(Baseline::DeviceConverts));
+        let layouts = &report.copies[0].plans[0].layouts;
+        let changes: Vec<usize> =
+            (0..layouts.len() - 1).filter(|&hop| layouts[hop] != layouts[hop + 1]).collect();
+        assert_eq!(changes, [converts], "{to}");
+    }
+}
+
+#[test]
 fn whole_instances_stay_within_their_memories() {
     let (topology, case) = (sapling(), ready("micro", "SYS to FBM*"));
     let report = play(&topology, &case, &by(Baseline::NoPipeline));
@@ -134,6 +147,28 @@ fn the_last_copy_for_which_a_plan_was_made_is_told() {
     let report = play(&topology, &case(&topology, &copies), &Setup::default());
     let [(_, plans)] = &report.plans[..] else { panic!("one node plans") };
     assert_eq!((plans.made, plans.last_copy), ([2, 0], 2));
+}
+
+#[test]
+fn a_peak_is_the_wires_where_that_is_slower() {
+    let text = r#"
+        [[node]]
+        name = "n"
+        memory = [{ name = "sys", kind = "SYS" }, { name = "fbm", kind = "FBM" }]
+        channel = [{ kind = "GPUWrite", from = ["sys"], to = ["fbm"], throughput = 9e9, wire = "bus" }]
+        wire = [{ name = "bus", throughput = 6e9 }]
+    "#;
+    let topology = cluster::parse(text).unwrap();
+    let case = case(&topology, &[("n0.sys", "n0.fbm", 1 << 20, SAME)]);
+    assert_eq!(play(&topology, &case, &Setup::default()).copies[0].peak, 6e9);
+}
+
+#[test]
+fn waiting_for_an_instant_counts_as_computing() {
+    let late = format!("{SAME}\nat_ns = 5000");
+    let last = format!("{SAME}\nafter = [\"copy0\"]\ncompute_ns = 70");
+    let copies = [("n0.sys", "n0.sys", 1, &late[..]), ("n0.sys", "n0.sys", 1, &last)];
+    assert_eq!(case(&sapling(), &copies).computing(), Duration::from_nanos(5070));
 }
 
 #[test]

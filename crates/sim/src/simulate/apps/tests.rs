@@ -29,6 +29,12 @@ fn the_master_talks_to_all() {
     let all = copies("circuit", "moonlight", 8);
     assert_eq!(all.len(), ITERATIONS * 8 * 6);
     assert!(all.iter().all(|c| c.from.node == NodeId(0) || c.to.node == NodeId(0)));
+    // No part gets voltages before all have sent their charges, nor goes on before it has them.
+    for (at, copy) in all.iter().enumerate() {
+        let is_charge = at % 48 < 24;
+        assert_eq!(copy.after.len(), if !is_charge { 24 } else { 3 * usize::from(at >= 48) });
+        assert!(copy.after.iter().all(|before| before / 24 + 1 == at / 24));
+    }
     let (small, large): (Vec<_>, Vec<_>) = all.iter().partition(|c| c.bytes() == 64);
     assert_eq!((small.len(), large.len()), (ITERATIONS * 16, ITERATIONS * 32));
 }
@@ -67,6 +73,12 @@ fn caches_change_hands_from_one_half_to_the_other() {
     let all = copies("kv", "modern", 4);
     assert_eq!(all.len(), 8 * 2 * 8);
     assert!(all.iter().all(|c| c.from.node.0 + 2 == c.to.node.0 && c.from.index == c.to.index));
+    // Heads inside of tokens, and outside.
+    let orders = [[4, 3, 2, 1, 0], [4, 2, 3, 1, 0]].map(|order| order.map(Some).to_vec());
+    let dims = |layout: &Layout| -> Vec<Option<usize>> {
+        layout.components()[1..].iter().map(|component| component.dim()).collect()
+    };
+    assert!(all.iter().all(|c| c.layouts.each_ref().map(dims) == orders));
     assert!(copies("kv", "modern", 1).is_empty());
 }
 
