@@ -1,4 +1,4 @@
-"""What `make paper` changes in a cluster."""
+"""What `make paper` changes in a cluster, and what it asks."""
 
 from __future__ import annotations
 
@@ -10,6 +10,7 @@ from typing import Any
 ROOT = Path(__file__).resolve().parent.parent.parent
 sys.path.insert(0, str(ROOT / "scripts" / "paper"))
 
+import claims  # noqa: E402
 import runs  # noqa: E402
 
 
@@ -49,3 +50,35 @@ def test_each_curve_is_halved_and_doubled(tmp_path: Path) -> None:
     # Memcpy is the paper's own, at every request size.
     assert not any(curve.startswith("Memcpy") for curve in curves)
     assert len({Path(variant.path).read_text() for variant in made}) == len(made)
+
+
+class Cases(runs.Runs):
+    """Runs that come to these cases, whatever is asked."""
+
+    def __init__(self, *cases: dict[str, Any]) -> None:
+        super().__init__()
+        self._cases = list(cases)
+
+    def cases(self, variant: runs.Variant, workload: str, **options: Any) -> list[dict[str, Any]]:
+        return self._cases
+
+
+SAPLING = runs.committed("sapling")
+
+
+def one_hop(speedup: float) -> dict[str, Any]:
+    copies = [{"memories": ["n0.sys", "n0.fbm"], "speedup": speedup}]
+    return {"copies": copies, "baseline": {"copies": copies}}
+
+
+def test_direct_transfers_that_are_slower_are_seen() -> None:
+    assert claims.direct_speedup(Cases(one_hop(1.0), one_hop(0.5), one_hop(1.2)), SAPLING) == 0.5
+
+
+def test_no_effect_is_no_claim_reproduced() -> None:
+    equal = {"equal", "1 ×", "near-optimal"}
+    nothing = {"×": 1.0, "%": 0.0}
+    for claim in claims.CLAIMS:
+        least, most = claim.says
+        says_nothing = least <= nothing[claim.unit] <= most
+        assert says_nothing == (claim.paper in equal), claim.what

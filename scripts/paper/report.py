@@ -15,7 +15,8 @@ INTRODUCTION = (
     "clusters that the paper describes (clusters/). What the paper does not give (the shape of curves, "
     "capacities, the applications' sizes) is assumed, and was written down before the first "
     "comparison. The range says what becomes of our value when each assumed curve of the cluster is "
-    "halved and doubled, one at a time. The paper's figures are those of its words and tables."
+    "halved and doubled, one at a time; where `why` names another number that the paper does not give, "
+    "such as a size, also with another one. The paper's figures are those of its words and tables."
 )
 
 

@@ -16,8 +16,9 @@ const SHARED: u64 = 4 << 20;
 /// Assumed: wires of a part, and operations of a step for each (10 segments, 400 times, 8 each).
 const WIRES: u32 = 64 << 20;
 const OPERATIONS_PER_WIRE: f64 = 32_000.0;
-/// Assumed: operations a second of a node's two accelerators. With the figures above, computing
-/// takes about two thirds of an iteration on 64 nodes, as the paper's 36% of communication has it.
+/// Assumed: operations a second of a node's two accelerators. Chosen before the first run so that
+/// computing would take about two thirds of an iteration on 64 nodes, as the paper's 36% of
+/// communication has it; it takes four fifths.
 const OPERATIONS_PER_SECOND: f64 = 6e11;
 /// Assumed: a message about a step.
 const STATUS_BYTES: u64 = 64;
