@@ -10,6 +10,14 @@ fn copies(name: &str, cluster: &str, nodes: u32) -> Vec<CopySpec> {
     case.copies
 }
 
+/// The dimensions at the source and at the destination, the fastest first, behind the field.
+fn orders(copy: &CopySpec) -> [Vec<usize>; 2] {
+    copy.layouts.each_ref().map(|layout| {
+        assert_eq!(layout.components()[0], Component::Fields);
+        layout.components().iter().filter_map(|component| component.dim()).collect()
+    })
+}
+
 #[test]
 fn every_rank_goes_everywhere() {
     let all = copies("pagerank", "xstream", 4);
@@ -54,6 +62,21 @@ fn all_weights_go_to_their_owners_and_back() {
     }
 }
 
+/// NHWC and OHWI on the host, NCHW and OIHW on the accelerator.
+#[test]
+fn images_and_filters_change_their_layout() {
+    for copy in copies("vgg16", "xstream", 2) {
+        let [from, to] = orders(&copy);
+        let (host, device) = match copy.name.split_once(' ').unwrap().0 {
+            "images" => (vec![3, 2, 1, 0], vec![2, 1, 3, 0]),
+            _ if from.len() == 2 => (vec![1, 0], vec![1, 0]),
+            _ => (vec![1, 3, 2, 0], vec![3, 2, 1, 0]),
+        };
+        let is_back = copy.name.starts_with("gradients");
+        assert_eq!([from, to], if is_back { [device, host] } else { [host, device] });
+    }
+}
+
 #[test]
 fn gradients_leave_from_the_last_layer_on() {
     let all = copies("vgg16", "xstream", 1);
@@ -74,11 +97,7 @@ fn caches_change_hands_from_one_half_to_the_other() {
     assert_eq!(all.len(), 8 * 2 * 8);
     assert!(all.iter().all(|c| c.from.node.0 + 2 == c.to.node.0 && c.from.index == c.to.index));
     // Heads inside of tokens, and outside.
-    let orders = [[4, 3, 2, 1, 0], [4, 2, 3, 1, 0]].map(|order| order.map(Some).to_vec());
-    let dims = |layout: &Layout| -> Vec<Option<usize>> {
-        layout.components()[1..].iter().map(|component| component.dim()).collect()
-    };
-    assert!(all.iter().all(|c| c.layouts.each_ref().map(dims) == orders));
+    assert!(all.iter().all(|c| orders(c) == [[4, 3, 2, 1, 0], [4, 2, 3, 1, 0]]));
     assert!(copies("kv", "modern", 1).is_empty());
 }
 
