@@ -319,6 +319,35 @@ fn words_of_strangers_and_impossible_ones_are_nothing() {
     assert_eq!(support::requests(&mut b).len(), 2, "as much as has arrived");
 }
 
+/// What was not written can't have been read, and makes no room.
+#[test]
+fn credit_for_what_was_not_written_is_none() {
+    let mut a = node(0);
+    a.submit(Time(0), transfer()).unwrap();
+    let open = PeerMessage::Open(Some(place(9, 0)));
+    a.handle_peer(Time(0), packet((1, 0), (1, open)));
+    let first = support::requests(&mut a);
+    assert_eq!(first.len(), 2, "as much as the ring holds");
+    a.handle_completion(Time(0), done(&first[0]));
+    for (number, bytes) in [(2, 32), (3, u64::MAX)] {
+        a.handle_peer(Time(0), packet((1, 0), (number, PeerMessage::Freed(bytes))));
+    }
+    assert!(support::requests(&mut a).is_empty());
+    a.handle_peer(Time(0), packet((1, 0), (4, PeerMessage::Freed(16))));
+    assert_eq!(support::requests(&mut a).len(), 1);
+}
+
+/// A peer may run ahead of what is lost by so much, and no further.
+#[test]
+fn messages_too_far_ahead_are_not_kept() {
+    for (ahead, is_kept) in [(256, true), (257, false)] {
+        let mut b = node(1);
+        say(&mut b, 0, ahead, vec![reserve()]);
+        say(&mut b, 0, 1, (1..ahead).map(|_| PeerMessage::Knock).collect());
+        assert_eq!(!said(&mut b).is_empty(), is_kept, "{ahead}");
+    }
+}
+
 #[test]
 fn a_stopped_party_keeps_its_memory_until_the_writer_is_quiet() {
     let mut b = node(1);
