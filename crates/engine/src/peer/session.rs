@@ -3,7 +3,8 @@
 //! **Hazard.** A packet of a peer's earlier life, or from before it was given up, is taken for a new
 //! one; a peer that is gone is waited for. **Guarantee.** Within a pair of sessions messages come
 //! once and in order; a message of any other pair comes never. A peer that is in use and is not
-//! heard for a lease is given up, and learns of it from the next packet that comes from here.
+//! heard for a lease, or acknowledges nothing for one, is given up, and learns of it from the next
+//! packet that comes from here.
 //! **Structure.** Each side numbers its sessions with each peer, in ascending order over all its
 //! lives; a packet names the session of either side, and only one that names the receiver's present
 //! session is heard: others are answered by a greeting that names theirs. When one side renews its
@@ -81,6 +82,8 @@ pub(crate) struct Heard {
 #[derive(Debug)]
 struct Out {
     number: u64,
+    /// When it was sent first in the present pair of sessions.
+    since: Time,
     sent_at: Time,
     note: Note,
 }
@@ -172,11 +175,17 @@ impl Session {
         !self.users.is_empty() || !self.unacked.is_empty()
     }
 
+    /// From when on a peer that is in use owes a word, or an acknowledgement.
+    fn in_use_since(&self) -> Option<Time> {
+        let oldest = self.unacked.front().map_or(self.heard_at, |out| out.since);
+        self.is_in_use().then(|| self.heard_at.min(oldest))
+    }
+
     /// When something is to be done about it.
     fn due(&self, config: &PeerConfig) -> Option<Time> {
         let again = self.unacked.front().map(|out| out.sent_at + config.resend);
         let ack = self.owes_since.map(|at| at + config.resend / 4);
-        let use_by = self.is_in_use().then(|| self.heard_at + config.lease);
+        let use_by = self.in_use_since().map(|since| since + config.lease);
         let beat = self.is_in_use().then(|| self.sent_at + beat(config));
         [again, ack, use_by, beat].into_iter().flatten().min()
     }
@@ -285,7 +294,7 @@ impl Sessions {
     /// Says all that was not acknowledged, or nothing in particular, in a session that is new.
     fn speak(&mut self, now: Time, node: NodeId) {
         let Some(session) = self.all.get_mut(&node) else { return };
-        session.unacked.iter_mut().for_each(|out| out.sent_at = now);
+        session.unacked.iter_mut().for_each(|out| (out.since, out.sent_at) = (now, now));
         let all: Vec<_> =
             session.unacked.iter().map(|out| (out.number, out.note.clone())).collect();
         if all.is_empty() {
@@ -309,7 +318,7 @@ impl Sessions {
     fn wake(&mut self, now: Time, node: NodeId) -> Option<BTreeSet<Use>> {
         let config = self.config;
         let session = self.all.get_mut(&node)?;
-        if session.is_in_use() && now.since(session.heard_at) >= config.lease {
+        if session.in_use_since().is_some_and(|since| now.since(since) >= config.lease) {
             return Some(session.renew(now));
         }
         let late = |out: &&mut Out| now.since(out.sent_at) >= config.resend;
@@ -364,7 +373,7 @@ impl Sessions {
             session.last_number += 1;
             let number = session.last_number;
             ready.push((number, note.clone()));
-            session.unacked.push_back(Out { number, sent_at: now, note });
+            session.unacked.push_back(Out { number, since: now, sent_at: now, note });
         }
         ready
             .into_iter()

@@ -232,6 +232,29 @@ fn a_silent_peer_is_given_up_once_and_learns_of_it() {
     assert_eq!(ends[0].numbers(NodeId(1)).unwrap().1, ends[1].numbers(NodeId(0)).unwrap().0);
 }
 
+/// It speaks, and hears nothing, or says so: what is kept for it would grow for ever.
+#[test]
+fn a_peer_that_acknowledges_nothing_is_given_up() {
+    let mut ends = [sessions(0, 1), sessions(1, 1)];
+    ends[0].send(Time(0), NodeId(1), note(0));
+    assert_eq!(settle(0, &mut ends), [(vec![], 0), (vec![0], 0)]);
+    let mut lost = 0;
+    for turn in 1..=250 {
+        let now = Time(turn * 100);
+        ends[0].send(now, NodeId(1), note(turn));
+        // The other says something, and knows of nothing later than the first.
+        ends[1].send(now, NodeId(0), note(turn));
+        while let Some(packet) = ends[1].poll_packet() {
+            ends[0].handle(now, Packet { ack: packet.ack.min(1), ..packet });
+        }
+        lost += ends[0].handle_timeout(now).len();
+        while ends[0].poll_packet().is_some() {}
+        let session = &ends[0].all[&NodeId(1)];
+        assert!(session.unacked.len() + session.waiting.len() <= 101, "at {now:?}");
+    }
+    assert_eq!(lost, 2, "once a lease");
+}
+
 /// One side counts on the other, which counts on nobody: it answers all the same.
 #[test]
 fn who_counts_on_nobody_still_answers() {
