@@ -1,10 +1,10 @@
 //! VGG-16 trained data parallel: images in, gradients to their owners, weights back.
 //!
 //! Tasks of the host have channels innermost (NHWC; filters as OHWI), those of the accelerator the
-//! rows (NCHW, OIHW), so that every copy between SYS and FBM but those of the fully connected layers
-//! changes the layout. The gradients of each layer are cut by output channels, a part for each node,
-//! whose host sums it up and sends the new weights to all. A layer's gradients leave when its
-//! backward pass has ended.
+//! rows (NCHW, OIHW), so that every copy between SYS and the local FBM but those of the fully connected
+//! layers changes the layout. A layer's gradients go to the node's own host when its backward pass has
+//! ended, and are cut there by output channels, a part for each node, whose host sums it up and sends
+//! the new weights to all hosts; these send a layer to their accelerator when they have all of it.
 
 use super::{Array, ITERATIONS, Made, Start, Trace, firsts, others, taking};
 use crate::simulate::workload::CopySpec;
@@ -50,17 +50,22 @@ const LAYERS: [Layer; 16] = [
 ];
 
 impl Layer {
-    /// Weights of the part that `owner` of `nodes` has, from the accelerator to the host; `None` where
-    /// there are fewer channels than nodes, and it has none.
+    /// All weights, from the accelerator to the host.
+    fn whole(self) -> Array {
+        let dims = [("o", self.out), ("i", self.input), ("h", self.filter), ("w", self.filter)];
+        match self.filter {
+            1 => Array::of(&dims[..2], 4, &[0, 1]),
+            _ => Array::of(&dims, 4, &[0, 2, 3, 1]),
+        }
+    }
+
+    /// Weights of the part that `owner` of `nodes` has, from host to host; `None` where there are
+    /// fewer channels than nodes, and it has none.
     fn part(self, owner: usize, nodes: usize) -> Option<Array> {
         let (owner, nodes) = (owner as u64, nodes as u64);
         let out = self.out * (owner + 1) / nodes - self.out * owner / nodes;
-        let dims = [("o", out), ("i", self.input), ("h", self.filter), ("w", self.filter)];
-        let part = match self.filter {
-            1 => Array::of(&dims[..2], 4, &[0, 1]),
-            _ => Array::of(&dims, 4, &[0, 2, 3, 1]),
-        };
-        (out > 0).then_some(part)
+        let weights = out * self.input * self.filter * self.filter;
+        (out > 0).then(|| Array::vector(weights, 4))
     }
 
     /// Operations of a forward pass of the batch; the backward pass takes twice as many.
@@ -105,17 +110,21 @@ impl Training {
         Ok(sent)
     }
 
-    /// From every node to every owner; for each layer and owner, the copies to it.
+    /// From every accelerator to its host, and from there to every owner; for each layer and owner,
+    /// the copies that it waits for.
     fn gradients(&mut self, images: &[usize]) -> Made<Vec<Vec<Vec<usize>>>> {
         let nodes = self.sys.len();
         let mut sent = vec![vec![Vec::new(); nodes]; LAYERS.len()];
         for (node, &images) in images.iter().enumerate() {
             for layer in (0..LAYERS.len()).rev() {
                 let start = Start::after(&[images]).computing(passed(layer));
-                for owner in others(node, nodes).chain([node]) {
+                let (ends, whole) = ([self.fbm[node], self.sys[node]], LAYERS[layer].whole());
+                let here = self.trace.copy("gradients", ends, &whole, start)?;
+                sent[layer][node].push(here);
+                for owner in others(node, nodes) {
                     let Some(part) = LAYERS[layer].part(owner, nodes) else { continue };
-                    let ends = [self.fbm[node], self.sys[owner]];
-                    let copy = self.trace.copy("gradients", ends, &part, start.clone())?;
+                    let (ends, start) = ([self.sys[node], self.sys[owner]], Start::after(&[here]));
+                    let copy = self.trace.copy("gradients to owner", ends, &part, start)?;
                     sent[layer][owner].push(copy);
                 }
             }
@@ -123,19 +132,26 @@ impl Training {
         Ok(sent)
     }
 
-    /// From every owner to every node; for each node, the copies to it.
+    /// From every owner to every host, and from there to its accelerator; for each node, the copies
+    /// to that.
     fn weights(&mut self, gradients: &[Vec<Vec<usize>>]) -> Made<Vec<Vec<usize>>> {
         let nodes = self.sys.len();
         let mut here = vec![Vec::new(); nodes];
         for (layer, owners) in LAYERS.iter().zip(gradients).rev() {
+            // Of the node's own part, what it waits for itself.
+            let mut parts = owners.clone();
             for (owner, gradients) in owners.iter().enumerate() {
                 let Some(part) = layer.part(owner, nodes) else { continue };
-                let part = part.back();
-                for node in others(owner, nodes).chain([owner]) {
+                for node in others(owner, nodes) {
                     let (ends, start) =
-                        ([self.sys[owner], self.fbm[node]], Start::after(gradients));
-                    here[node].push(self.trace.copy("weights", ends, &part, start)?);
+                        ([self.sys[owner], self.sys[node]], Start::after(gradients));
+                    parts[node].push(self.trace.copy("weights to node", ends, &part, start)?);
                 }
+            }
+            for (node, parts) in parts.iter().enumerate() {
+                let (ends, whole) = ([self.sys[node], self.fbm[node]], layer.whole().back());
+                let start = Start::after(parts);
+                here[node].push(self.trace.copy("weights", ends, &whole, start)?);
             }
         }
         Ok(here)
