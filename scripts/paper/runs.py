@@ -50,12 +50,16 @@ def variants(cluster: str, scratch: Path) -> list[Variant]:
 
 
 def assumed(spec: dict[str, Any]) -> Iterator[tuple[str, dict[str, Any]]]:
-    """The channels and links with an assumed curve, by a name that like devices share."""
+    """The channels, links and ports with an assumed curve, by a name that like devices share."""
     inside = [channel for node in spec["node"] for channel in node["channel"]]
     for channel in [*inside, *spec.get("link", [])]:
         if channel.get("assumed"):
             ends = [",".join(map(undigit, channel[end])) for end in ("from", "to")]
             yield f"{channel['kind']} {ends[0]} → {ends[1]}", channel
+    ports = {memory["port"] for node in spec["node"] for memory in node["memory"] if "port" in memory}
+    for wire in (wire for node in spec["node"] for wire in node.get("wire", [])):
+        if wire.get("assumed") and wire["name"] in ports:
+            yield "the port of a node", wire
 
 
 def undigit(memory: str) -> str:
@@ -69,7 +73,7 @@ def scale(channel: dict[str, Any], factor: float, keeps_peak: bool) -> None:
             peak = curve[-1][1] if keeps_peak else float("inf")
             below = [[size, min(rate * factor, peak)] for size, rate in curve]
             channel[key] = [*below[:-1], curve[-1]] if keeps_peak else below
-        elif curve is not None and not keeps_peak:
+        elif curve is not None and (not keeps_peak or "kind" not in channel):
             channel[key] = curve * factor
 
 
