@@ -28,8 +28,9 @@ TABLE_6 = [
     ("circuit", "moonlight", 1, "others", "5 / 2", ONE_EACH_WAY),
     ("pagerank", "xstream", 0, "per node", "16 / 0", "–"),
     ("vgg16", "xstream", 0, "per node", "16 / 4",
-     "every node sends every other gradients and weights, in two layouts each; a sixteenth of a layer "
-     "is mostly smaller than what the full algorithm is for; how the paper's is cut is not given"),
+     "layouts change between a node's host and its own accelerator; to the 15 others go parts of a layer "
+     "in one layout, mostly smaller than what the full algorithm is for; how the paper's are cut is not "
+     "given"),
 ]
 ITERATIONS = 4
 
