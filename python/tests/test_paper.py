@@ -20,8 +20,8 @@ def cluster(name: str) -> dict[str, Any]:
 
 def test_like_devices_have_one_curve() -> None:
     names = [name for name, _ in runs.assumed(cluster("xstream"))]
-    assert len(names) == 15
-    assert len(set(names)) == 10
+    assert len(names) == 16
+    assert len(set(names)) == 11
     assert names.count("GPUWrite zcm → fbm") == 2
 
 

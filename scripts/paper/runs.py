@@ -42,7 +42,8 @@ def variants(cluster: str, scratch: Path) -> list[Variant]:
             changed = copy.deepcopy(spec)
             for name, channel in assumed(changed):
                 if name == curve:
-                    scale(channel, factor, cluster in PEAKS_GIVEN)
+                    # Wires have no kind; nobody gives a rate of theirs.
+                    scale(channel, factor, cluster in PEAKS_GIVEN and "kind" in channel)
             path = scratch / f"{cluster}-{len(made)}.json"
             path.write_text(json.dumps(changed))
             made.append(Variant(cluster, curve, factor, str(path)))
@@ -73,7 +74,7 @@ def scale(channel: dict[str, Any], factor: float, keeps_peak: bool) -> None:
             peak = curve[-1][1] if keeps_peak else float("inf")
             below = [[size, min(rate * factor, peak)] for size, rate in curve]
             channel[key] = [*below[:-1], curve[-1]] if keeps_peak else below
-        elif curve is not None and (not keeps_peak or "kind" not in channel):
+        elif curve is not None and not keeps_peak:
             channel[key] = curve * factor
 
 
