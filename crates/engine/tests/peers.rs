@@ -8,7 +8,7 @@ use isometry_engine::{
 };
 use model::{
     ChannelError, ChannelErrorKind, ChannelId, FenceId, MemoryId, NodeId, Outcome, Place, Plan,
-    Time, Work,
+    Request, Time, Work,
 };
 use std::sync::Arc;
 use support::{done, place, region};
@@ -281,6 +281,60 @@ fn a_transfer_to_an_earlier_life_fails_as_a_lost_peer() {
     }
 }
 
+/// To memory 1 of node 1, past no ring: node 0 writes all.
+fn direct() -> Transfer {
+    let (layout, part) = support::row(BYTES);
+    let mut plan = support::plan(vec![layout; 2], &[16], &[], 1);
+    (plan.phase, plan.memories[1].node) = (vec![0], NodeId(1));
+    let program = Program::compile(&plan, part.clone(), part).unwrap();
+    let lives = [None, Some(1)];
+    Transfer { lives, ..Transfer::new(Arc::new(program), place(1, 0), place(2, 0)) }
+}
+
+/// Lets time pass until who says nothing is lost.
+fn lose(engine: &mut Engine) {
+    while let Some(at) = engine.poll_timeout().filter(|at| *at <= Time(6_000_000_000)) {
+        engine.handle_timeout(at);
+    }
+}
+
+/// A peer that is lost may be in another life by now, in which the destination is something else.
+#[test]
+fn what_lies_at_a_lost_peer_is_not_undone() {
+    for is_lost in [false, true] {
+        let mut a = node(0);
+        let id = a.submit(Time(0), Transfer { commit: COMMIT, ..direct() }).unwrap();
+        a.handle_peer(Time(0), packet((1, 0), (1, PeerMessage::Reserved)));
+        if is_lost {
+            lose(&mut a);
+        } else {
+            a.cancel(Time(0), id);
+        }
+        let undone = |request: &Request| matches!(request.work, Work::Abort { .. });
+        assert_eq!(support::requests(&mut a).iter().any(undone), !is_lost);
+    }
+}
+
+#[test]
+fn who_is_lost_is_not_told_that_it_is_quiet() {
+    for is_lost in [false, true] {
+        let mut a = node(0);
+        a.submit(Time(0), direct()).unwrap();
+        a.handle_peer(Time(0), packet((1, 0), (1, PeerMessage::Open(None))));
+        let requests = support::requests(&mut a);
+        assert!(!requests.is_empty());
+        let hush = PeerMessage::Hush(Outcome::Cancelled);
+        a.handle_peer(Time(0), packet((1, 0), (2, hush)));
+        if is_lost {
+            lose(&mut a);
+        }
+        said(&mut a);
+        requests.iter().for_each(|request| a.handle_completion(Time(6_000_000_000), done(request)));
+        let is_quiet = |word: &PeerMessage| matches!(word, PeerMessage::Quiet);
+        assert_eq!(said(&mut a).iter().any(is_quiet), !is_lost);
+    }
+}
+
 /// Of the asker's and the neighbour's words only theirs count, and none beyond what there is.
 #[test]
 fn words_of_strangers_and_impossible_ones_are_nothing() {
@@ -376,9 +430,7 @@ fn a_stray_quiet_releases_nothing() {
 fn memory_of_a_writer_that_is_lost_is_kept_until_it_is_cut_off() {
     let mut b = node(1);
     say(&mut b, 0, 1, vec![reserve(), PeerMessage::Arrived(16)]);
-    while let Some(at) = b.poll_timeout().filter(|at| *at <= Time(6_000_000_000)) {
-        b.handle_timeout(at);
-    }
+    lose(&mut b);
     assert_eq!(b.poll_disconnect(), Some((NodeId(0), 1 << 32 | 2)));
     assert!(staged(&b) > 0 && !b.is_idle());
     b.handle_disconnected(Time(7_000_000_000), NodeId(0), 1 << 32 | 1);

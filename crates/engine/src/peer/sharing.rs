@@ -129,9 +129,7 @@ impl Engine {
     pub(super) fn handle_knock(&mut self, from: NodeId, name: AskId) {
         let Some((id, record)) = self.share_mut(name) else { return };
         let Role::Share(share) = &record.role else { return };
-        let total = record.transfer.program.payload_bytes();
-        let is_awaited = share.stretch.before == Some(from) && share.arrived < total;
-        if is_awaited && record.phase == Phase::Running {
+        if share.stretch.before == Some(from) && record.phase == Phase::Running {
             self.open(id);
         }
     }

@@ -61,3 +61,20 @@ fn a_report_of_engines_that_still_have_transfers_is_none() {
     }
     let _ = world.report(&topology);
 }
+
+/// A quarter of each is kept for who is more urgent; none lies on a disk.
+#[test]
+fn pools_have_a_reserve_and_lie_where_staging_may() {
+    let topology = sapling();
+    let setup = Setup { load: true, ..Setup::default() };
+    let case = case(&topology);
+    let mut router = Router::new(&topology, &setup);
+    let routes = vec![router.route(0, &case.copies[0]).unwrap()];
+    let site = Site::of(&topology, &setup, &routes);
+    let pools: Vec<_> = site.configs(&case).into_iter().flat_map(|(_, c)| c.pools).collect();
+    assert!(!pools.is_empty());
+    for pool in pools {
+        assert_eq!(pool.reserve_bytes, pool.capacity_bytes / 4, "{pool:?}");
+        assert!(topology.th_bytes(pool.memory) > 0, "{pool:?}");
+    }
+}
