@@ -4,6 +4,7 @@
 //! rotation of the bits of an element's number is a perfect shuffle, stage by stage. Where it is
 //! not, squares are moved of which a part is of no use.
 
+use crate::stream::prefetch;
 use crate::tile::{Chunks, PAIR, Tile, elements, lanes, loaded, shuffle, square};
 use crate::vector::{LANE_BYTES, LINE_BYTES, Vector};
 
@@ -103,18 +104,24 @@ unsafe fn join_of<V: Vector, const E: usize, const B: usize>(
     src: *const u8,
     dst: *mut u8,
 ) {
-    let n = const { LANE_BYTES / E };
+    let (n, bytes) = const { (LANE_BYTES / E, V::LANES * LANE_BYTES * B) };
     let columns = n * V::LANES;
+    let goes_on = tile.dst.1 == (tile.a * B * E) as isize;
+    if goes_on && tile.a == n {
+        // SAFETY: the caller's contract.
+        return unsafe { join_turns::<V, E, B>(tile, src, dst) };
+    }
     let whole = tile.a / columns * columns;
     for o in 0..tile.o as isize {
         let (src, dst) = tile.turn(o, src, dst);
         for a in (0..whole).step_by(columns) {
-            let (src, dst) = (src.wrapping_add(a * E), dst.wrapping_add(a * B * E));
+            let to = dst.wrapping_add(a * B * E);
+            ask_ahead(tile, src.wrapping_add(a * B * E), bytes);
             // SAFETY: columns of the tile.
             unsafe {
-                let vectors = joined::<V, E, B>(src, tile.src.0);
+                let vectors = joined::<V, E, B, true>(src.wrapping_add(a * E), tile);
                 for (v, vector) in vectors.into_iter().enumerate().take(B) {
-                    vector.stream(dst.wrapping_add(v * V::LANES * LANE_BYTES));
+                    vector.stream(to.wrapping_add(v * V::LANES * LANE_BYTES));
                 }
             }
         }
@@ -123,19 +130,64 @@ unsafe fn join_of<V: Vector, const E: usize, const B: usize>(
     }
 }
 
-/// `B` rows, `row` bytes apart, of a vector each, as columns one behind the other.
+/// [`join_of`] for turns of the third loop that are a lane, and go on with each other in the
+/// destination.
 ///
 /// # Safety
 /// As [`join`].
 #[inline(always)]
-unsafe fn joined<V: Vector, const E: usize, const B: usize>(
+unsafe fn join_turns<V: Vector, const E: usize, const B: usize>(
+    tile: &Tile,
     src: *const u8,
-    row: isize,
+    dst: *mut u8,
+) {
+    let whole = tile.o / V::LANES * V::LANES;
+    for o in (0..whole).step_by(V::LANES) {
+        let (src, dst) = tile.turn(o as isize, src, dst);
+        ask_ahead(tile, src, V::LANES * LANE_BYTES * B);
+        // SAFETY: turns of the tile.
+        unsafe {
+            let vectors = joined::<V, E, B, false>(src, tile);
+            for (v, vector) in vectors.into_iter().enumerate().take(B) {
+                vector.stream(dst.wrapping_add(v * V::LANES * LANE_BYTES));
+            }
+        }
+    }
+    for o in whole..tile.o {
+        let (src, dst) = tile.turn(o as isize, src, dst);
+        // SAFETY: turns of the tile.
+        unsafe { elements::<E>(tile, (0..tile.a, 0..B), src, dst) };
+    }
+}
+
+/// Asks for what lies ahead of `bytes` of blocks.
+#[inline(always)]
+fn ask_ahead(tile: &Tile, src: *const u8, bytes: usize) {
+    if tile.ahead != 0 {
+        for at in (0..bytes).step_by(LINE_BYTES) {
+            prefetch(src.wrapping_add(at).wrapping_offset(tile.ahead));
+        }
+    }
+}
+
+/// `B` rows of a vector each, as columns one behind the other, lane by lane. With `DENSE` they are
+/// of one turn of the third loop; else each lane is of another.
+///
+/// # Safety
+/// As [`join`].
+#[inline(always)]
+unsafe fn joined<V: Vector, const E: usize, const B: usize, const DENSE: bool>(
+    src: *const u8,
+    tile: &Tile,
 ) -> [V; LANE_BYTES] {
     let n = const { LANE_BYTES / E };
+    let (row, next) = tile.src;
     // SAFETY: the caller's contract.
     unsafe {
-        let load = |j: isize| V::load(src.wrapping_offset(j * row));
+        let load = |j: isize| match DENSE {
+            true => V::load(src.wrapping_offset(j * row)),
+            false => lanes::<V>(src.wrapping_offset(j * row), next),
+        };
         let mut vectors = loaded(B.min(n), load);
         if B <= n {
             shuffle::<V, E>(&mut vectors, B, B);

@@ -37,6 +37,9 @@ const BAND_ROWS: usize = 2048;
 /// How far ahead a row of the source is asked for.
 const AHEAD_BYTES: isize = 256;
 
+/// How far ahead blocks are asked for that follow each other on both sides.
+const BLOCKS_AHEAD_BYTES: isize = 2048;
+
 /// Lines at multiples of this are at few places of pages.
 const CLASHING_BYTES: isize = 2048;
 
@@ -104,7 +107,9 @@ impl Panels {
         let o = ONCE;
         let mut panels = Panels { bytes: nest.bytes, a, b, o, dense, writes, whole, chunk, ahead };
         if streams {
-            let lines = aligned.then(|| panels.whole_lines(all_shared, lanes)).flatten();
+            let run = (panels.row_bytes() * panels.a.count) as isize;
+            let follows = nest.loops().iter().any(|l| l.is_plain() && l.dst == run);
+            let lines = aligned.then(|| panels.whole_lines((all_shared, follows), lanes)).flatten();
             panels.writes = lines.map_or(Writes::Staged, Writes::Lines);
         }
         panels.o = panels.third(nest);
@@ -120,16 +125,21 @@ impl Panels {
     }
 
     /// The lanes by which all of the destination is written by whole lines, if it is: of the
-    /// loops but `b`, `shared` don't start a line with each turn; vectors have so many `lanes`.
-    fn whole_lines(&self, shared: usize, lanes: usize) -> Option<Lanes> {
+    /// loops but `b`, `shared` don't start a line with each turn, and one `follows` the rows; vectors
+    /// have so many `lanes`.
+    fn whole_lines(&self, (shared, follows): (usize, bool), lanes: usize) -> Option<Lanes> {
         let n = self.square()?;
         let (a, b, row) = (self.a.count, self.b.count, self.row_bytes());
-        let joined = b.is_power_of_two() && (2..=LANE_BYTES).contains(&b) && row < LINE_BYTES;
+        let joins = b.is_power_of_two() && (2..=LANE_BYTES).contains(&b) && row <= LINE_BYTES;
+        // Turns of a lane, or of whole vectors.
+        let fits = a == n || a.is_multiple_of(lanes * n);
+        let blocks = follows && fits && a * self.bytes < LINE_BYTES;
         match shared {
+            0 | 1 if joins && blocks && self.goes_on() => Some(Lanes::Join),
             0 if self.clashes(n, lanes) => None,
             0 if a >= n && row % LINE_BYTES == 0 => Some(Lanes::Lines),
             0 if a < n && a.is_power_of_two() && self.is_packed() => Some(Lanes::Split),
-            1 if joined && a * self.bytes >= LINE_BYTES && self.goes_on() => Some(Lanes::Join),
+            1 if joins && a * self.bytes >= LINE_BYTES && self.goes_on() => Some(Lanes::Join),
             _ => None,
         }
     }
@@ -177,17 +187,24 @@ impl Panels {
         self.a.stride.1 == self.row_bytes() as isize
     }
 
+    /// Whether both sides go on with the turns of a loop where this leaves off.
+    fn is_followed(&self, by: Line) -> bool {
+        let bytes = (self.row_bytes() * self.a.count) as isize;
+        self.is_packed() && self.goes_on() && by.stride == (bytes, bytes)
+    }
+
     /// Takes the loop with which the destination goes on out of `nest`, where rows are short.
     fn third(&self, nest: &mut Nest) -> Line {
         let run = if self.goes_on() { self.row_bytes() * self.a.count } else { self.row_bytes() };
         let staged = self.writes == Writes::Staged && self.goes_on();
-        let turns = if staged { PANEL_BYTES } else { VISIT_BYTES } / run;
-        if turns < 2 {
-            return ONCE;
-        }
         let plain = (0..nest.loops().len()).filter(|&k| nest.loops()[k].is_plain());
         let next = plain.min_by_key(|&k| nest.loops()[k].dst.unsigned_abs());
-        next.map_or(ONCE, |k| line(nest.split(k, turns)))
+        let turns = if staged { PANEL_BYTES } else { VISIT_BYTES } / run;
+        match next {
+            Some(k) if !staged && self.is_followed(line(nest.loops()[k])) => line(nest.take(k)),
+            Some(k) if turns > 1 => line(nest.split(k, turns)),
+            _ => ONCE,
+        }
     }
 
     /// How much of `a` and `b` a panel has.
@@ -219,6 +236,8 @@ impl Panels {
     fn ahead(&self) -> isize {
         match () {
             () if !self.dense => 0,
+            () if self.is_followed(self.o) => BLOCKS_AHEAD_BYTES,
+            () if self.writes == Writes::Lines(Lanes::Join) => 0,
             () if self.is_packed() => self.chunk.1 as isize * self.b.stride.0,
             () if self.b.stride.0 % PAGE_BYTES == 0 => 0,
             () => AHEAD_BYTES,

@@ -225,6 +225,27 @@ proptest! {
         let field = FieldCopy { bytes, src_offset: 0, dst_offset: 0, strides: strides.to_vec() };
         check(&NdCopy { dims: vec![rows, places], fields: vec![field] }, bases);
     }
+
+    /// Hybrids and structures: turned blocks, one behind the other or apart.
+    #[test]
+    fn blocks(
+        bytes in prop::sample::select(vec![1u64, 2, 4, 8, 16]),
+        (a, b) in (1u64..20, prop::sample::select(vec![1u64, 2, 3, 4, 8, 16])),
+        count in prop_oneof![1u64..20, prop::sample::select(vec![64, 67])],
+        gaps in prop::sample::select(vec![(0, 0), (0, 0), (0, 64), (16, 0), (5, 64)]),
+        bases in (0usize..3, prop::sample::select(vec![0usize, 0, 4])),
+    ) {
+        let block = bytes * a * b;
+        let strides = [
+            (count, block + gaps.0, block + gaps.1),
+            (b, bytes * a, bytes),
+            (a, bytes, bytes * b),
+        ];
+        let strides = strides.map(|(n, src, dst)| (n, src.cast_signed(), dst.cast_signed()));
+        let mut copy = looped(&strides);
+        copy.fields[0].bytes = bytes;
+        check(&copy, bases);
+    }
 }
 
 /// The numbers below `count` in some order.
@@ -354,6 +375,10 @@ fn dense() -> Vec<NdCopy> {
             let gaps = (0, 0);
             list.push(Shape { bytes, extents, src_order: order, dst_order, gaps }.copy());
         }
+        for extents in [vec![37, 4, 4], vec![37, 8, 12]] {
+            let (src_order, dst_order, gaps) = (vec![0, 1, 2], vec![0, 2, 1], (0, 0));
+            list.push(Shape { bytes, extents, src_order, dst_order, gaps }.copy());
+        }
         for back in [false, true] {
             list.push(structures(&[bytes; 5], 300, back));
             list.push(structures(&[bytes, 1, 8], 300, back));
@@ -415,6 +440,9 @@ fn the_way_is_told() {
     );
     says(&transpose(5, 128), Stores::Cached, "runs of 128 B, in tiles of 5 by 5 (");
     says(&transpose(4, 128), Stores::Streamed, "runs of 128 B, past the caches (");
+    // From structures of four fields to hybrids of four of them.
+    let blocks = looped(&[(1000, 64, 64), (4, 16, 4), (4, 4, 16)]);
+    says(&blocks, Stores::Streamed, "panels of 4 by 4 elements of 4 B, in place, by lines past");
     says(&transpose(64, 5), Stores::Cached, "1 fields, element by element");
     says(&structures(&[4, 8], 9, false), Stores::Streamed, "2 fields, element by element");
     says(&structures(&[8], 9, false), Stores::Cached, "one run of 72 B");

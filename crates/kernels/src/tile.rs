@@ -145,8 +145,11 @@ pub(crate) unsafe fn lanes<V: Vector>(src: *const u8, by: isize) -> V {
 #[inline(always)]
 pub(crate) fn loaded<V: Vector>(count: usize, load: impl Fn(isize) -> V) -> [V; LANE_BYTES] {
     let mut vectors = [load(0); LANE_BYTES];
-    for (j, vector) in vectors.iter_mut().enumerate().take(count).skip(1) {
-        *vector = load(j as isize);
+    // Without `take`: so it is unrolled.
+    for (j, vector) in vectors.iter_mut().enumerate().skip(1) {
+        if j < count {
+            *vector = load(j as isize);
+        }
     }
     vectors
 }
