@@ -77,6 +77,8 @@ pub(crate) struct Panels {
     chunk: (usize, usize),
     /// How far ahead of a panel the source is asked for.
     ahead: isize,
+    /// How far the next block is, if it is asked for while this one is moved; else 0.
+    next: isize,
 }
 
 /// Where a panel is put together.
@@ -101,20 +103,24 @@ impl Panels {
         let a = plain(nest, &|l| l.src == bytes).map(|k| line(nest.take(k)));
         let (dense, a) = (a.is_some(), a.unwrap_or(ONCE));
         let writes = Writes::Cached;
-        let (chunk, ahead) = ((1, 1), 0);
+        let (chunk, ahead, next) = ((1, 1), 0, 0);
         let aligned = dst.is_multiple_of(LINE_BYTES);
         let whole = aligned && all_shared == 0 && (b.count * nest.bytes).is_multiple_of(LINE_BYTES);
         let o = ONCE;
-        let mut panels = Panels { bytes: nest.bytes, a, b, o, dense, writes, whole, chunk, ahead };
+        let bytes = nest.bytes;
+        let mut panels = Panels { bytes, a, b, o, dense, writes, whole, chunk, ahead, next };
+        let block = (panels.row_bytes() * panels.a.count) as isize;
         if streams {
-            let run = (panels.row_bytes() * panels.a.count) as isize;
-            let follows = nest.loops().iter().any(|l| l.is_plain() && l.dst == run);
+            let follows = nest.loops().iter().any(|l| l.is_plain() && l.dst == block);
             let lines = aligned.then(|| panels.whole_lines((all_shared, follows), lanes)).flatten();
             panels.writes = lines.map_or(Writes::Staged, Writes::Lines);
         }
         panels.o = panels.third(nest);
         panels.chunk = panels.chunk();
         panels.ahead = if streams { panels.ahead() } else { 0 };
+        let followed =
+            nest.loops().iter().any(|l| l.is_plain() && (l.src, l.dst) == (block, block));
+        panels.next = if followed && panels.is_run() { block } else { 0 };
         Some(panels)
     }
 
@@ -163,11 +169,20 @@ impl Panels {
         self.writes == Writes::Staged
     }
 
-    /// Whether long rows are no better: a panel's source is one run of pixels of a line at most, and
-    /// it shares no line of the destination.
+    /// Whether long rows are no better: each panel is one run of the destination, and the next block
+    /// of the source is asked for meanwhile; or its source is one run of pixels of a line at most,
+    /// and it shares no line of the destination.
     pub(crate) fn keeps_rows(&self) -> bool {
         let short = self.a.count * self.bytes <= LINE_BYTES && self.square().is_some();
-        self.whole && short && self.is_packed()
+        self.next != 0 || self.whole && short && self.is_packed()
+    }
+
+    /// Whether a block is one run of the source, and each of its panels, put together, one of the
+    /// destination.
+    fn is_run(&self) -> bool {
+        let dense = self.dense && self.b.stride.0 == (self.a.count * self.bytes) as isize;
+        let whole = self.o.count == 1 && self.chunk.1 == self.b.count && self.goes_on();
+        self.is_staged() && dense && whole && self.square().is_some()
     }
 
     /// A row of the destination.
@@ -278,15 +293,16 @@ impl Panels {
             // The last rows overlap those before them where they would make no square.
             let a = a.min(last);
             let by = |a: isize, (of_a, of_b): (isize, isize)| a * of_a + rows.start as isize * of_b;
+            let next = src.wrapping_offset(self.next).wrapping_add(a * self.row_bytes());
             let src = src.wrapping_offset(by(a as isize, (self.a.stride.0, self.b.stride.0)));
             let dst = dst.wrapping_offset(by(a as isize, (self.a.stride.1, self.b.stride.1)));
             let count = self.chunk.0.min(range.end - a);
             // SAFETY: a panel of the loops.
-            unsafe { self.panel(instance, (count, rows.len()), (src, stage, dst)) };
+            unsafe { self.panel(instance, (count, rows.len()), next, (src, stage, dst)) };
         }
     }
 
-    /// Moves one panel.
+    /// Moves one panel; what is `next` is asked for, if anything of the next block is.
     ///
     /// # Safety
     /// As [`Panels::run`], for the first elements of a panel.
@@ -294,6 +310,7 @@ impl Panels {
         &self,
         instance: &Instance,
         (a, b): (usize, usize),
+        next: *const u8,
         (src, stage, dst): (*const u8, *mut u8, *mut u8),
     ) {
         let tile = Tile {
@@ -303,6 +320,7 @@ impl Panels {
             src: (self.b.stride.0, self.o.stride.0),
             dst: (self.a.stride.1, self.o.stride.1),
             ahead: if self.writes == Writes::Staged { 0 } else { self.ahead },
+            next: (self.next != 0).then_some(next),
         };
         // SAFETY: the caller's contract; the processor has the instance's instructions; where
         // rows are lines, `of` has seen that every panel starts and ends with one.
@@ -311,7 +329,9 @@ impl Panels {
                 Writes::Cached => self.fill(instance, &tile, src, dst),
                 Writes::Lines(lanes) => instance.transpose(lanes, self.bytes)(&tile, src, dst),
                 Writes::Staged => {
-                    self.ask_ahead(&tile, src);
+                    if self.next == 0 {
+                        self.ask_ahead(&tile, src);
+                    }
                     self.runs(instance, tile, (src, stage, dst));
                 }
             }

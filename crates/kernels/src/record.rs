@@ -375,6 +375,7 @@ unsafe fn squares<V: Vector>(
         src: (pitch, 0),
         dst: (row as isize, 0),
         ahead: 0,
+        next: None,
     };
     let src = src.wrapping_offset(records.base.0 + start as isize * pitch);
     let dst = stage.block.as_mut_ptr().cast::<u8>().wrapping_add(LINE_BYTES);

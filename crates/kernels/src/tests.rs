@@ -288,6 +288,7 @@ fn the_least_of_each_way() {
     let told = |copy: &NdCopy| explain(copy, std::ptr::null(), Stores::Streamed);
     let halves = available().next().is_some_and(|best| best.lanes < 4);
     let apart = if halves { "records of 8 B, 2 fields, taken apart" } else { "panels of 2 by 256" };
+    let images = looped(&[(3, 22_200, 22_200), (37, 600, 4), (150, 4, 148)]);
     let least = [
         (matrix(4, 259, 33), "long rows, 259 by 33"),
         (matrix(12, 86, 6), "long rows, 86 by 6"),
@@ -298,6 +299,7 @@ fn the_least_of_each_way() {
         (structures(&[1, 2, 4], 257, true), "records of 7 B, 3 fields, put together"),
         (padded_structures(&[4; 2], 256, (0, 4096), false), apart),
         (padded_structures(&[2], 300, (5, 1), false), "records of 7 B, 1 fields, taken apart"),
+        (images, "panels of 32 by 37 elements of 4 B, put together"),
     ];
     for (copy, way) in least {
         assert!(told(&copy).starts_with(way), "{}", told(&copy));

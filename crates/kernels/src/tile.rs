@@ -24,6 +24,8 @@ pub(crate) struct Tile {
     pub(crate) dst: (isize, isize),
     /// How far ahead of a row the source is asked for; 0 for not at all.
     pub(crate) ahead: isize,
+    /// What is asked for meanwhile: as much as the tile has, from here on.
+    pub(crate) next: Option<*const u8>,
 }
 
 /// Which loop the lanes of a vector lie along.
@@ -196,6 +198,7 @@ pub(crate) unsafe fn along_b<V: Vector, const E: usize, const STREAM: bool>(
     let (row, to, rows) = (tile.src.0, tile.dst.0, n as usize * V::LANES);
     // Where nothing is asked for ahead, rows compete for places in the cache: fewer at once.
     let pair = if tile.ahead == 0 { PAIR } else { PAIR.max(PAIR_BYTES / (V::LANES * LANE_BYTES)) };
+    let mut next = tile.next;
     for o in 0..tile.o as isize {
         let (src, dst) = tile.turn(o, src, dst);
         for start in (0..tile.b).step_by(pair * rows) {
@@ -205,6 +208,12 @@ pub(crate) unsafe fn along_b<V: Vector, const E: usize, const STREAM: bool>(
                     let src = src.wrapping_offset(b * row + a * E as isize);
                     let dst = dst.wrapping_offset(a * to + b * E as isize);
                     tile.ask_ahead((rows as isize, a / n), src);
+                    if let Some(next) = &mut next {
+                        for _ in 0..rows * LANE_BYTES / LINE_BYTES {
+                            prefetch(*next);
+                            *next = next.wrapping_add(LINE_BYTES);
+                        }
+                    }
                     // SAFETY: squares of the tile.
                     unsafe {
                         let load = |j| lanes::<V>(src.wrapping_offset(j * row), n * row);
