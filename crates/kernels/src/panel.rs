@@ -34,6 +34,9 @@ const MOST_ROWS: usize = STAGE_BYTES / (2 * PAIR_BYTES);
 /// the caches.
 const BAND_ROWS: usize = 2048;
 
+/// Blocks of up to this are read again and again, by a part of each row: they stay in the caches.
+const BLOCK_BYTES: usize = 64 << 10;
+
 /// How far ahead a row of the source is asked for.
 const AHEAD_BYTES: isize = 256;
 
@@ -140,12 +143,17 @@ impl Panels {
         // Turns of a lane, or of whole vectors.
         let fits = a == n || a.is_multiple_of(lanes * n);
         let blocks = follows && fits && a * self.bytes < LINE_BYTES;
+        // Rows that are parts of lines: then `a` starts inside them, and no other loop may.
+        let parts = usize::from(row < LINE_BYTES);
         match shared {
-            0 | 1 if joins && blocks && self.goes_on() => Some(Lanes::Join),
+            _ if shared == parts && joins && blocks && self.goes_on() => Some(Lanes::Join),
+            0 if follows && self.is_small(n) => None,
             0 if self.clashes(n, lanes) => None,
             0 if a >= n && row % LINE_BYTES == 0 => Some(Lanes::Lines),
             0 if a < n && a.is_power_of_two() && self.is_packed() => Some(Lanes::Split),
-            1 if joins && a * self.bytes >= LINE_BYTES && self.goes_on() => Some(Lanes::Join),
+            1 if parts == 1 && joins && self.goes_on() && a * self.bytes >= LINE_BYTES => {
+                Some(Lanes::Join)
+            }
             _ => None,
         }
     }
@@ -175,6 +183,14 @@ impl Panels {
     pub(crate) fn keeps_rows(&self) -> bool {
         let short = self.a.count * self.bytes <= LINE_BYTES && self.square().is_some();
         self.next != 0 || self.whole && short && self.is_packed()
+    }
+
+    /// Whether a block stays in the caches, and its rows are long, but no longer than that whole
+    /// squares of side `n` of them can be put together.
+    fn is_small(&self, n: usize) -> bool {
+        let row = self.row_bytes();
+        let rows = (PACKED_BYTES + 1..=STAGE_BYTES / n).contains(&row) && self.a.count >= n;
+        rows && self.is_packed() && self.goes_on() && row * self.a.count <= BLOCK_BYTES
     }
 
     /// Whether a block is one run of the source, and each of its panels, put together, one of the
@@ -230,8 +246,12 @@ impl Panels {
             return (a, b);
         }
         if self.writes != Writes::Staged {
-            let few = |count: usize| if count < 2 * pair { count } else { pair };
-            return (if self.is_packed() { a } else { few(a) }, few(b));
+            let few = |count: usize, few: usize| if count < 2 * few { count } else { few };
+            if !self.is_packed() {
+                return (few(a, pair), few(b, pair));
+            }
+            let room = STAGE_BYTES / (a * self.bytes) / pair * pair;
+            return (a, few(b, room.clamp(pair, VISIT_BYTES / 2 / self.bytes)));
         }
         let rows = |a: usize| {
             let room = STAGE_BYTES / (a * self.bytes);
@@ -240,6 +260,10 @@ impl Panels {
         let turns = |most: usize| a.min((most / (self.row_bytes() * self.o.count)).max(1));
         match () {
             () if self.o.count > 1 => (turns(STAGE_BYTES / 2).min(pair), b),
+            () if self.goes_on() && self.row_bytes() * a <= STAGE_BYTES / 2 => (a, b),
+            () if let Some(n) = self.square().filter(|&n| self.is_small(n)) => {
+                (turns(STAGE_BYTES) / n * n, b)
+            }
             () if self.is_packed() => (a, rows(a)),
             () if self.goes_on() && self.row_bytes() <= PACKED_BYTES => {
                 (turns(STAGE_BYTES).min(pair), b)

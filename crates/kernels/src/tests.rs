@@ -232,7 +232,7 @@ proptest! {
         bytes in prop::sample::select(vec![1u64, 2, 4, 8, 16]),
         (a, b) in (1u64..20, prop::sample::select(vec![1u64, 2, 3, 4, 8, 16])),
         count in prop_oneof![1u64..20, prop::sample::select(vec![64, 67])],
-        gaps in prop::sample::select(vec![(0, 0), (0, 0), (0, 64), (16, 0), (5, 64)]),
+        gaps in prop::sample::select(vec![(0, 0), (0, 0), (0, 64), (0, 4), (16, 0), (5, 64)]),
         bases in (0usize..3, prop::sample::select(vec![0usize, 0, 4])),
     ) {
         let block = bytes * a * b;
@@ -288,6 +288,11 @@ fn the_least_of_each_way() {
     let told = |copy: &NdCopy| explain(copy, std::ptr::null(), Stores::Streamed);
     let halves = available().next().is_some_and(|best| best.lanes < 4);
     let apart = if halves { "records of 8 B, 2 fields, taken apart" } else { "panels of 2 by 256" };
+    // Planes of so many bytes, of eight channels.
+    let planes = |bytes: i64| {
+        let block = 8 * bytes;
+        looped(&[(2, block, block), (bytes.cast_unsigned() / 4, 32, 4), (8, 4, bytes)])
+    };
     let images = looped(&[(3, 22_200, 22_200), (37, 600, 4), (150, 4, 148)]);
     let least = [
         (matrix(4, 259, 33), "long rows, 259 by 33"),
@@ -300,6 +305,8 @@ fn the_least_of_each_way() {
         (padded_structures(&[4; 2], 256, (0, 4096), false), apart),
         (padded_structures(&[2], 300, (5, 1), false), "records of 7 B, 1 fields, taken apart"),
         (images, "panels of 32 by 37 elements of 4 B, put together"),
+        (planes(3072), "panels of 8 by 768 elements of 4 B, put together"),
+        (planes(784), "panels of 8 by 196 elements of 4 B, put together"),
     ];
     for (copy, way) in least {
         assert!(told(&copy).starts_with(way), "{}", told(&copy));

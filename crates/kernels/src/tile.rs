@@ -9,7 +9,7 @@
 //! those before them: some elements are moved twice.
 
 use crate::stream::prefetch;
-use crate::vector::{LANE_BYTES, LINE_BYTES, PAIR_BYTES, Vector};
+use crate::vector::{LANE_BYTES, LINE_BYTES, Vector};
 use std::ops::Range;
 
 /// Three loops over elements: the source is dense along `a`, the destination along `b`.
@@ -197,7 +197,7 @@ pub(crate) unsafe fn along_b<V: Vector, const E: usize, const STREAM: bool>(
     let n = const { (LANE_BYTES / E) as isize };
     let (row, to, rows) = (tile.src.0, tile.dst.0, n as usize * V::LANES);
     // Where nothing is asked for ahead, rows compete for places in the cache: fewer at once.
-    let pair = if tile.ahead == 0 { PAIR } else { PAIR.max(PAIR_BYTES / (V::LANES * LANE_BYTES)) };
+    let pair = if tile.ahead == 0 { PAIR } else { tile.b.div_ceil(rows).max(PAIR) };
     let mut next = tile.next;
     for o in 0..tile.o as isize {
         let (src, dst) = tile.turn(o, src, dst);
