@@ -2,16 +2,16 @@
 
 use crate::graph::{Way, WireRef};
 use model::{ChannelId, MemoryId, NodeId, Plan, Topology, WireId};
+use std::collections::BTreeSet;
 use std::collections::btree_map::{BTreeMap, Entry};
 
 /// How many hops of running transfers are on each channel, and on each wire in either direction.
 ///
 /// Of a channel with `n` flows a new one gets the part `1 / (n + 1)`, and each channel at work on a
-/// wire as much of that as every other, or less where only some of its flows go there: right where
-/// flows share fairly, and where the oldest goes first and all are as large. It knows neither how
-/// urgent they are nor how much is left of them: where channels serve the more urgent first, a load
-/// of those that are not less urgent is the one to plan with. A flow that another hop of its
-/// transfer slows down counts as a whole one.
+/// wire as much of that as every other: right where flows share fairly, and where the oldest goes
+/// first and all are as large. It knows neither how urgent they are nor how much is left of them:
+/// where channels serve the more urgent first, a load of those that are not less urgent is the one
+/// to plan with. A flow that another hop of its transfer slows down counts as a whole one.
 #[derive(Debug, Clone, PartialEq, Eq, Hash, Default)]
 pub struct Load {
     flows: BTreeMap<ChannelId, u32>,
@@ -56,21 +56,21 @@ impl Load {
         self.flows.get(&channel).copied().unwrap_or(0)
     }
 
-    /// How many channels but `lane` are at work on a wire in one direction, or in either where it
-    /// is half duplex; each by the part of its flows that cross there.
-    pub(crate) fn beside(&self, lane: ChannelId, wire: &WireRef, to_host: bool) -> f64 {
+    /// How many channels but `lane` have flows on a wire in one direction, or in either where it is
+    /// half duplex.
+    pub(crate) fn beside(&self, lane: ChannelId, wire: &WireRef, to_host: bool) -> u32 {
         let ways = [true, false].into_iter().filter(|&way| way == to_host || wire.half_duplex);
-        let others = ways.flat_map(|way| self.on((wire.id, way))).filter(|(id, _)| *id != lane);
-        others.map(|(id, flows)| f64::from(flows) / f64::from(self.flows(id))).sum()
+        let channels = ways.flat_map(|way| self.on((wire.id, way)));
+        let others: BTreeSet<ChannelId> = channels.filter(|&channel| channel != lane).collect();
+        u32::try_from(others.len()).unwrap_or(u32::MAX)
     }
 
-    /// The channels with flows on a wire in one direction, and how many.
-    fn on(&self, (wire, to_host): Way) -> impl Iterator<Item = (ChannelId, u32)> {
+    fn on(&self, (wire, to_host): Way) -> impl Iterator<Item = ChannelId> {
         let ends = [u32::MIN, u32::MAX].map(|node| {
             let index = if node == u32::MIN { u16::MIN } else { u16::MAX };
             (wire, to_host, ChannelId { node: NodeId(node), index })
         });
-        self.crossings.range(ends[0]..=ends[1]).map(|((_, _, channel), flows)| (*channel, *flows))
+        self.crossings.range(ends[0]..=ends[1]).map(|((_, _, channel), _)| *channel)
     }
 
     /// Whether it has flows on a channel or a wire of one of `nodes`.

@@ -223,17 +223,6 @@ fn who_sends_to_one_node_shares_its_port() {
 }
 
 #[test]
-fn a_channel_that_also_sends_elsewhere_is_at_a_port_for_its_part() {
-    let mut cluster = Cluster::of(PORTS);
-    cluster.begin("n0.c", "n3.a");
-    cluster.begin("n0.c", "n1.c");
-    assert_eq!(rate(&cluster.plan("n2.a", "n3.a", CostModel::Default)), 4.0);
-    cluster.begin("n0.c", "n2.c");
-    cluster.begin("n0.c", "n1.c");
-    assert_eq!(rate(&cluster.plan("n2.a", "n3.a", CostModel::Default)), 4.8);
-}
-
-#[test]
 fn the_channels_share_a_wire_and_the_flows_their_channel() {
     let mut cluster = Cluster::of(TWICE);
     cluster.begin("b", "end");

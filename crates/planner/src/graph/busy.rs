@@ -31,11 +31,11 @@ impl Graph<'_> {
     /// What the wires of `lane` have left for one more flow.
     fn left(&self, lane: &Lane<'_>, load: &Load) -> Crosses {
         let own = f64::from(load.flows(lane.id)) + 1.0;
-        let part = |others: f64| 1.0 / (own * (others + 1.0));
+        let part = |others: u32| 1.0 / (own * (f64::from(others) + 1.0));
         match &lane.crosses {
             Crosses::Own(wire) => Crosses::Own(wire.map(|wire| {
                 let ways = WAYS.into_iter().filter(|&way| lane.to & self.ends(way) != 0);
-                let others = ways.map(|way| load.beside(lane.id, &wire, way)).fold(0.0, f64::max);
+                let others = ways.map(|way| load.beside(lane.id, &wire, way)).max().unwrap_or(0);
                 WireRef { rate: wire.rate * part(others), ..wire }
             })),
             Crosses::Ports(_) => Crosses::Ports(
@@ -66,13 +66,12 @@ impl Graph<'_> {
         match &lane.crosses {
             Crosses::Own(None) => {}
             Crosses::Own(Some(wire)) => {
-                let used = WAYS.into_iter().filter(|&way| load.beside(lane.id, wire, way) > 0.0);
+                let used = WAYS.into_iter().filter(|&way| load.beside(lane.id, wire, way) > 0);
                 used.for_each(|way| open.1 &= !self.ends(way));
             }
             Crosses::Ports(_) => {
-                let used = self
-                    .ports(lane)
-                    .filter(|(_, port, way)| load.beside(lane.id, port, *way) > 0.0);
+                let used =
+                    self.ports(lane).filter(|(_, port, way)| load.beside(lane.id, port, *way) > 0);
                 for (vertex, _, comes_in) in used {
                     let end = if comes_in { &mut open.1 } else { &mut open.0 };
                     *end &= !(1 << vertex);
