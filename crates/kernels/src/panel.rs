@@ -139,21 +139,21 @@ impl Panels {
     fn whole_lines(&self, (shared, follows): (usize, bool), lanes: usize) -> Option<Lanes> {
         let n = self.square()?;
         let (a, b, row) = (self.a.count, self.b.count, self.row_bytes());
-        let joins = b.is_power_of_two() && (2..=LANE_BYTES).contains(&b) && row <= LINE_BYTES;
+        // Rows that are parts of lines: then `a` starts inside them, and no other loop may.
+        let parts = usize::from(row < LINE_BYTES);
         // Turns of a lane, or of whole vectors.
         let fits = a == n || a.is_multiple_of(lanes * n);
         let blocks = follows && fits && a * self.bytes < LINE_BYTES;
-        // Rows that are parts of lines: then `a` starts inside them, and no other loop may.
-        let parts = usize::from(row < LINE_BYTES);
+        let long = parts == 1 && a * self.bytes >= LINE_BYTES;
+        let joins = b.is_power_of_two() && (2..=LANE_BYTES).contains(&b) && row <= LINE_BYTES;
         match shared {
-            _ if shared == parts && joins && blocks && self.goes_on() => Some(Lanes::Join),
+            _ if shared == parts && joins && self.goes_on() && (blocks || long) => {
+                Some(Lanes::Join)
+            }
             0 if follows && self.is_small(n) => None,
             0 if self.clashes(n, lanes) => None,
             0 if a >= n && row % LINE_BYTES == 0 => Some(Lanes::Lines),
             0 if a < n && a.is_power_of_two() && self.is_packed() => Some(Lanes::Split),
-            1 if parts == 1 && joins && self.goes_on() && a * self.bytes >= LINE_BYTES => {
-                Some(Lanes::Join)
-            }
             _ => None,
         }
     }
