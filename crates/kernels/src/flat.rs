@@ -1,20 +1,22 @@
-//! Transposes of long rows that start on no line.
+//! Transposes of long rows that start on no line, or at few places of pages.
 //!
-//! **Hazard.** A line that two panels write costs a read and two writes of it. **Structure.** The
-//! loops in which the destination goes on are one long row, those in which the source does are
-//! another, whatever their extents: where their elements lie stands in a table for each panel.
-//! Panels are put together in the first-level cache; of each row whole lines are written past the
-//! caches, and what is left of it is carried to the panel behind.
+//! **Hazard.** A line that two panels write costs a read and two writes of it; pieces of a line or
+//! two, each in another page, cost more than what they move. **Structure.** The loops in which the
+//! destination goes on are one long row, those in which the source does are another, whatever their
+//! extents: where their elements lie stands in a table for each panel. Panels are pieces of 512 B
+//! each way. They are copied to a second-level cache, put together in strips in a first-level
+//! cache; of each row whole lines are written past the caches, and what is left of it is carried to
+//! the panel behind.
 
 use crate::element::{Line, move_line};
 use crate::instance::Instance;
 use crate::nest::{Loop, Nest};
-use crate::stream::{self, prefetch};
-use crate::tile::square;
-use crate::vector::{LANE_BYTES, LINE_BYTES, PAGE_BYTES, Vector};
+use crate::stream;
+use crate::tile::{copy_row, square};
+use crate::vector::{LANE_BYTES, LINE_BYTES, Vector};
 use std::fmt;
 use std::mem::MaybeUninit;
-use std::ops::Range;
+use std::ops::{Range, RangeInclusive};
 
 /// The most loops of a long row.
 const MOST_CHAINED: usize = 5;
@@ -26,19 +28,26 @@ const LEAST_ROW_BYTES: usize = 1 << 10;
 const ROW_BYTES: usize = 4 << 10;
 
 /// What a panel has of a row, on either side, if its elements are not too many.
-const PIECE_BYTES: usize = 4 * LINE_BYTES;
+const PIECE_BYTES: usize = 8 * LINE_BYTES;
 
 /// The most rows of the source in a panel.
-const MOST_ROWS: usize = 128;
+const MOST_ROWS: usize = 256;
 
-/// What is copied in.
-const COPIED_BYTES: usize = 16 << 10;
+/// Room for what is copied in: a small part of a second-level cache.
+const COPIED_BYTES: usize = 80 << 10;
 
-/// Rows of the destination that are put together at once.
-const STRIP_ROWS: usize = 16;
+/// Rows of the destination that are put together at once: as many as a line of the source has
+/// elements, but for the largest and the smallest.
+const STRIP_ROWS: RangeInclusive<usize> = 16..=32;
 
-/// A row that is put together, behind the line that is carried.
-const PITCH_BYTES: usize = LINE_BYTES + PIECE_BYTES;
+/// Room for these: part of a first-level cache.
+const STRIP_BYTES: usize = 32 * pitch(PIECE_BYTES);
+
+/// How far apart pieces of so many bytes are: an odd number of lines, so that they are not at the
+/// same few places of a cache.
+const fn pitch(bytes: usize) -> usize {
+    bytes.next_multiple_of(LINE_BYTES) | LINE_BYTES
+}
 
 /// Rows of the destination that are gone on with before the next are begun.
 const BAND_ROWS: usize = 512;
@@ -124,8 +133,8 @@ pub(crate) struct Flat {
     b: Chain,
     /// How much of `a` and `b` a panel has.
     chunk: (usize, usize),
-    /// Whether the panel behind is asked for.
-    asks: bool,
+    /// How many rows of the destination are put together at once.
+    strip: usize,
 }
 
 /// A panel: where its elements are.
@@ -153,8 +162,15 @@ pub(crate) type Strip = Range<usize>;
 #[repr(align(64))]
 pub(crate) struct Stage {
     copied: [u8; COPIED_BYTES],
-    strip: [u8; STRIP_ROWS * PITCH_BYTES],
+    strip: [u8; STRIP_BYTES],
     carried: MaybeUninit<[[u8; LINE_BYTES]; BAND_ROWS]>,
+}
+
+impl Stage {
+    pub(crate) fn new() -> Stage {
+        let carried = MaybeUninit::uninit();
+        Stage { copied: [0; COPIED_BYTES], strip: [0; STRIP_BYTES], carried }
+    }
 }
 
 impl Flat {
@@ -171,23 +187,23 @@ impl Flat {
         }
         let most = PIECE_BYTES / bytes;
         let rows = most.min(MOST_ROWS);
-        let columns = most.min(COPIED_BYTES / (rows * bytes));
-        debug_assert!(rows * (columns * bytes).next_multiple_of(LINE_BYTES) <= COPIED_BYTES);
+        let columns = most.min((COPIED_BYTES / rows - LINE_BYTES) / bytes);
+        debug_assert!(rows * pitch(columns * bytes) <= COPIED_BYTES);
         let chunk = (columns.min(a.count()), rows.min(b.count()));
-        let asks = b.lines[0].stride.0 % PAGE_BYTES != 0;
-        Some(Flat { bytes, a, b, chunk, asks })
+        let strip = (LINE_BYTES / bytes).clamp(*STRIP_ROWS.start(), *STRIP_ROWS.end());
+        debug_assert!(strip * pitch(LINE_BYTES + rows * bytes) <= STRIP_BYTES);
+        Some(Flat { bytes, a, b, chunk, strip })
     }
 
     /// Moves all that the loops reach.
     ///
     /// # Safety
     /// As [`crate::copy`], with `src` and `dst` at a position of the other loops.
-    pub(crate) unsafe fn run(&self, instance: &Instance, src: *const u8, dst: *mut u8) {
-        let mut stage = Stage {
-            copied: [0; COPIED_BYTES],
-            strip: [0; STRIP_ROWS * PITCH_BYTES],
-            carried: MaybeUninit::uninit(),
-        };
+    pub(crate) unsafe fn run(
+        &self,
+        instance: &Instance,
+        (src, stage, dst): (*const u8, &mut Stage, *mut u8),
+    ) {
         let (rows, columns) = (self.a.count(), self.b.count());
         let mut from = [0; MOST_ROWS];
         for start in (0..rows).step_by(BAND_ROWS) {
@@ -198,7 +214,7 @@ impl Flat {
                 let ends = (b == 0, b + from.len() == columns);
                 let dst = dst.wrapping_add(b * self.bytes);
                 // SAFETY: a part of the loops.
-                unsafe { self.band(instance, (band.clone(), from, ends), (src, &mut stage, dst)) };
+                unsafe { self.band(instance, (band.clone(), from, ends), (src, &mut *stage, dst)) };
             }
         }
     }
@@ -218,8 +234,8 @@ impl Flat {
             to.iter_mut().zip(&mut rows).for_each(|(row, at)| *row = at.1);
             let panel = Panel {
                 element_bytes: self.bytes,
-                width: (to.len() * self.bytes).next_multiple_of(LINE_BYTES),
-                pitch: LINE_BYTES + (from.len() * self.bytes).next_multiple_of(LINE_BYTES),
+                width: pitch(to.len() * self.bytes),
+                pitch: pitch(LINE_BYTES + from.len() * self.bytes),
                 src: from,
                 dst: to,
                 row: a - band.start,
@@ -241,11 +257,8 @@ impl Flat {
     ) {
         // SAFETY: the caller's contract.
         unsafe { (instance.copy_in)(panel, src, stage) };
-        for start in (0..panel.dst.len()).step_by(STRIP_ROWS) {
-            let strip = start..panel.dst.len().min(start + STRIP_ROWS);
-            if self.asks {
-                panel.ask_ahead(start, src);
-            }
+        for start in (0..panel.dst.len()).step_by(self.strip) {
+            let strip = start..panel.dst.len().min(start + self.strip);
             // SAFETY: rows of the panel, which is copied in.
             unsafe {
                 match instance.squares(self.bytes) {
@@ -259,17 +272,6 @@ impl Flat {
 }
 
 impl Panel<'_> {
-    /// Asks for what the panel behind has of some rows of the source: of all, in all strips.
-    fn ask_ahead(&self, start: usize, src: *const u8) {
-        let each = self.src.len().div_ceil(self.dst.len().div_ceil(STRIP_ROWS));
-        for row in self.src.iter().skip(start / STRIP_ROWS * each).take(each) {
-            let src = src.wrapping_offset(*row).wrapping_add(self.width);
-            for at in (0..self.width).step_by(LINE_BYTES) {
-                prefetch(src.wrapping_add(at));
-            }
-        }
-    }
-
     /// Puts a strip together element by element.
     ///
     /// # Safety
@@ -297,15 +299,7 @@ pub(crate) unsafe fn copy_in<V: Vector>(panel: &Panel<'_>, src: *const u8, stage
         let src = src.wrapping_offset(*row);
         let to = stage.copied.as_mut_ptr().wrapping_add(b * panel.width);
         // SAFETY: a row of the panel.
-        unsafe {
-            if bytes == panel.width {
-                for at in (0..bytes).step_by(V::LANES * LANE_BYTES) {
-                    V::load(src.add(at)).store(to.add(at));
-                }
-            } else {
-                std::ptr::copy_nonoverlapping(src, to, bytes);
-            }
-        }
+        unsafe { copy_row::<V>(src, to, bytes) };
     }
 }
 

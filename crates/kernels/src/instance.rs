@@ -24,7 +24,7 @@ pub(crate) struct Instance {
     /// The lanes of a vector.
     pub(crate) lanes: usize,
     /// The bodies of `tile` and `narrow`, by [`Lanes`], for elements of 1, 2, 4, 8 and 16 bytes.
-    transposes: [[Transpose; 5]; 8],
+    transposes: [[Transpose; 5]; 9],
     /// [`flat::copy_in`].
     pub(crate) copy_in: unsafe fn(&Panel<'_>, *const u8, &mut Stage),
     /// [`flat::squares`], for elements of 1, 2, 4, 8 and 16 bytes.
@@ -87,6 +87,7 @@ macro_rules! instance {
             bodies! {
                 [$($features)?]
                 along_b tile::along_b::<$vector, E, false>,
+                copied tile::copied::<$vector, E>,
                 lines tile::along_b::<$vector, E, true>,
                 split narrow::split::<$vector, E, true>,
                 join narrow::join::<$vector, E>,
@@ -161,6 +162,7 @@ macro_rules! instance {
                 lanes: <$vector as Vector>::LANES,
                 transposes: [
                     sizes!(along_b),
+                    sizes!(copied),
                     sizes!(lines),
                     sizes!(split),
                     sizes!(join),

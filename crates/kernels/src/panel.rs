@@ -12,7 +12,7 @@ use crate::instance::Instance;
 use crate::nest::{Loop, Nest, line};
 use crate::runs::Runs;
 use crate::stream::prefetch;
-use crate::tile::{Lanes, Tile};
+use crate::tile::{COPIED_BYTES, COPIED_ROWS, Lanes, SCATTERING_BYTES, Tile};
 use crate::vector::{LANE_BYTES, LINE_BYTES, PAGE_BYTES, PAIR_BYTES};
 use std::fmt;
 use std::mem::MaybeUninit;
@@ -34,6 +34,9 @@ const MOST_ROWS: usize = STAGE_BYTES / (2 * PAIR_BYTES);
 /// the caches.
 const BAND_ROWS: usize = 2048;
 
+/// Lines that are begun at multiples of this are at few places of pages.
+const CLASHING_BYTES: isize = 2048;
+
 /// Blocks of up to this are read again and again, by a part of each row: they stay in the caches.
 const BLOCK_BYTES: usize = 64 << 10;
 
@@ -42,9 +45,6 @@ const AHEAD_BYTES: isize = 256;
 
 /// How far ahead blocks are asked for that follow each other on both sides.
 const BLOCKS_AHEAD_BYTES: isize = 2048;
-
-/// Lines at multiples of this are at few places of pages.
-const CLASHING_BYTES: isize = 2048;
 
 /// What a visit to a row of the destination is to write.
 const VISIT_BYTES: usize = 1 << 10;
@@ -172,15 +172,21 @@ impl Panels {
         parts && n > few
     }
 
-    /// Whether it is put together before it is written.
-    pub(crate) fn is_staged(&self) -> bool {
-        self.writes == Writes::Staged
+    /// Whether long rows are better, if there are any: it is put together before it is written, or
+    /// lines of both sides are at the same few places of pages.
+    pub(crate) fn is_better_flat(&self) -> bool {
+        let scattered = (self.a.stride.1 | self.b.stride.0) % SCATTERING_BYTES == 0;
+        match self.writes {
+            Writes::Staged => !self.keeps_rows(),
+            Writes::Lines(lanes) => lanes == Lanes::Lines && self.bytes < LANE_BYTES && scattered,
+            Writes::Cached => false,
+        }
     }
 
-    /// Whether long rows are no better: each panel is one run of the destination, and the next block
-    /// of the source is asked for meanwhile; or its source is one run of pixels of a line at most,
-    /// and it shares no line of the destination.
-    pub(crate) fn keeps_rows(&self) -> bool {
+    /// Whether long rows are no better than what is put together: each panel is one run of the
+    /// destination, and the next block of the source is asked for meanwhile; or its source is one run
+    /// of pixels of a line at most, and it shares no line of the destination.
+    fn keeps_rows(&self) -> bool {
         let short = self.a.count * self.bytes <= LINE_BYTES && self.square().is_some();
         self.next != 0 || self.whole && short && self.is_packed()
     }
@@ -198,7 +204,7 @@ impl Panels {
     fn is_run(&self) -> bool {
         let dense = self.dense && self.b.stride.0 == (self.a.count * self.bytes) as isize;
         let whole = self.o.count == 1 && self.chunk.1 == self.b.count && self.goes_on();
-        self.is_staged() && dense && whole && self.square().is_some()
+        self.writes == Writes::Staged && dense && whole && self.square().is_some()
     }
 
     /// A row of the destination.
@@ -245,6 +251,9 @@ impl Panels {
         if let Writes::Lines(Lanes::Split | Lanes::Join) = self.writes {
             return (a, b);
         }
+        if self.is_copied() {
+            return (a.min(COPIED_BYTES / self.bytes), b.min(COPIED_ROWS));
+        }
         if self.writes != Writes::Staged {
             let few = |count: usize, few: usize| if count < 2 * few { count } else { few };
             if !self.is_packed() {
@@ -270,6 +279,13 @@ impl Panels {
             }
             () => (a.min(pair), rows(a.min(pair))),
         }
+    }
+
+    /// Whether rows of the source are copied before they are moved: they lie at the same few places
+    /// of the caches.
+    fn is_copied(&self) -> bool {
+        let scattered = self.b.stride.0 % SCATTERING_BYTES == 0;
+        self.writes == Writes::Cached && scattered && self.square().is_some()
     }
 
     fn ahead(&self) -> isize {
@@ -419,7 +435,12 @@ impl Panels {
         if let Some(n) = self.square()
             && let Some(lanes) = tile.lanes(n, instance.lanes)
         {
-            // SAFETY: the caller's contract; the processor has the instance's instructions.
+            let lanes = match lanes {
+                Lanes::B if self.is_copied() => Lanes::Copied,
+                _ => lanes,
+            };
+            // SAFETY: the caller's contract; the processor has the instance's instructions; `chunk`
+            // leaves room for a copy.
             return unsafe { instance.transpose(lanes, self.bytes)(tile, src, dst) };
         }
         let along = Line { count: tile.b, stride: (tile.src.0, self.bytes as isize) };

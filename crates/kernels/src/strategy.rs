@@ -1,7 +1,7 @@
 //! Which way a copy goes: a pure choice, and its execution.
 
 use crate::element::Line;
-use crate::flat::Flat;
+use crate::flat::{Flat, Stage};
 use crate::gather::Gather;
 use crate::instance::Instance;
 use crate::nest::{Loop, Nest, line};
@@ -70,19 +70,17 @@ impl<'a> Strategy<'a> {
             match &self.way {
                 Way::Run => return run(instance, at, bytes, self.stores),
                 Way::Gather(gather) => {
-                    each(nest.loops(), at, &|src, dst| (instance.gather)(gather, src, dst));
+                    each(nest.loops(), at, &mut |src, dst| (instance.gather)(gather, src, dst));
                 }
                 Way::Runs(runs) => {
-                    each(nest.loops(), at, &|src, dst| (instance.runs)(runs, src, dst));
+                    each(nest.loops(), at, &mut |src, dst| (instance.runs)(runs, src, dst));
                 }
                 Way::Panels(panels) => {
-                    each(nest.loops(), at, &|src, dst| panels.run(instance, src, dst));
+                    each(nest.loops(), at, &mut |src, dst| panels.run(instance, src, dst));
                 }
-                Way::Flat(flat) => {
-                    each(nest.loops(), at, &|src, dst| flat.run(instance, src, dst));
-                }
+                Way::Flat(flat) => flats(instance, flat, nest.loops(), at),
                 Way::Records(records) => {
-                    each(nest.loops(), at, &|src, dst| records.run(instance, src, dst));
+                    each(nest.loops(), at, &mut |src, dst| records.run(instance, src, dst));
                 }
                 Way::Walk => walk::walk(self.copy, src, dst),
             }
@@ -112,6 +110,17 @@ pub(crate) unsafe fn run(
         (instance.stream)(src, dst, bytes);
     }
     stream::fence();
+}
+
+/// Moves long rows at each position of `loops`: with one stage, which is not there for any other way.
+///
+/// # Safety
+/// As [`Flat::run`], at each position.
+#[inline(never)]
+unsafe fn flats(instance: &Instance, flat: &Flat, loops: &[Loop], at: (*const u8, *mut u8)) {
+    let mut stage = Stage::new();
+    // SAFETY: the caller's contract.
+    each(loops, at, &mut |src, dst| unsafe { flat.run(instance, (src, &mut stage, dst)) });
 }
 
 /// Whether one run goes past the caches. libc's own copy does that from sizes on that are far
@@ -159,8 +168,7 @@ fn way<'a>(
     let Some(panels) = Panels::of(&mut rest, dst, (streams, lanes)) else {
         return (nest, Way::Walk);
     };
-    if panels.is_staged()
-        && !panels.keeps_rows()
+    if panels.is_better_flat()
         && let Some(flat) = Flat::of(&mut nest)
     {
         return (nest, Way::Flat(flat));
@@ -182,7 +190,7 @@ fn innermost(nest: &mut Nest) -> Line {
 }
 
 /// Calls `body` at each position of `loops`.
-fn each(loops: &[Loop], at: (*const u8, *mut u8), body: &impl Fn(*const u8, *mut u8)) {
+fn each(loops: &[Loop], at: (*const u8, *mut u8), body: &mut impl FnMut(*const u8, *mut u8)) {
     let Some((first, rest)) = loops.split_first() else { return body(at.0, at.1) };
     for i in 0..first.count {
         let (src, dst) = first.at(i);

@@ -45,12 +45,17 @@ pub(crate) unsafe fn carry<V: Vector>(
     let left = if is_last { 0 } else { dst.addr().wrapping_add(bytes) % LINE_BYTES };
     // SAFETY: the caller's contract; what of the line is read is what was left before.
     unsafe {
-        if begun > 0 {
+        if !is_first {
             row.cast::<[u8; LINE_BYTES]>().write(carried.read());
         }
-        let from = row.wrapping_add(LINE_BYTES - begun);
-        copy::<V>(from, dst.wrapping_sub(begun), begun + bytes - left);
-        if left > 0 {
+        let (from, to) = (row.wrapping_add(LINE_BYTES - begun), dst.wrapping_sub(begun));
+        let bytes_out = begun + bytes - left;
+        if is_first || is_last {
+            copy::<V>(from, to, bytes_out);
+        } else {
+            lines::<V>(from, to, (bytes_out, 0));
+        }
+        if !is_last {
             carried.write(row.wrapping_add(bytes).cast::<[u8; LINE_BYTES]>().read());
         }
     }

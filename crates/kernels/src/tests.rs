@@ -183,6 +183,24 @@ proptest! {
 proptest! {
     #![proptest_config(ProptestConfig::with_cases(CASES))]
 
+    /// Rows whose distance is a multiple of one that few places of the caches have.
+    #[test]
+    fn rows_at_few_places(
+        bytes in prop::sample::select(vec![1u64, 2, 4, 8, 16]),
+        (a, b, turns) in (1u64..300, prop_oneof![1u64..300, prop::sample::select(vec![64, 128, 256])], 1u64..3),
+        apart in prop::sample::select(vec![1u64, 64, 512]),
+        bases in (0usize..3, prop::sample::select(vec![0usize, 0, 4])),
+    ) {
+        let most = if cfg!(miri) { MOST_BYTES } else { 8 * MOST_BYTES };
+        let a = a.min(most / (bytes * b)).max(1);
+        let rows = ((a * bytes).next_multiple_of(512), (b * bytes).next_multiple_of(apart));
+        let strides = [(turns, b * rows.0, a * rows.1), (b, rows.0, bytes), (a, bytes, rows.1)];
+        let strides = strides.map(|(n, src, dst)| (n, src.cast_signed(), dst.cast_signed()));
+        let mut copy = looped(&strides);
+        copy.fields[0].bytes = bytes;
+        check(&copy, bases);
+    }
+
     #[test]
     fn runs_in_tiles(
         bytes in prop::sample::select(vec![32u64, 64, 96, 100, 128, 320, 1500]),
@@ -296,6 +314,7 @@ fn the_least_of_each_way() {
     let images = looped(&[(3, 22_200, 22_200), (37, 600, 4), (150, 4, 148)]);
     let least = [
         (matrix(4, 259, 33), "long rows, 259 by 33"),
+        (matrix(8, 256, 128), "long rows, 256 by 128"),
         (matrix(12, 86, 6), "long rows, 86 by 6"),
         (matrix(1, 512, 64), "panels of 64 by 128"),
         (structures(&[1; 3], 256, false), "records of 3 B, 3 fields, taken apart"),
@@ -441,6 +460,8 @@ fn the_way_is_told() {
     let whole = "panels of 32 by 32 elements of 4 B, ";
     says(&transpose(4080, 4), Stores::Cached, &format!("{whole}in place ("));
     says(&transpose(4080, 4), Stores::Streamed, &format!("{whole}in place, by lines past"));
+    says(&transpose(4096, 4), Stores::Cached, "panels of 64 by 64 elements of 4 B, in place (");
+    says(&transpose(4096, 4), Stores::Streamed, "long rows, 4096 by 4096 elements of 4 B");
     says(&transpose(4095, 4), Stores::Streamed, "long rows, 4095 by 4095 elements of 4 B");
     says(
         &transpose(64, 128),

@@ -10,6 +10,7 @@
 
 use crate::stream::prefetch;
 use crate::vector::{LANE_BYTES, LINE_BYTES, Vector};
+use std::mem::MaybeUninit;
 use std::ops::Range;
 
 /// Three loops over elements: the source is dense along `a`, the destination along `b`.
@@ -34,6 +35,8 @@ pub(crate) struct Tile {
 pub(crate) enum Lanes {
     /// Along the destination.
     B,
+    /// As `B`, from a copy of the source's rows, which lie at the same few places of a cache.
+    Copied,
     /// As `B`, past the caches: every vector is part of one line.
     Lines,
     /// Rows of a power of two of elements, less than a square's side, one right behind the other,
@@ -178,6 +181,22 @@ pub(crate) unsafe fn shuffle<V: Vector, const E: usize>(
     }
 }
 
+/// Rows that are copied before they are moved have at most so much.
+pub(crate) const COPIED_BYTES: usize = 4 * LINE_BYTES;
+
+/// At most so many rows are.
+pub(crate) const COPIED_ROWS: usize = 64;
+
+/// How far apart copies of rows are: an odd number of lines.
+const COPIED_PITCH: usize = COPIED_BYTES + LINE_BYTES;
+
+/// Rows at multiples of this are at few places of the caches.
+pub(crate) const SCATTERING_BYTES: isize = 512;
+
+/// Where rows are copied to.
+#[repr(align(64))]
+struct Copy(MaybeUninit<[u8; COPIED_ROWS * COPIED_PITCH]>);
+
 /// How many vectors of a row are written one behind the other, if they are no less than a pair of
 /// lines.
 pub(crate) const PAIR: usize = 2;
@@ -197,7 +216,11 @@ pub(crate) unsafe fn along_b<V: Vector, const E: usize, const STREAM: bool>(
     let n = const { (LANE_BYTES / E) as isize };
     let (row, to, rows) = (tile.src.0, tile.dst.0, n as usize * V::LANES);
     // Where nothing is asked for ahead, rows compete for places in the cache: fewer at once.
-    let pair = if tile.ahead == 0 { PAIR } else { tile.b.div_ceil(rows).max(PAIR) };
+    let pair = if tile.ahead == 0 && row % SCATTERING_BYTES == 0 {
+        PAIR
+    } else {
+        tile.b.div_ceil(rows).max(PAIR)
+    };
     let mut next = tile.next;
     for o in 0..tile.o as isize {
         let (src, dst) = tile.turn(o, src, dst);
@@ -225,6 +248,49 @@ pub(crate) unsafe fn along_b<V: Vector, const E: usize, const STREAM: bool>(
                     }
                 }
             }
+        }
+    }
+}
+
+/// Lanes along the destination, from a copy of the source's rows.
+///
+/// # Safety
+/// As [`along_b`], for [`Lanes::Copied`].
+#[inline(always)]
+pub(crate) unsafe fn copied<V: Vector, const E: usize>(tile: &Tile, src: *const u8, dst: *mut u8) {
+    let mut copy = Copy(MaybeUninit::uninit());
+    let copy = copy.0.as_mut_ptr().cast::<u8>();
+    let packed = Tile { o: 1, src: (COPIED_PITCH as isize, 0), ahead: 0, next: None, ..*tile };
+    for o in 0..tile.o as isize {
+        let (src, dst) = tile.turn(o, src, dst);
+        // SAFETY: rows of the tile, for which there is room; a turn of it.
+        unsafe {
+            for b in 0..tile.b {
+                let src = src.wrapping_offset(b as isize * tile.src.0);
+                copy_row::<V>(src, copy.wrapping_add(b * COPIED_PITCH), tile.a * E);
+            }
+            along_b::<V, E, false>(&packed, copy, dst);
+        }
+    }
+}
+
+/// Copies a row of a panel to where it is moved from.
+///
+/// # Safety
+/// As [`std::ptr::copy_nonoverlapping`]; the processor has the instruction set of `V`.
+#[inline(always)]
+pub(crate) unsafe fn copy_row<V: Vector>(src: *const u8, dst: *mut u8, bytes: usize) {
+    let vector = V::LANES * LANE_BYTES;
+    // SAFETY: the caller's contract.
+    unsafe {
+        if !bytes.is_multiple_of(2 * vector) {
+            return std::ptr::copy_nonoverlapping(src, dst, bytes);
+        }
+        // Two at a time: a call of libc's copy would cost as much as it moves.
+        for at in (0..bytes).step_by(2 * vector) {
+            let (low, high) = (V::load(src.add(at)), V::load(src.add(at + vector)));
+            low.store(dst.add(at));
+            high.store(dst.add(at + vector));
         }
     }
 }
