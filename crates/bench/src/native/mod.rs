@@ -5,7 +5,8 @@
 //! that no borrow covers. **Guarantee.** [`Buffers`] outlive every run that is made for them, which
 //! their lifetime says; they are not `Sync`, so that one run goes at a time; each run stays within
 //! the bytes that its maker checked. **Structure.** `memory` owns the buffers, `moves` has the
-//! kernels and the plain copies, `counted` the kernels alone, `stream` the streaming one, and each library stands alone.
+//! kernels and the plain copies, `counted` the kernels alone, `stream` the streaming one, `pattern` the
+//! traffic of a copy without the copy, and each library stands alone.
 
 mod counted;
 mod hptt;
@@ -14,6 +15,7 @@ mod memory;
 mod mkl;
 mod moves;
 mod onednn;
+mod pattern;
 mod stream;
 
 pub(crate) use counted::counted;
@@ -22,4 +24,5 @@ pub(crate) use memory::Buffers;
 pub(crate) use mkl::Mkl;
 pub(crate) use moves::{Move, Moves};
 pub(crate) use onednn::OneDnn;
+pub(crate) use pattern::Pattern;
 pub(crate) use stream::HAS_STREAM;

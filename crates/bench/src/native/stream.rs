@@ -18,32 +18,43 @@ pub(super) unsafe fn copy(src: *const u8, dst: *mut u8, bytes: usize) {
         copy_lines(src.add(head), dst.add(head), lines);
         std::ptr::copy_nonoverlapping(src.add(tail), dst.add(tail), bytes - tail);
     }
+    fence();
 }
 
 const LINE_BYTES: usize = 64;
 
 #[cfg(target_arch = "x86_64")]
-use x86::copy_lines;
+pub(super) use x86::{copy_lines, fence, prefetch};
 
 /// # Safety
 /// As [`copy`], for so many lines.
 #[cfg(not(target_arch = "x86_64"))]
-unsafe fn copy_lines(src: *const u8, dst: *mut u8, lines: usize) {
+pub(super) unsafe fn copy_lines(src: *const u8, dst: *mut u8, lines: usize) {
     // SAFETY: the caller's contract.
     unsafe { std::ptr::copy_nonoverlapping(src, dst, lines * LINE_BYTES) }
 }
+
+/// Makes what was streamed visible to other threads.
+#[cfg(not(target_arch = "x86_64"))]
+pub(super) fn fence() {}
+
+/// Asks for the line at `src`, which need not be there.
+#[cfg(not(target_arch = "x86_64"))]
+pub(super) fn prefetch(_src: *const u8) {}
 
 #[cfg(target_arch = "x86_64")]
 mod x86 {
     use super::LINE_BYTES;
     use std::arch::x86_64::{
-        __m128i, __m256i, __m512i, _mm_loadu_si128, _mm_sfence, _mm_stream_si128,
-        _mm256_loadu_si256, _mm256_stream_si256, _mm512_loadu_si512, _mm512_stream_si512,
+        __m128i, __m256i, __m512i, _MM_HINT_T0, _mm_loadu_si128, _mm_prefetch, _mm_sfence,
+        _mm_stream_si128, _mm256_loadu_si256, _mm256_stream_si256, _mm512_loadu_si512,
+        _mm512_stream_si512,
     };
 
     /// # Safety
-    /// As [`super::copy`], for so many lines; `dst` lies on a line's start.
-    pub(super) unsafe fn copy_lines(src: *const u8, dst: *mut u8, lines: usize) {
+    /// As [`super::copy`], for so many lines; `dst` lies on a line's start. They are visible after
+    /// [`fence`].
+    pub(in super::super) unsafe fn copy_lines(src: *const u8, dst: *mut u8, lines: usize) {
         let lines_512 = is_x86_feature_detected!("avx512f");
         let lines_256 = is_x86_feature_detected!("avx2");
         // SAFETY: the caller's contract; what is called is what the processor has.
@@ -53,8 +64,19 @@ mod x86 {
                 (_, true) => by_32(src, dst, lines),
                 _ => by_16(src, dst, lines),
             }
-            _mm_sfence();
         }
+    }
+
+    /// Makes what was streamed visible to other threads.
+    pub(in super::super) fn fence() {
+        // SAFETY: every x86-64 has it.
+        unsafe { _mm_sfence() };
+    }
+
+    /// Asks for the line at `src`, which need not be there.
+    pub(in super::super) fn prefetch(src: *const u8) {
+        // SAFETY: a hint; every x86-64 has it, and it faults at no address.
+        unsafe { _mm_prefetch::<_MM_HINT_T0>(src.cast()) };
     }
 
     /// # Safety

@@ -4,6 +4,10 @@
 //! buffers. Peers work on the same buffers in the same process, in turn with ours. Everybody's
 //! result is checked to its last byte before anything is timed; a peer that is wrong, or has no
 //! way to do a case, is named beside the case and left out of it.
+//!
+//! Beside them goes a pattern on one thread: the lines that a conversion by pieces reads and writes,
+//! in its order, and no conversion ([`Pattern`]). What it takes longer than the roof is not the
+//! kernels'.
 
 mod cells;
 mod counts;
@@ -12,15 +16,16 @@ mod problem;
 mod summary;
 
 use crate::lanes::Lanes;
-use crate::native::{Buffers, HAS_STREAM, Hptt, Mkl, Move, Moves, OneDnn};
+use crate::native::{Buffers, HAS_STREAM, Hptt, Mkl, Move, Moves, OneDnn, Pattern};
 use crate::peer::{self, Peer, Run, Task, View};
-use crate::report::{Bench, Case, Contender};
+use crate::report::{Bench, Case, Contender, timed};
 use crate::{Error, Report, Settings};
 pub use counts::{Counts, check_counts, run_counted};
 
 use cells::Cells;
 use channel_host::{Crossover, Limits, last_cache_bytes};
 use isometry::Machine;
+use kernels::Stores;
 use layout::NdCopy;
 use problem::Problem;
 use std::marker::PhantomData;
@@ -32,6 +37,12 @@ const REQUIRED: [&str; 3] = ["numpy", "pytorch", "onednn"];
 
 /// What the two plain copies are called.
 const ROOFS: [&str; 2] = ["memcpy", "stream"];
+
+/// What the traffic without the conversion is called.
+const PATTERN: &str = "pattern";
+
+/// How often each pattern runs before the fastest is chosen.
+const TRIALS: usize = 2;
 
 /// What is timed together has at least this much payload, where it fits into the cache.
 const BATCH_BYTES: u64 = 4 << 20;
@@ -170,6 +181,16 @@ impl Group {
         for (name, run) in self.ours(scene, case.threads)? {
             checked.check(scene, name, run)?;
         }
+        if case.threads == 1
+            && let Some(pattern) = self.pattern(scene)?
+        {
+            checked.notes.push((PATTERN.to_owned(), pattern.name.clone()));
+            let run: Run<'_> = Box::new(move || {
+                pattern.run();
+                Ok(())
+            });
+            checked.right.push((PATTERN.to_owned(), run));
+        }
         let spans = scene.buffers.spans()?;
         let Some(views) = &scene.views else {
             checked.unable = self.peers.iter().map(|peer| peer.name().to_owned()).collect();
@@ -209,6 +230,28 @@ impl Group {
             Ok((name.to_owned(), run))
         };
         moves.into_iter().map(ready).collect()
+    }
+
+    /// The fastest pattern of a case that is one regular copy.
+    fn pattern<'a>(&self, scene: &'a Scene) -> Result<Option<Pattern<'a>>, Error> {
+        let Some([view]) = scene.views.as_deref() else { return Ok(None) };
+        let streams = Stores::for_bytes(scene.bytes, self.crossover) == Stores::Streamed;
+        let mut fastest = None;
+        for pattern in Pattern::of(view, &scene.buffers, streams)? {
+            self.bench.stop().check()?;
+            let run = || {
+                timed(|| {
+                    pattern.run();
+                    Ok(())
+                })
+            };
+            let seconds =
+                (0..TRIALS).try_fold(f64::MAX, |best, _| Ok::<_, Error>(best.min(run()?)))?;
+            if fastest.as_ref().is_none_or(|(best, _)| seconds < *best) {
+                fastest = Some((seconds, pattern));
+            }
+        }
+        Ok(fastest.map(|(_, pattern)| pattern))
     }
 
     /// Times those that are right.

@@ -1,6 +1,6 @@
 //! What all cases come to: how near the roof, how far ahead of the peers, and each aim.
 
-use super::{REQUIRED, ROOFS};
+use super::{PATTERN, REQUIRED, ROOFS};
 use crate::report::{Bench, Measured};
 use crate::{Error, problems};
 use regex::Regex;
@@ -73,7 +73,7 @@ fn roof(case: &Measured) -> Option<(&str, Reached)> {
 
 /// The fastest peer, likewise.
 fn peer(case: &Measured) -> Option<(&str, Reached)> {
-    fastest(case, |name| !ROOFS.contains(&name))
+    fastest(case, |name| !ROOFS.contains(&name) && name != PATTERN)
 }
 
 fn fastest(case: &Measured, wanted: impl Fn(&str) -> bool) -> Option<(&str, Reached)> {
@@ -164,33 +164,50 @@ impl Aim {
             Of::Memcpy => reached(case, "memcpy"),
         };
         let matching = cases.iter().filter(|c| pattern.is_match(&c.case));
-        let all: Vec<(Reached, &str)> = matching.filter_map(|c| Some((of(c)?, &*c.case))).collect();
-        let Some((worst, name)) = all.iter().min_by(|a, b| a.0.upper.total_cmp(&b.0.upper)) else {
+        let all: Vec<(Reached, &Measured)> = matching.filter_map(|c| Some((of(c)?, *c))).collect();
+        let Some((worst, case)) = all.iter().min_by(|a, b| a.0.upper.total_cmp(&b.0.upper)) else {
             return Ok(None);
         };
         let (about, reach, count) = (&self.about, self.reach, all.len());
-        let text = match self.by {
+        let (is_reached, text, short) = match self.by {
             By::Mean => {
                 let median = mean(all.iter().map(|r| r.0.median));
                 let upper = mean(all.iter().map(|r| r.0.upper));
-                let mark = mark(upper >= reach);
-                format!("{mark} {about}: {median:.3} (up to {upper:.3}) of {count}, aim {reach}")
+                let text = format!("{median:.3} (up to {upper:.3}) of {count}, aim {reach}");
+                (upper >= reach, text, all.clone())
             }
             By::Each => {
-                let good = all.iter().filter(|r| r.0.upper >= reach).count();
-                let (mark, Reached { median, upper }) = (mark(good == count), worst);
-                format!(
-                    "{mark} {about}: {good} of {count} at {reach}, worst {median:.3} (up to \
-                     {upper:.3}, {name})"
-                )
+                let short: Vec<_> = all.iter().filter(|r| r.0.upper < reach).copied().collect();
+                let Reached { median, upper } = worst;
+                let (good, name) = (count - short.len(), &case.case);
+                let text = format!(
+                    "{good} of {count} at {reach}, worst {median:.3} (up to {upper:.3}, {name})"
+                );
+                (short.is_empty(), text, short)
             }
         };
-        Ok(Some(text))
+        let mark = if is_reached { "reached" } else { "MISSED " };
+        let why = if is_reached { None } else { self.bound(&short) };
+        Ok(Some(format!("{mark} {about}: {text}{}", why.unwrap_or_default())))
     }
-}
 
-fn mark(is_reached: bool) -> &'static str {
-    if is_reached { "reached" } else { "MISSED " }
+    /// What the traffic without the conversion says of cases that fall short.
+    fn bound(&self, cases: &[(Reached, &Measured)]) -> Option<String> {
+        let of_pattern =
+            |r: &(Reached, &Measured)| Some((r.0.median, reached(r.1, PATTERN)?.median));
+        let ratios: Vec<(f64, f64)> = cases.iter().filter_map(of_pattern).collect();
+        let (count, reach) = (ratios.len(), self.reach);
+        if count == 0 {
+            return None;
+        }
+        let bound = mean(ratios.iter().map(|(ours, of)| ours / of));
+        let ours = mean(ratios.iter().map(|(_, of)| *of));
+        let below = ratios.iter().filter(|(ours, of)| ours / of < reach).count();
+        Some(format!(
+            "; what falls short would be at {bound:.3} without converting, {below} of {count} below \
+             {reach}, and ours is at {ours:.3} of that"
+        ))
+    }
 }
 
 #[cfg(test)]
@@ -256,6 +273,31 @@ mod tests {
         assert_eq!(mean, "reached it: 0.600 (up to 0.707) of 2, aim 0.7");
         let none = Aim { cases: "^b".to_owned(), ..aim(Of::Roof, By::Mean, 0.7) };
         assert_eq!(none.line(&cases).unwrap(), None);
+    }
+
+    #[test]
+    fn what_falls_short_is_told_with_its_traffic() {
+        let one = ("isometry", 1.0);
+        let cases = [
+            case("a 1", 1, &[one, ("memcpy", 0.4), ("pattern", 0.8)]),
+            case("a 2", 1, &[one, ("memcpy", 0.5), ("pattern", 0.5)]),
+        ];
+        let aim = |by, reach| Aim {
+            about: "it".to_owned(),
+            cases: "^a ".to_owned(),
+            of: Of::Roof,
+            by,
+            reach,
+        };
+        let line = |aim: Aim| aim.line(&cases.iter().collect::<Vec<_>>()).unwrap().unwrap();
+        let each = line(aim(By::Each, 0.6));
+        let why = "would be at 0.500 without converting, 1 of 1 below 0.6, and ours is at 0.800";
+        assert!(each.starts_with("MISSED  it: 1 of 2 at 0.6") && each.contains(why), "{each}");
+        let mean = line(aim(By::Mean, 0.7));
+        let why = "would be at 0.707 without converting, 1 of 2 below 0.7, and ours is at 0.632";
+        assert!(mean.contains(why), "{mean}");
+        assert!(!line(aim(By::Each, 0.5)).contains("without converting"));
+        assert_eq!(peer(&cases[0]), None);
     }
 
     #[test]
