@@ -191,7 +191,10 @@ instance!(avx512, crate::vector::avx512::Avx512, "AVX-512", "avx512f,avx512bw");
 #[cfg(target_arch = "aarch64")]
 instance!(neon, crate::vector::neon::Neon, "NEON", "neon");
 
-/// All that this processor can run, the best first.
+#[cfg(test)]
+instance!(emulated, crate::vector::emulated::Emulated, "emulated");
+
+/// All that this processor can run, the best first; in tests also what it can't.
 pub(crate) fn available() -> impl Iterator<Item = Instance> {
     #[cfg(all(target_arch = "x86_64", not(miri)))]
     let special = [
@@ -205,7 +208,12 @@ pub(crate) fn available() -> impl Iterator<Item = Instance> {
     let special = [(std::arch::is_aarch64_feature_detected!("neon"), neon::INSTANCE)];
     #[cfg(any(miri, not(any(target_arch = "x86_64", target_arch = "aarch64"))))]
     let special: [(bool, Instance); 0] = [];
-    special.into_iter().filter(|(has, _)| *has).map(|(_, it)| it).chain([portable::INSTANCE])
+    #[cfg(test)]
+    let emulated = Some(emulated::INSTANCE);
+    #[cfg(not(test))]
+    let emulated = None;
+    let special = special.into_iter().filter(|(has, _)| *has).map(|(_, it)| it);
+    special.chain([portable::INSTANCE]).chain(emulated)
 }
 
 /// The best that this processor can run.

@@ -1,0 +1,62 @@
+//! Four lanes without an instruction set: what tests have of AVX-512 where there is none.
+
+use super::scalar::Scalar;
+use super::{LANE_BYTES, LINE_BYTES, Vector};
+use std::array::from_fn;
+
+/// A cache line.
+#[derive(Debug, Clone, Copy)]
+pub(crate) struct Emulated([Scalar; 4]);
+
+impl Vector for Emulated {
+    const LANES: usize = 4;
+
+    unsafe fn load(src: *const u8) -> Self {
+        // SAFETY: the caller's contract.
+        unsafe { Self::gather(|i| src.add(i * LANE_BYTES)) }
+    }
+
+    unsafe fn gather(at: impl Fn(usize) -> *const u8) -> Self {
+        // SAFETY: the caller's contract, for each lane.
+        Emulated(from_fn(|i| unsafe { Scalar::load(at(i)) }))
+    }
+
+    unsafe fn store(self, dst: *mut u8) {
+        // SAFETY: the caller's contract.
+        unsafe { self.scatter(dst, LANE_BYTES as isize) }
+    }
+
+    unsafe fn stream(self, dst: *mut u8) {
+        assert!(dst.addr().is_multiple_of(LINE_BYTES), "a processor would end the program");
+        // SAFETY: the caller's contract.
+        unsafe { self.store(dst) }
+    }
+
+    unsafe fn scatter(self, dst: *mut u8, by: isize) {
+        for (i, lane) in (0..).zip(self.0) {
+            // SAFETY: the caller's contract, for each lane.
+            unsafe { lane.store(dst.wrapping_offset(i * by)) }
+        }
+    }
+
+    unsafe fn zip<const E: usize>(self, other: Self) -> (Self, Self) {
+        // SAFETY: no instruction set is needed.
+        let zipped: [_; 4] = from_fn(|i| unsafe { self.0[i].zip::<E>(other.0[i]) });
+        (Emulated(zipped.map(|both| both.0)), Emulated(zipped.map(|both| both.1)))
+    }
+
+    unsafe fn zip_lanes(self, other: Self) -> (Self, Self) {
+        let ([a, b, c, d], [e, f, g, h]) = (self.0, other.0);
+        (Emulated([a, e, b, f]), Emulated([c, g, d, h]))
+    }
+
+    unsafe fn swizzle(self, table: Self) -> Self {
+        // SAFETY: no instruction set is needed.
+        Emulated(from_fn(|i| unsafe { self.0[i].swizzle(table.0[i]) }))
+    }
+
+    unsafe fn or(self, other: Self) -> Self {
+        // SAFETY: no instruction set is needed.
+        Emulated(from_fn(|i| unsafe { self.0[i].or(other.0[i]) }))
+    }
+}
