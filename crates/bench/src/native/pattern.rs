@@ -13,7 +13,7 @@ use std::hint::black_box;
 use std::marker::PhantomData;
 
 /// How long pieces are, on both sides, if that much of the copy is in one.
-const PIECES_BYTES: [usize; 4] = [64, 256, 512, 1024];
+const PIECES_BYTES: [usize; 5] = [64, 256, 512, 1024, 4096];
 
 /// Boxes of more are not for a second-level cache.
 const BOX_BYTES: usize = 256 << 10;
@@ -148,8 +148,8 @@ impl<'a> Pattern<'a> {
         let dst = self.spans.dst.0 as *mut u8;
         let (writes, reads) = (&pieces.1.offsets, &next.offsets);
         let mut asked = 0;
-        for (i, to) in writes.iter().enumerate().map(|(i, to)| (i + 1, to)) {
-            let until = if self.asks { i * reads.len() / writes.len() } else { 0 };
+        for (written, to) in (1..).zip(writes) {
+            let until = if self.asks { written * reads.len() / writes.len() } else { 0 };
             for from in &reads[asked..until] {
                 for line in (0..next.bytes).step_by(LINE_BYTES) {
                     stream::prefetch(src.wrapping_offset(*from).wrapping_add(line));
@@ -246,7 +246,7 @@ fn extents(loops: &[Loop], bytes: usize, piece: usize) -> Vec<usize> {
                 break;
             }
             let (count, most) = (loops[k].count, piece.div_ceil(run));
-            // What is left is no less than what there is in one.
+            // What would be less than two boxes is one.
             extents[k] = extents[k].max(if count < 2 * most { count } else { most });
             run *= loops[k].count;
         }
