@@ -16,11 +16,15 @@ const AHEAD_RUNS: isize = 8;
 /// What a tile of runs has of the source, and of the destination, at one place.
 const TILE_BYTES: (usize, usize) = (2 << 10, 1 << 10);
 
+/// As [`TILE_BYTES`], where runs are halves of lines and the source has many at one place: few rows
+/// of it compete for places in the caches.
+const HALVES_BYTES: (usize, usize) = (4 << 10, 256);
+
 /// The shortest runs, but for lines.
 const HALF_BYTES: usize = LINE_BYTES / 2;
 
 /// What the source has at one place, up to this, may go to as many places of the destination as it
-/// has runs: tiles would gain nothing.
+/// has runs: if these are lines, tiles would gain nothing.
 const FEW_BYTES: usize = 512;
 
 /// libc knows best how to copy what is longer.
@@ -66,11 +70,12 @@ impl Runs {
         (stores, lanes): (Stores, usize),
     ) -> Option<Runs> {
         let (bytes, mut rest) = (nest.bytes, *nest);
+        let few = if bytes == HALF_BYTES { LINE_BYTES } else { FEW_BYTES };
         let mut take = |is: &dyn Fn(&Loop) -> bool| {
             let found = |l: &Loop| l.is_plain() && l.count > 1 && is(l);
             rest.loops().iter().position(found).map(|k| line(rest.take(k)))
         };
-        let across = take(&|l| l.src == bytes as isize && l.count * bytes > FEW_BYTES)?;
+        let across = take(&|l| l.src == bytes as isize && l.count * bytes > few)?;
         let along = take(&|l| l.dst == bytes as isize)?;
         let strides = rest.loops().iter().fold(across.stride.1, |all, l| all | l.dst) as usize;
         let whole = (strides | dst | (bytes * along.count)).is_multiple_of(LINE_BYTES);
@@ -82,8 +87,10 @@ impl Runs {
             (_, Stores::Streamed) => whole && bytes.is_multiple_of(LINE_BYTES),
             (_, Stores::Cached) => bytes >= LINE_BYTES,
         };
+        let many = across.count * bytes > FEW_BYTES;
+        let most = if bytes == HALF_BYTES && many { HALVES_BYTES } else { TILE_BYTES };
         let turns = |most: usize, count: usize| (most / bytes).clamp(1, count);
-        let tile = (turns(TILE_BYTES.1, along.count), turns(TILE_BYTES.0, across.count));
+        let tile = (turns(most.1, along.count), turns(most.0, across.count));
         fits.then(|| *nest = rest)?;
         Some(Runs { bytes, along, across, tile, is_tiled: true, stores })
     }
@@ -129,6 +136,15 @@ unsafe fn tile<V: Vector>(runs: &Runs, src: *const u8, dst: *mut u8) {
     let Runs { bytes, along, across, is_tiled, stores, .. } = *runs;
     let ends = dst.addr() | bytes | along.stride.1 as usize | across.stride.1 as usize;
     let whole = is_tiled || ends.is_multiple_of(LINE_BYTES);
+    if is_tiled && bytes == V::LANES * LANE_BYTES {
+        // SAFETY: the caller's contract; a tile's runs start aligned if they go past the caches.
+        return unsafe {
+            match stores {
+                Stores::Cached => vectors::<V, false>((along, across), src, dst),
+                Stores::Streamed => vectors::<V, true>((along, across), src, dst),
+            }
+        };
+    }
     // What follows on the source comes by itself, and is soon wanted.
     let ahead = if is_tiled { 0 } else { AHEAD_RUNS * along.stride.0 };
     for j in 0..across.count as isize {
@@ -145,6 +161,31 @@ unsafe fn tile<V: Vector>(runs: &Runs, src: *const u8, dst: *mut u8) {
                     Stores::Streamed => stream::copy::<V>(src, dst, bytes),
                 }
             }
+        }
+    }
+}
+
+/// Copies runs of a vector.
+///
+/// # Safety
+/// As [`runs`]; with `STREAM`, all vectors at `dst` are aligned.
+#[inline(always)]
+unsafe fn vectors<V: Vector, const STREAM: bool>(
+    (along, across): (Line, Line),
+    src: *const u8,
+    dst: *mut u8,
+) {
+    for j in 0..across.count as isize {
+        let mut src = src.wrapping_offset(j * across.stride.0);
+        let mut dst = dst.wrapping_offset(j * across.stride.1);
+        for _ in 0..along.count {
+            // SAFETY: a run.
+            unsafe {
+                let run = V::load(src);
+                if STREAM { run.stream(dst) } else { run.store(dst) }
+            }
+            src = src.wrapping_offset(along.stride.0);
+            dst = dst.wrapping_offset(along.stride.1);
         }
     }
 }
