@@ -1,4 +1,4 @@
-//! What a copy's memory traffic takes without the copy: the bound of whoever moves it by pieces.
+//! What a copy's memory traffic takes without the copy: about what bounds whoever moves it by pieces.
 //!
 //! A transpose of more than the caches hold is cut into boxes, so that a line that one element of
 //! is needed is still there for the next. Of each box both sides have pieces, far apart where the
@@ -51,7 +51,7 @@ impl Loop {
 }
 
 /// The pieces of a box that are read, and those that are written.
-type Box = (Pieces, Pieces);
+type BoxPieces = (Pieces, Pieces);
 
 /// A box's pieces on one side: of so many bytes, and where they start.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -74,7 +74,7 @@ struct Boxes {
     /// The outermost first.
     loops: Vec<Along>,
     /// The pieces of a box, by the loops that it is the last of: bit `k` for `loops[k]`.
-    pieces: Vec<Box>,
+    pieces: Vec<BoxPieces>,
 }
 
 /// The traffic of a copy by boxes of one size, but for the last of a loop.
@@ -92,8 +92,8 @@ pub(crate) struct Pattern<'a> {
 
 impl<'a> Pattern<'a> {
     /// The patterns of `view`, which `streams` past the caches or not: by pieces of several sizes,
-    /// in the order of either side, with the next box asked for or not. None where its bytes aren't inside the buffers, or the
-    /// destination doesn't start with a line.
+    /// in the order of either side, with the next box asked for or not. None where its bytes aren't
+    /// inside the buffers, or the destination doesn't start with a line.
     pub(crate) fn of(view: &View, buffers: &'a Buffers, streams: bool) -> Result<Vec<Self>, Error> {
         let spans = buffers.spans()?;
         if !spans.dst.0.is_multiple_of(LINE_BYTES) || !is_inside(view, &spans) {
@@ -123,7 +123,7 @@ impl<'a> Pattern<'a> {
     /// Runs it once.
     pub(crate) fn run(&self) {
         let src = self.spans.src.0 as *const u8;
-        let mut before: Option<(&Box, (isize, isize))> = None;
+        let mut before: Option<(&BoxPieces, (isize, isize))> = None;
         self.boxes.each(&mut |next, at| {
             if let Some(before) = before {
                 self.write(before, (&next.0, src.wrapping_offset(at.0)));
@@ -144,7 +144,7 @@ impl<'a> Pattern<'a> {
     }
 
     /// Writes a box, and asks for the pieces of the next meanwhile.
-    fn write(&self, (pieces, at): (&Box, (isize, isize)), (next, src): (&Pieces, *const u8)) {
+    fn write(&self, (pieces, at): (&BoxPieces, (isize, isize)), (next, src): (&Pieces, *const u8)) {
         let dst = self.spans.dst.0 as *mut u8;
         let (writes, reads) = (&pieces.1.offsets, &next.offsets);
         let mut asked = 0;
@@ -284,7 +284,7 @@ impl Boxes {
     }
 
     /// Calls `body` with the pieces of each box, and where it starts.
-    fn each<'b>(&'b self, body: &mut impl FnMut(&'b Box, (isize, isize))) {
+    fn each<'b>(&'b self, body: &mut impl FnMut(&'b BoxPieces, (isize, isize))) {
         self.from(0, 0, self.start, body);
     }
 
@@ -294,7 +294,7 @@ impl Boxes {
         k: usize,
         last: usize,
         at: (isize, isize),
-        body: &mut impl FnMut(&'b Box, (isize, isize)),
+        body: &mut impl FnMut(&'b BoxPieces, (isize, isize)),
     ) {
         let Some(along) = self.loops.get(k) else { return body(&self.pieces[last], at) };
         let turns = along.whole.count + usize::from(along.left > 0);
