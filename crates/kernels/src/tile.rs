@@ -195,7 +195,7 @@ pub(crate) const SCATTERING_BYTES: isize = 512;
 
 /// Where rows are copied to.
 #[repr(align(64))]
-struct Copy(MaybeUninit<[u8; COPIED_ROWS * COPIED_PITCH]>);
+struct CopiedRows(MaybeUninit<[u8; COPIED_ROWS * COPIED_PITCH]>);
 
 /// How many vectors of a row are written one behind the other, if they are no less than a pair of
 /// lines.
@@ -215,7 +215,7 @@ pub(crate) unsafe fn along_b<V: Vector, const E: usize, const STREAM: bool>(
 ) {
     let n = const { (LANE_BYTES / E) as isize };
     let (row, to, rows) = (tile.src.0, tile.dst.0, n as usize * V::LANES);
-    // Where nothing is asked for ahead, rows compete for places in the cache: fewer at once.
+    // Rows at few places of the caches compete for them where none is asked for ahead: fewer at once.
     let pair = if tile.ahead == 0 && row % SCATTERING_BYTES == 0 {
         PAIR
     } else {
@@ -258,7 +258,7 @@ pub(crate) unsafe fn along_b<V: Vector, const E: usize, const STREAM: bool>(
 /// As [`along_b`], for [`Lanes::Copied`].
 #[inline(always)]
 pub(crate) unsafe fn copied<V: Vector, const E: usize>(tile: &Tile, src: *const u8, dst: *mut u8) {
-    let mut copy = Copy(MaybeUninit::uninit());
+    let mut copy = CopiedRows(MaybeUninit::uninit());
     let copy = copy.0.as_mut_ptr().cast::<u8>();
     let packed = Tile { o: 1, src: (COPIED_PITCH as isize, 0), ahead: 0, next: None, ..*tile };
     for o in 0..tile.o as isize {

@@ -6,9 +6,12 @@
 //! box after box, and shuffles nothing: what it writes is of no use. It waits for what it reads, or
 //! asks for the next box while it writes one, and waits then.
 
+use super::moves::is_inside;
+use super::stream::LINE_BYTES;
 use super::{Buffers, stream};
 use crate::Error;
 use crate::peer::{Spans, View};
+use layout::{CopyDim, FieldCopy, NdCopy, Stride};
 use std::hint::black_box;
 use std::marker::PhantomData;
 
@@ -17,8 +20,6 @@ const PIECES_BYTES: [usize; 5] = [64, 256, 512, 1024, 4096];
 
 /// Boxes of more are not for a second-level cache.
 const BOX_BYTES: usize = 256 << 10;
-
-const LINE_BYTES: usize = 64;
 
 /// What is written, again and again.
 #[repr(align(64))]
@@ -96,7 +97,9 @@ impl<'a> Pattern<'a> {
     /// inside the buffers, or the destination doesn't start with a line.
     pub(crate) fn of(view: &View, buffers: &'a Buffers, streams: bool) -> Result<Vec<Self>, Error> {
         let spans = buffers.spans()?;
-        if !spans.dst.0.is_multiple_of(LINE_BYTES) || !is_inside(view, &spans) {
+        let copy = copy_of(view);
+        let is_some = copy.payload_bytes() > 0;
+        if !spans.dst.0.is_multiple_of(LINE_BYTES) || !is_some || !is_inside(&copy, &spans) {
             return Ok(Vec::new());
         }
         let bytes = view.item_bytes as usize;
@@ -203,19 +206,17 @@ unsafe fn write(dst: *mut u8, bytes: usize, streams: bool) {
     }
 }
 
-/// Whether all of it lies inside the buffers.
-fn is_inside(view: &View, spans: &Spans) -> bool {
-    let within = |side: &crate::peer::Strides, bytes: usize| {
-        let ends = view.extents.iter().zip(&side.strides);
-        let (mut low, mut high) = (side.offset, side.offset + view.item_bytes.cast_signed());
-        for (&extent, &stride) in ends {
-            let far = (extent.cast_signed() - 1) * stride;
-            (low, high) = (low + far.min(0), high + far.max(0));
-        }
-        low >= 0 && u64::try_from(high).is_ok_and(|end| end <= bytes as u64)
+/// What moves `view`: it says which bytes the view touches.
+fn copy_of(view: &View) -> NdCopy {
+    let strides = view.src.strides.iter().zip(&view.dst.strides);
+    let field = FieldCopy {
+        bytes: view.item_bytes,
+        src_offset: view.src.offset,
+        dst_offset: view.dst.offset,
+        strides: strides.map(|(&src, &dst)| Stride { src, dst }).collect(),
     };
-    let some = view.item_bytes > 0 && view.extents.iter().all(|&n| n > 0);
-    some && within(&view.src, spans.src.1) && within(&view.dst, spans.dst.1)
+    let dim = |&extent: &u64| CopyDim { extent, src_index: None, dst_index: None };
+    NdCopy { dims: view.extents.iter().map(dim).collect(), fields: vec![field] }
 }
 
 fn loops(view: &View) -> Vec<Loop> {

@@ -21,7 +21,7 @@ pub(super) unsafe fn copy(src: *const u8, dst: *mut u8, bytes: usize) {
     fence();
 }
 
-const LINE_BYTES: usize = 64;
+pub(super) const LINE_BYTES: usize = 64;
 
 #[cfg(target_arch = "x86_64")]
 pub(super) use x86::{copy_lines, fence, prefetch};
