@@ -3,12 +3,12 @@
 use crate::flat::{self, Panel, Stage, Strip};
 use crate::gather::{self, Gather};
 use crate::narrow;
-use crate::record::{self, Block, Records};
+use crate::record::{self, Block, Records, Rows};
 use crate::runs::{self, Runs};
 use crate::stream;
 use crate::tile::{self, Lanes, Tile};
-use crate::vector::Vector;
 use crate::vector::scalar::Scalar;
+use crate::vector::{Abilities, Vector};
 
 /// Moves a tile.
 pub(crate) type Transpose = unsafe fn(&Tile, *const u8, *mut u8);
@@ -21,8 +21,8 @@ pub(crate) type Squares = unsafe fn(&Panel<'_>, Strip, &mut Stage);
 pub(crate) struct Instance {
     /// What the instruction set is called.
     pub(crate) name: &'static str,
-    /// The lanes of a vector.
-    pub(crate) lanes: usize,
+    /// What a choice depends on.
+    pub(crate) abilities: Abilities,
     /// The bodies of `tile` and `narrow`, by [`Lanes`], for elements of 1, 2, 4, 8 and 16 bytes.
     transposes: [[Transpose; 5]; 9],
     /// [`flat::copy_in`].
@@ -31,8 +31,8 @@ pub(crate) struct Instance {
     squares: [Squares; 5],
     /// [`flat::flush`].
     pub(crate) flush: unsafe fn(&Panel<'_>, Strip, (&mut Stage, *mut u8)),
-    /// [`record::block`].
-    pub(crate) records: unsafe fn(&Records<'_>, Block, (*const u8, &mut record::Stage, *mut u8)),
+    /// [`record::block::run`].
+    pub(crate) records: unsafe fn(&Records<'_>, Block, (&Rows, &mut record::Stage, *mut u8)),
     /// [`gather::runs`].
     pub(crate) gather: unsafe fn(&Gather<'_>, *const u8, *mut u8),
     /// [`stream::copy`].
@@ -122,15 +122,15 @@ macro_rules! instance {
             }
 
             /// # Safety
-            /// As [`record::block`].
+            /// As [`record::block::run`].
             $(#[target_feature(enable = $features)])?
             unsafe fn records(
                 records: &Records<'_>,
                 block: Block,
-                at: (*const u8, &mut record::Stage, *mut u8),
+                at: (&Rows, &mut record::Stage, *mut u8),
             ) {
                 // SAFETY: the caller's contract.
-                unsafe { record::block::<$vector>(records, block, at) }
+                unsafe { record::block::run::<$vector>(records, block, at) }
             }
 
             /// # Safety
@@ -159,7 +159,10 @@ macro_rules! instance {
 
             pub(super) const INSTANCE: Instance = Instance {
                 name: $name,
-                lanes: <$vector as Vector>::LANES,
+                abilities: Abilities {
+                    lanes: <$vector as Vector>::LANES,
+                    unit_bytes: <$vector as Vector>::UNIT_BYTES,
+                },
                 transposes: [
                     sizes!(along_b),
                     sizes!(copied),
@@ -187,7 +190,35 @@ instance!(portable, Scalar, "portable");
 #[cfg(target_arch = "x86_64")]
 instance!(avx2, crate::vector::avx2::Avx2, "AVX2", "avx2");
 #[cfg(target_arch = "x86_64")]
-instance!(avx512, crate::vector::avx512::Avx512, "AVX-512", "avx512f,avx512bw");
+instance!(avx512, crate::vector::avx512::Avx512<false>, "AVX-512", "avx512f,avx512bw");
+#[cfg(target_arch = "x86_64")]
+mod avx512vbmi {
+    use super::*;
+    use crate::vector::avx512::Avx512;
+
+    /// # Safety
+    /// As [`record::block::run`].
+    #[target_feature(enable = "avx512f,avx512bw,avx512vbmi")]
+    unsafe fn records(
+        records: &Records<'_>,
+        block: Block,
+        at: (&Rows, &mut record::Stage, *mut u8),
+    ) {
+        // SAFETY: the caller's contract.
+        unsafe { record::block::run::<Avx512<true>>(records, block, at) }
+    }
+
+    /// As without byte permutations, but for records.
+    pub(super) const INSTANCE: Instance = Instance {
+        name: "AVX-512 VBMI",
+        abilities: Abilities {
+            unit_bytes: <Avx512<true> as Vector>::UNIT_BYTES,
+            ..avx512::INSTANCE.abilities
+        },
+        records,
+        ..avx512::INSTANCE
+    };
+}
 #[cfg(target_arch = "aarch64")]
 instance!(neon, crate::vector::neon::Neon, "NEON", "neon");
 
@@ -197,11 +228,11 @@ instance!(emulated, crate::vector::emulated::Emulated, "emulated");
 /// All that this processor can run, the best first; in tests also what it can't.
 pub(crate) fn available() -> impl Iterator<Item = Instance> {
     #[cfg(all(target_arch = "x86_64", not(miri)))]
+    let has_avx512 = is_x86_feature_detected!("avx512f") && is_x86_feature_detected!("avx512bw");
+    #[cfg(all(target_arch = "x86_64", not(miri)))]
     let special = [
-        (
-            is_x86_feature_detected!("avx512f") && is_x86_feature_detected!("avx512bw"),
-            avx512::INSTANCE,
-        ),
+        (has_avx512 && is_x86_feature_detected!("avx512vbmi"), avx512vbmi::INSTANCE),
+        (has_avx512, avx512::INSTANCE),
         (is_x86_feature_detected!("avx2"), avx2::INSTANCE),
     ];
     #[cfg(all(target_arch = "aarch64", not(miri)))]

@@ -3,10 +3,11 @@
 //! **Hazard.** A copy is a list of offsets from two addresses; nothing in it says how much memory
 //! there is. **Guarantee.** [`copy`] reads and writes exactly the bytes that
 //! [`layout::touched`] bounds and [`layout::oracle`] moves; whoever calls it answers for these
-//! being there. [`copy_slices`] checks them. Neither allocates. **Structure.** `strategy` chooses
+//! being there. What lies between the bytes of records may be read too; nothing is made of it.
+//! [`copy_slices`] checks them. Neither allocates. **Structure.** `strategy` chooses
 //! a way: `runs`, a `gather` of them, `panel`s of a transpose, `flat` for long rows that start on no
-//! line, `record`s and arrays, or `walk` with its `plane`s and `element`s for what fits none; `nest`
-//! is the form in which it sees a copy. `tile`, `narrow` and `stream` are the bodies, generic over a
+//! line, `record`s and arrays (by `window`s where vectors can), or `walk` with its `plane`s and
+//! `element`s for what fits none; `nest` is the form in which it sees a copy. `tile`, `narrow` and `stream` are the bodies, generic over a
 //! `vector`; `instance` has them for each instruction set.
 
 mod element;
@@ -25,6 +26,7 @@ mod stream;
 mod tile;
 mod vector;
 mod walk;
+mod window;
 
 pub use split::split;
 
@@ -78,7 +80,8 @@ impl Stores {
 /// The bytes that `copy` touches (see [`layout::touched`]; every index table has as many entries
 /// as its loop's extent) lie in one allocation around `src`, valid for reads, and in one around
 /// `dst`, valid for writes. The bytes read and those written don't overlap, and nobody else
-/// accesses them in a conflicting way during the call.
+/// accesses them in a conflicting way during the call. Of a structure's other bytes, between those
+/// that are copied, it does not matter who writes them: they may be read, but nothing is made of them.
 pub unsafe fn copy(copy: &NdCopy, src: *const u8, dst: *mut u8, stores: Stores) {
     // SAFETY: the caller keeps the contract, which is the same; the processor has what is detected.
     unsafe { copy_by(&detect(), copy, (src, dst), stores) }
@@ -102,7 +105,7 @@ unsafe fn copy_by(
         return unsafe { strategy::run(instance, (src, dst), run.bytes as usize, stores) };
     }
     if copy.dims.iter().all(|d| d.extent > 0) {
-        let strategy = Strategy::of(copy, dst.addr(), stores, instance.lanes);
+        let strategy = Strategy::of(copy, dst.addr(), stores, instance.abilities);
         // SAFETY: the caller keeps the contract, which is the same.
         unsafe { strategy.run(instance, src, dst) }
     }
@@ -115,7 +118,7 @@ pub fn explain(copy: &NdCopy, dst: *const u8, stores: Stores) -> String {
         return "nothing".to_owned();
     }
     let instance = detect();
-    format!("{} ({})", Strategy::of(copy, dst.addr(), stores, instance.lanes), instance.name)
+    format!("{} ({})", Strategy::of(copy, dst.addr(), stores, instance.abilities), instance.name)
 }
 
 /// As [`copy`], between slices: offset 0 lies at `src_base` and `dst_base`.

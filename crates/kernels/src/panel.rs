@@ -433,7 +433,7 @@ impl Panels {
     /// As [`Panels::panel`].
     unsafe fn fill(&self, instance: &Instance, tile: &Tile, src: *const u8, dst: *mut u8) {
         if let Some(n) = self.square()
-            && let Some(lanes) = tile.lanes(n, instance.lanes)
+            && let Some(lanes) = tile.lanes(n, instance.abilities.lanes)
         {
             let lanes = match lanes {
                 Lanes::B if self.is_copied() => Lanes::Copied,

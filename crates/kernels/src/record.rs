@@ -4,16 +4,15 @@
 //! that is written in parts costs a read of it. **Structure.** A block of records is taken apart,
 //! or put together, in the first-level cache; whole lines of the destination go past the caches,
 //! and what is left of each row is carried to the block behind. Fields of any sizes are moved one
-//! by one; a few of one size by tables: each lane of the result is made of bytes of as many lanes
-//! as a record has fields.
+//! by one, or by windows (`window`); a few of one size by tables: each lane of the result is made of
+//! bytes of as many lanes as a record has fields.
 
-use crate::element::{Line, move_line};
+pub(crate) mod block;
+
 use crate::instance::Instance;
-use crate::narrow::{short_a, split};
 use crate::nest::{Loop, Nest};
-use crate::stream;
-use crate::tile::{Lanes, Tile, along_b, elements};
-use crate::vector::{LANE_BYTES, LINE_BYTES, PAGE_BYTES, Vector};
+use crate::vector::{Abilities, LANE_BYTES, LINE_BYTES, PAGE_BYTES};
+use crate::window::{self, GROUPS, Place, Row, Window};
 use layout::{CopyDim, FieldCopy, NdCopy};
 use std::fmt;
 use std::mem::MaybeUninit;
@@ -30,12 +29,17 @@ const LEAST_RECORDS: usize = 256;
 /// The records of a block are so many bytes, unless arrays would get less than a line of them.
 const BLOCK_BYTES: usize = 4 << 10;
 
-/// How far ahead records are asked for that are taken apart by tables.
-const AHEAD_BYTES: usize = 2 << 10;
-
-/// So many fields are moved by tables: [`fill`] has a body for each.
+/// So many fields are moved by tables: [`block`] has a body for each.
 const BY_TABLE: [usize; 4] = [3, 5, 6, MOST_BY_TABLE];
 const MOST_BY_TABLE: usize = 7;
+
+/// The most windows of a group: their tables leave a block its place in the first-level cache.
+const MOST_WINDOWS: usize = 128;
+
+/// A window takes the time in which so many numbers are moved one by one; and to find out what it is
+/// takes that of so many.
+const MOVES_A_WINDOW: usize = 2;
+const MOVES_TO_PLAN: usize = if cfg!(test) { 8 } else { 2048 };
 
 /// What is put together: a block, and for each field the line before it.
 const STAGE_BYTES: usize = LINE_BYTES * (MOST_BYTES + MOST_FIELDS);
@@ -94,6 +98,8 @@ enum Fill {
     Tables,
     /// Fields of one size, by squares.
     Squares,
+    /// By so many windows for each group of so many records.
+    Windows(usize, usize),
 }
 
 /// Records: `count` of them, `pitch` bytes apart.
@@ -116,18 +122,48 @@ pub(crate) struct Records<'a> {
 /// A block: the number of its first record and how many there are.
 pub(crate) type Block = (usize, usize);
 
-/// Where a block is put together, and what is carried of each row.
+/// For each lane of the result and each of the source: which bytes go there, and where.
+type Table = [[[u8; LANE_BYTES]; MOST_BY_TABLE]; MOST_BY_TABLE];
+
+/// Where a block is put together.
 #[repr(align(64))]
+struct Staged(MaybeUninit<[u8; STAGE_BYTES]>);
+
+/// What is carried of each row, and what says how a block is put together.
 pub(crate) struct Stage {
-    block: MaybeUninit<[u8; STAGE_BYTES]>,
     carried: MaybeUninit<[[u8; LINE_BYTES]; MOST_FIELDS]>,
-    /// For each lane of the result and each of the source: which bytes go there, and where.
-    table: [[[u8; LANE_BYTES]; MOST_BY_TABLE]; MOST_BY_TABLE],
+    table: Table,
+    windows: MaybeUninit<[Window; MOST_WINDOWS]>,
+}
+
+/// Where what a block has of each row is, on either side, and how many there are: records are one
+/// row, each field's array is one.
+pub(crate) struct Rows {
+    from: [Row<*const u8>; MOST_FIELDS],
+    to: [Row<*mut u8>; MOST_FIELDS],
+    lens: (usize, usize),
+}
+
+impl Rows {
+    /// Goes on by `count` records; those in the stage stay there.
+    fn go_on(&mut self, count: usize, streams: bool) {
+        for row in &mut self.from[..self.lens.0] {
+            row.at = row.at.wrapping_add(count * row.step);
+        }
+        let moving = if streams { 0 } else { self.lens.1 };
+        for row in &mut self.to[..moving] {
+            row.at = row.at.wrapping_add(count * row.step);
+        }
+    }
 }
 
 impl<'a> Records<'a> {
-    /// The records of a copy of fields that differ, whose one loop goes over records.
-    pub(crate) fn of_fields(copy: &'a NdCopy) -> Option<Records<'a>> {
+    /// The records of a copy of fields that differ, whose one loop goes over records. The copy goes
+    /// past the caches or not; if not, only windows are worth it.
+    pub(crate) fn of_fields(
+        copy: &'a NdCopy,
+        (streams, by): (bool, Abilities),
+    ) -> Option<Records<'a>> {
         let [CopyDim { extent, src_index: None, dst_index: None }] = &copy.dims[..] else {
             return None;
         };
@@ -142,12 +178,17 @@ impl<'a> Records<'a> {
             _ => return None,
         };
         let ends = (*extent as usize, usize::try_from(pitch).ok()?);
-        Records::new(Fields::List(&copy.fields), ends, splits)
+        let records = Records::new(Fields::List(&copy.fields), ends, splits)?;
+        let records = Records { streams, ..records }.by_windows(by);
+        (streams || records.fill != Fill::Elements).then_some(records)
     }
 
     /// Takes the loops of records and of their fields, which are alike, out of `nest`. `streams` says
-    /// that they go past the caches, by vectors of so many `lanes`; if not, only tables are worth it.
-    pub(crate) fn of_nest(nest: &mut Nest, (streams, lanes): (bool, usize)) -> Option<Records<'a>> {
+    /// that they go past the caches; if not, only tables and windows are worth it.
+    pub(crate) fn of_nest(
+        nest: &mut Nest,
+        (streams, by): (bool, Abilities),
+    ) -> Option<Records<'a>> {
         let bytes = nest.bytes as isize;
         let plain = |is: &dyn Fn((isize, isize)) -> bool| {
             nest.loops().iter().position(|l| l.is_plain() && is((l.src, l.dst)))
@@ -167,10 +208,11 @@ impl<'a> Records<'a> {
         let first = Field { bytes: nest.bytes, src: 0, dst: 0 };
         let series = Fields::Series(fields.count, first, (fields.src, fields.dst));
         let ends = (records.count, usize::try_from(pitch).ok()?);
-        let mut records = Records::new(series, ends, splits)?;
+        let records = Records::new(series, ends, splits)?;
+        let mut records = Records { streams, ..records };
         let squares = nest.bytes.is_power_of_two() && nest.bytes < LANE_BYTES;
         // Arrays that lie so want longer runs, where a vector is less than a line.
-        let clashes = lanes * LANE_BYTES < LINE_BYTES && fields.dst % PAGE_BYTES == 0;
+        let clashes = by.lanes * LANE_BYTES < LINE_BYTES && fields.dst % PAGE_BYTES == 0;
         let dense = pitch == fields.count as isize * bytes;
         let tables = dense && BY_TABLE.contains(&fields.count);
         records.fill = match (squares, tables) {
@@ -180,8 +222,12 @@ impl<'a> Records<'a> {
             (true, false) => return None,
             _ => Fill::Elements,
         };
-        records.streams = streams;
-        if !streams && records.fill != Fill::Tables {
+        // Few fields are in many bytes of each window.
+        let few = fields.count == 3 && by.lanes * LANE_BYTES == LINE_BYTES;
+        if records.fill == Fill::Elements || (records.fill == Fill::Tables && few) {
+            records = records.by_windows(by);
+        }
+        if !streams && matches!(records.fill, Fill::Elements | Fill::Squares) {
             return None;
         }
         let behind = dense_src.map_or(0, |k| usize::from(k > dense_dst));
@@ -226,20 +272,31 @@ impl<'a> Records<'a> {
     /// As [`crate::copy`], with `src` and `dst` at a position of the other loops.
     pub(crate) unsafe fn run(&self, instance: &Instance, src: *const u8, dst: *mut u8) {
         let mut stage = Stage {
-            block: MaybeUninit::uninit(),
             carried: MaybeUninit::uninit(),
             table: if self.fill == Fill::Tables { self.table() } else { [[[0; LANE_BYTES]; _]; _] },
+            windows: MaybeUninit::uninit(),
         };
+        let mut staged = Staged(MaybeUninit::uninit());
+        let mut rows = self.rows((src, staged.0.as_mut_ptr().cast(), dst));
+        if let Fill::Windows(_, group) = self.fill {
+            let mut to = stage.windows.as_mut_ptr().cast::<Window>();
+            self.windows(group, instance.abilities.lanes, &mut |window| {
+                // SAFETY: there are as many as were counted, which the stage has room for.
+                unsafe { to.write(window) };
+                to = to.wrapping_add(1);
+            });
+        }
         for start in (0..self.count).step_by(self.block) {
             let count = self.block.min(self.count - start);
             // SAFETY: a block of the records.
-            unsafe { (instance.records)(self, (start, count), (src, &mut stage, dst)) };
+            unsafe { (instance.records)(self, (start, count), (&rows, &mut stage, dst)) };
+            rows.go_on(count, self.streams);
         }
     }
 
     /// Which bytes of which lane of the source go where in a lane of the result; what no lane has
     /// is made 0 by a number beyond it.
-    fn table(&self) -> [[[u8; LANE_BYTES]; MOST_BY_TABLE]; MOST_BY_TABLE] {
+    fn table(&self) -> Table {
         let mut table = [[[u8::MAX; LANE_BYTES]; MOST_BY_TABLE]; MOST_BY_TABLE];
         let bytes = self.fields.at(0).bytes;
         for at in 0..self.fields.len() * LANE_BYTES {
@@ -252,223 +309,113 @@ impl<'a> Records<'a> {
         }
         table
     }
-}
 
-/// Moves a block of records.
-///
-/// # Safety
-/// As [`Records::run`]; the processor has the instruction set of `V`.
-#[inline(always)]
-pub(crate) unsafe fn block<V: Vector>(
-    records: &Records<'_>,
-    block: Block,
-    (src, stage, dst): (*const u8, &mut Stage, *mut u8),
-) {
-    let (start, count) = block;
-    let ends = (start == 0, start + count == records.count);
-    // SAFETY: the caller's contract.
-    unsafe {
-        match records.fill {
-            Fill::Squares => squares::<V>(records, block, (src, stage)),
-            _ => fill::<V>(records, block, (src, stage)),
-        }
+    /// Where field `i` is in a record.
+    fn place(&self, i: usize) -> usize {
+        let field = self.fields.at(i);
+        let by = if self.splits { field.src - self.base.0 } else { field.dst - self.base.1 };
+        by.cast_unsigned()
     }
-    let carried = stage.carried.as_mut_ptr().cast::<u8>();
-    // Records behind are asked for while lines are written, if they are not while they are read.
-    let behind = src.wrapping_offset(records.base.0 + ((start + count) * records.pitch) as isize);
-    let ahead = if records.fill == Fill::Tables { 0 } else { records.block * records.pitch };
-    let share = ahead.div_ceil(records.fields.len());
-    let mut row = stage.block.as_mut_ptr().cast::<u8>();
-    for i in 0..if records.splits { records.fields.len() } else { 1 } {
-        let (to, bytes) = match records.splits {
-            true => (records.fields.at(i).dst, records.fields.at(i).bytes),
-            false => (records.base.1, records.pitch),
+
+    /// These, by windows, where that takes less time than field by field.
+    fn by_windows(mut self, by: Abilities) -> Self {
+        let places = (0..self.fields.len()).fold(0, |all, i| all | self.place(i));
+        let bytes = self.fields.iter().fold(self.pitch, |all, f| all | f.bytes);
+        let payload: usize = self.fields.iter().map(|f| f.bytes).sum();
+        let moves = |bytes: usize| bytes / 8 + (bytes % 8).count_ones() as usize;
+        let moves: usize = self.fields.iter().map(|f| moves(f.bytes)).sum();
+        let group = window::group_of(bytes, by.lanes);
+        let at_once = GROUPS * group;
+        let most = [self.count * moves / MOVES_TO_PLAN, group * moves / MOVES_A_WINDOW];
+        let most = most.into_iter().fold(MOST_WINDOWS, usize::min);
+        // Long fields are vectors as they are; what is far between is better fetched one by one; each
+        // vector has a window at least.
+        if !(bytes | places).is_multiple_of(by.unit_bytes)
+            || bytes.is_multiple_of(LANE_BYTES)
+            || 2 * payload < self.pitch
+            || self.count < at_once
+            || at_once * self.pitch > 4 * BLOCK_BYTES
+            || group * payload / (by.lanes * LANE_BYTES) > most
+        {
+            return self;
+        }
+        let mut count = 0;
+        self.windows(group, by.lanes, &mut |_| count += 1);
+        if count <= most {
+            self.fill = Fill::Windows(count, group);
+            self.block = (BLOCK_BYTES / self.pitch / at_once * at_once).max(at_once);
+        }
+        self
+    }
+
+    /// Calls `each` for the windows of a group, of one vector of so many `lanes` after the other.
+    fn windows(&self, group: usize, lanes: usize, each: &mut impl FnMut(Window)) {
+        let ends = (0..self.fields.len()).map(|i| self.place(i) + self.fields.at(i).bytes);
+        let end = (group - 1) * self.pitch + ends.max().unwrap_or(0);
+        let end = |row: u16| match self.splits {
+            true => end,
+            false => group * self.fields.at(row.into()).bytes,
         };
-        if records.splits {
-            for at in (i * share..(i + 1) * share).step_by(LINE_BYTES) {
-                stream::prefetch(behind.wrapping_add(at));
+        for row in 0..if self.splits { self.fields.len() } else { 1 } {
+            let bytes = group * if self.splits { self.fields.at(row).bytes } else { self.pitch };
+            for at in (0..bytes).step_by(lanes * LANE_BYTES) {
+                let from: [Place; LINE_BYTES] = std::array::from_fn(|i| match self.splits {
+                    true => self.of_records(row, at + i),
+                    false => self.of_arrays(at + i),
+                });
+                let to = (row as u16, at as u16);
+                window::windows(&from[..lanes * LANE_BYTES], to, end, each);
             }
         }
-        let to = dst.wrapping_offset(to).wrapping_add(start * bytes);
-        // SAFETY: what the block has of a field, or of the records.
-        unsafe {
-            if records.streams {
-                let carried = carried.wrapping_add(i * LINE_BYTES);
-                stream::carry::<V>((row, carried, to), count * bytes, ends);
-            } else {
-                std::ptr::copy_nonoverlapping(row.wrapping_add(LINE_BYTES), to, count * bytes);
-            }
-        }
-        row = row.wrapping_add(LINE_BYTES + records.block * bytes);
     }
-}
 
-/// Puts a block together.
-///
-/// # Safety
-/// As [`block`].
-#[inline(always)]
-unsafe fn fill<V: Vector>(
-    records: &Records<'_>,
-    (start, count): Block,
-    (src, stage): (*const u8, &mut Stage),
-) {
-    let mut done = 0;
-    if records.fill == Fill::Tables {
-        // SAFETY: the caller's contract.
-        done = unsafe {
-            match records.fields.len() {
-                3 => tables::<V, 3>(records, (start, count), (src, stage)),
-                5 => tables::<V, 5>(records, (start, count), (src, stage)),
-                6 => tables::<V, 6>(records, (start, count), (src, stage)),
-                _ => tables::<V, MOST_BY_TABLE>(records, (start, count), (src, stage)),
-            }
+    /// Where byte `at` of the array of field `i` is in the records.
+    fn of_records(&self, i: usize, at: usize) -> Place {
+        let bytes = self.fields.at(i).bytes;
+        (0, (at / bytes * self.pitch + self.place(i) + at % bytes) as u16)
+    }
+
+    /// Where byte `at` of the records is in an array.
+    fn of_arrays(&self, at: usize) -> Place {
+        let (record, at) = (at / self.pitch, at % self.pitch);
+        let has = |i: &usize| at.wrapping_sub(self.place(*i)) < self.fields.at(*i).bytes;
+        let row = (0..self.fields.len()).find(has).unwrap_or(0);
+        (row as u16, (record * self.fields.at(row).bytes + at - self.place(row)) as u16)
+    }
+
+    /// The rows of each side. Those of the result are in the stage, behind a line each, where they go
+    /// past the caches.
+    fn rows(&self, (src, stage, dst): (*const u8, *mut u8, *mut u8)) -> Rows {
+        let fields = self.fields.len();
+        let mut rows = Rows {
+            from: [Row { at: src, step: 0 }; MOST_FIELDS],
+            to: [Row { at: dst, step: 0 }; MOST_FIELDS],
+            lens: if self.splits { (1, fields) } else { (fields, 1) },
         };
+        for i in 0..rows.lens.0 {
+            let (by, step) = match self.splits {
+                true => (self.base.0, self.pitch),
+                false => (self.fields.at(i).src, self.fields.at(i).bytes),
+            };
+            rows.from[i] = Row { at: src.wrapping_offset(by), step };
+        }
+        let mut staged = stage.wrapping_add(LINE_BYTES);
+        for i in 0..rows.lens.1 {
+            let (place, step) = self.place_of_row(i, 0, dst);
+            rows.to[i] = Row { at: if self.streams { staged } else { place }, step };
+            staged = staged.wrapping_add(LINE_BYTES + self.block * step);
+        }
+        rows
     }
-    if done == count {
-        return;
-    }
-    let (first, pitch) = (start + done, records.pitch as isize);
-    let mut row = stage.block.as_mut_ptr().cast::<u8>().wrapping_add(LINE_BYTES);
-    for field in records.fields.iter() {
-        let step = field.bytes as isize;
-        let (from, to, stride) = match records.splits {
-            true => (field.src + first as isize * pitch, done as isize * step, (pitch, step)),
-            false => {
-                let to = field.dst - records.base.1 + done as isize * pitch;
-                (field.src + first as isize * step, to, (step, pitch))
-            }
+
+    /// Where row `i` of the result goes on with the record `start`, and how far it is to the next.
+    fn place_of_row(&self, i: usize, start: usize, dst: *mut u8) -> (*mut u8, usize) {
+        let (by, step) = match self.splits {
+            true => (self.fields.at(i).dst, self.fields.at(i).bytes),
+            false => (self.base.1, self.pitch),
         };
-        let line = Line { count: count - done, stride };
-        if !records.splits {
-            // What the block behind has of the field.
-            let behind = src.wrapping_offset(from).wrapping_add((count - done) * field.bytes);
-            for at in (0..records.block * field.bytes).step_by(LINE_BYTES) {
-                stream::prefetch(behind.wrapping_add(at));
-            }
-        }
-        // SAFETY: the last elements of a field, which the stage has room for.
-        unsafe { move_line(field.bytes, line, src.wrapping_offset(from), row.wrapping_offset(to)) };
-        if records.splits {
-            row = row.wrapping_add(LINE_BYTES + records.block * field.bytes);
-        }
+        (dst.wrapping_offset(by).wrapping_add(start * step), step)
     }
-}
-
-/// Takes a block of records apart by squares.
-///
-/// # Safety
-/// As [`block`].
-#[inline(always)]
-unsafe fn squares<V: Vector>(
-    records: &Records<'_>,
-    (start, count): Block,
-    (src, stage): (*const u8, &mut Stage),
-) {
-    let bytes = records.fields.at(0).bytes;
-    let row = LINE_BYTES + records.block * bytes;
-    let pitch = records.pitch as isize;
-    let tile = Tile {
-        a: records.fields.len(),
-        b: count,
-        o: 1,
-        src: (pitch, 0),
-        dst: (row as isize, 0),
-        ahead: 0,
-        next: None,
-    };
-    let src = src.wrapping_offset(records.base.0 + start as isize * pitch);
-    let dst = stage.block.as_mut_ptr().cast::<u8>().wrapping_add(LINE_BYTES);
-    // SAFETY: the records of the block.
-    unsafe {
-        match bytes {
-            1 => squares_of::<V, 1>(&tile, src, dst),
-            2 => squares_of::<V, 2>(&tile, src, dst),
-            4 => squares_of::<V, 4>(&tile, src, dst),
-            _ => squares_of::<V, 8>(&tile, src, dst),
-        }
-    }
-}
-
-/// # Safety
-/// As [`squares`], for fields of `E` bytes.
-#[inline(always)]
-unsafe fn squares_of<V: Vector, const E: usize>(tile: &Tile, src: *const u8, dst: *mut u8) {
-    let n = const { LANE_BYTES / E };
-    let halves = tile.a < n && tile.a.is_power_of_two();
-    let dense = tile.src.0 == (tile.a * E) as isize;
-    // SAFETY: the caller's contract.
-    unsafe {
-        match tile.lanes(n, V::LANES) {
-            Some(_) if halves && dense => split::<V, E, false>(tile, src, dst),
-            Some(Lanes::B) => along_b::<V, E, false>(tile, src, dst),
-            Some(Lanes::ShortA) => short_a::<V, E>(tile, src, dst),
-            _ => elements::<E>(tile, (0..tile.a, 0..tile.b), src, dst),
-        }
-    }
-}
-
-/// Puts the first records of a block together by tables: as many as whole vectors have, which is
-/// what it returns.
-///
-/// # Safety
-/// As [`block`], for records of `N` fields of one size.
-#[inline(always)]
-unsafe fn tables<V: Vector, const N: usize>(
-    records: &Records<'_>,
-    (start, count): Block,
-    (src, stage): (*const u8, &mut Stage),
-) -> usize {
-    let bytes = records.fields.at(0).bytes;
-    let each = V::LANES * LANE_BYTES / bytes;
-    let whole = count / each * each;
-    let row = LINE_BYTES + records.block * bytes;
-    let to = stage.block.as_mut_ptr().cast::<u8>().wrapping_add(LINE_BYTES);
-    let base = src.wrapping_offset(records.base.0).wrapping_add(start * records.pitch);
-    let array =
-        |i: usize| src.wrapping_offset(records.fields.at(i).src).wrapping_add(start * bytes);
-    // SAFETY: the tables are as long as a lane.
-    let mut table = [[unsafe { V::gather(|_| stage.table[0][0].as_ptr()) }; N]; N];
-    for (to, from) in table.iter_mut().zip(&stage.table) {
-        for (to, from) in to.iter_mut().zip(from) {
-            // SAFETY: likewise.
-            *to = unsafe { V::gather(|_| from.as_ptr()) };
-        }
-    }
-    for at in (0..whole).step_by(each) {
-        if records.splits {
-            for line in 0..(V::LANES * N * LANE_BYTES).div_ceil(LINE_BYTES) {
-                let ahead = AHEAD_BYTES + line * LINE_BYTES;
-                stream::prefetch(base.wrapping_add(at * records.pitch + ahead));
-            }
-        }
-        // SAFETY: lanes of the records, and of the stage.
-        unsafe {
-            let mut from = [table[0][0]; N];
-            for (k, lanes) in from.iter_mut().enumerate() {
-                *lanes = match records.splits {
-                    true => {
-                        let lane = base.wrapping_add(at * records.pitch + k * LANE_BYTES);
-                        V::gather(|i| lane.wrapping_add(i * N * LANE_BYTES))
-                    }
-                    false => V::load(array(k).wrapping_add(at * bytes)),
-                };
-            }
-            for (i, table) in table.iter().enumerate() {
-                let mut lanes = from[0].swizzle(table[0]);
-                for k in 1..N {
-                    lanes = lanes.or(from[k].swizzle(table[k]));
-                }
-                if records.splits {
-                    lanes.store(to.wrapping_add(i * row + at * bytes));
-                } else {
-                    let to = to.wrapping_add(at * records.pitch + i * LANE_BYTES);
-                    lanes.scatter(to, (N * LANE_BYTES) as isize);
-                }
-            }
-        }
-    }
-    whole
 }
 
 impl fmt::Display for Records<'_> {
@@ -478,6 +425,7 @@ impl fmt::Display for Records<'_> {
             Fill::Elements => "",
             Fill::Tables => ", by tables",
             Fill::Squares => ", by squares",
+            Fill::Windows(..) => ", by windows",
         };
         let (Records { pitch, block, .. }, len) = (self, self.fields.len());
         let past = if self.streams { ", by lines past the caches" } else { "" };

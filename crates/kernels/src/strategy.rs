@@ -8,7 +8,7 @@ use crate::nest::{Loop, Nest, line};
 use crate::panel::Panels;
 use crate::record::Records;
 use crate::runs::Runs;
-use crate::vector::LINE_BYTES;
+use crate::vector::{Abilities, LINE_BYTES};
 use crate::{Stores, stream, walk};
 use layout::NdCopy;
 use std::fmt;
@@ -48,12 +48,12 @@ enum Way<'a> {
 }
 
 impl<'a> Strategy<'a> {
-    /// The way for `copy`, whose offset 0 is at the address `dst`, by vectors of so many `lanes`; no
+    /// The way for `copy`, whose offset 0 is at the address `dst`, by vectors of these abilities; no
     /// extent is 0.
-    pub(crate) fn of(copy: &'a NdCopy, dst: usize, stores: Stores, lanes: usize) -> Self {
+    pub(crate) fn of(copy: &'a NdCopy, dst: usize, stores: Stores, by: Abilities) -> Self {
         let (nest, way) = match Nest::of(copy) {
-            Some(nest) => way(nest, dst, (stores, lanes)),
-            None => (Nest::default(), way_of_fields(copy, stores)),
+            Some(nest) => way(nest, dst, (stores, by)),
+            None => (Nest::default(), way_of_fields(copy, (stores, by))),
         };
         Strategy { copy, stores, nest, way }
     }
@@ -130,18 +130,16 @@ fn is_streamed(bytes: usize, stores: Stores) -> bool {
 }
 
 /// The way for fields that differ.
-fn way_of_fields(copy: &NdCopy, stores: Stores) -> Way<'_> {
-    match stores {
-        Stores::Streamed => Records::of_fields(copy).map_or(Way::Walk, Way::Records),
-        Stores::Cached => Way::Walk,
-    }
+fn way_of_fields(copy: &NdCopy, (stores, by): (Stores, Abilities)) -> Way<'_> {
+    let streams = stores == Stores::Streamed;
+    Records::of_fields(copy, (streams, by)).map_or(Way::Walk, Way::Records)
 }
 
 /// The way for `nest`, and what is left of it.
 fn way<'a>(
     mut nest: Nest<'a>,
     dst: usize,
-    (stores, lanes): (Stores, usize),
+    (stores, by): (Stores, Abilities),
 ) -> (Nest<'a>, Way<'a>) {
     if nest.loops().is_empty() {
         return (nest, Way::Run);
@@ -154,18 +152,18 @@ fn way<'a>(
     if gathers && let Some(gather) = Gather::of(&mut nest, are_runs, streams && whole) {
         return (nest, Way::Gather(gather));
     }
-    if let Some(runs) = Runs::tiled(&mut nest, dst, (stores, lanes)) {
+    if let Some(runs) = Runs::tiled(&mut nest, dst, (stores, by.lanes)) {
         return (nest, Way::Runs(runs));
     }
     if are_runs && (!streams || nest.bytes >= LONG_BYTES || whole) {
         let (along, across) = (innermost(&mut nest), innermost(&mut nest));
         return (nest, Way::Runs(Runs::of(nest.bytes, (along, across), stores)));
     }
-    if let Some(records) = Records::of_nest(&mut nest, (streams, lanes)) {
+    if let Some(records) = Records::of_nest(&mut nest, (streams, by)) {
         return (nest, Way::Records(records));
     }
     let mut rest = nest;
-    let Some(panels) = Panels::of(&mut rest, dst, (streams, lanes)) else {
+    let Some(panels) = Panels::of(&mut rest, dst, (streams, by.lanes)) else {
         return (nest, Way::Walk);
     };
     if panels.is_better_flat()

@@ -1,6 +1,8 @@
 //! Every instance and every way of writing against the naive copy.
 
 use crate::instance::{Instance, available};
+use crate::strategy::Strategy as Way;
+use crate::vector::Abilities;
 use crate::{Stores, copy_by, explain};
 use layout::{CopyDim, FieldCopy, NdCopy, Stride, oracle, touched};
 use proptest::prelude::*;
@@ -150,13 +152,15 @@ proptest! {
             (1usize..18, prop::sample::select(vec![1u64, 2, 4, 8, 12, 16])).prop_map(|(n, e)| vec![e; n]),
             (1usize..66, prop::sample::select(vec![1u64, 2, 4])).prop_map(|(n, e)| vec![e; n]),
             prop::collection::vec(prop::sample::select(vec![1u64, 2, 4, 8, 12]), 1..6),
+            prop::collection::vec(prop::sample::select(vec![4u64, 8, 12, 24, 36]), 1..5),
+            prop::collection::vec(1u64..20, 1..5),
         ],
         count in prop_oneof![1u64..40, 256u64..300, prop::sample::select(vec![64, 509, 1025, 2100])],
         (padding, apart) in prop_oneof![Just((0, 1)), Just((0, 4096)), (0u64..9, Just(1))],
         back: bool,
         bases in (0usize..3, prop::sample::select(vec![0usize, 1, 4, 60])),
     ) {
-        let count = if cfg!(miri) { count.min(40) } else { count };
+        let count = if cfg!(miri) { count.min(260) } else { count };
         check(&padded_structures(&sizes, count, (padding, apart), back), bases);
     }
 
@@ -304,8 +308,9 @@ fn the_least_of_each_way() {
         Shape { bytes, extents, src_order: vec![1, 0], dst_order: vec![0, 1], gaps }.copy()
     };
     let told = |copy: &NdCopy| explain(copy, std::ptr::null(), Stores::Streamed);
-    let halves = available().next().is_some_and(|best| best.lanes < 4);
+    let halves = available().next().is_some_and(|best| best.abilities.lanes < 4);
     let apart = if halves { "records of 8 B, 2 fields, taken apart" } else { "panels of 2 by 256" };
+    let bytes = if halves { "panels of 64 by 128" } else { "panels of 64 by 512" };
     // Planes of so many bytes, of eight channels.
     let planes = |bytes: i64| {
         let block = 8 * bytes;
@@ -316,7 +321,7 @@ fn the_least_of_each_way() {
         (matrix(4, 259, 33), "long rows, 259 by 33"),
         (matrix(8, 256, 128), "long rows, 256 by 128"),
         (matrix(12, 86, 6), "long rows, 86 by 6"),
-        (matrix(1, 512, 64), "panels of 64 by 128"),
+        (matrix(1, 512, 64), bytes),
         (structures(&[1; 3], 256, false), "records of 3 B, 3 fields, taken apart"),
         (structures(&[4; 3], 259, true), "records of 12 B, 3 fields, put together"),
         (structures(&[1, 2, 4], 257, false), "records of 7 B, 3 fields, taken apart"),
@@ -331,6 +336,27 @@ fn the_least_of_each_way() {
         assert!(told(&copy).starts_with(way), "{}", told(&copy));
         check(&copy, (1, 4));
     }
+}
+
+/// Whatever the processor is on which tests run.
+#[test]
+fn fields_of_any_sizes_go_by_windows_where_vectors_take_such() {
+    let abilities = |lanes, unit_bytes| Abilities { lanes, unit_bytes };
+    let none = abilities(1, usize::MAX);
+    let told = |copy: &NdCopy, by| Way::of(copy, 0, Stores::Streamed, by).to_string();
+    let by_windows = |copy: &NdCopy, by| told(copy, by).contains("by windows");
+    for back in [false, true] {
+        let bytes = structures(&[1, 2, 4, 8], 100_000, back);
+        assert!(by_windows(&bytes, abilities(4, 1)));
+        assert!(!by_windows(&bytes, abilities(4, 4)) && !by_windows(&bytes, none));
+        let words = structures(&[12, 8], 100_000, back);
+        assert!(by_windows(&words, abilities(4, 4)) && by_windows(&words, abilities(2, 4)));
+        assert!(!by_windows(&words, none));
+        let long = structures(&[16, 32], 100_000, back);
+        assert!(!by_windows(&long, abilities(4, 1)), "these are vectors as they are");
+    }
+    let sparse = padded_structures(&[4, 8], 100_000, (24, 1), false);
+    assert!(!by_windows(&sparse, abilities(4, 4)), "most of a window is of no use");
 }
 
 /// One run.

@@ -2,9 +2,10 @@
 
 use super::Vector;
 use std::arch::x86_64::{
-    __m128i, __m256i, _mm_loadu_si128, _mm_storeu_si128, _mm256_castsi128_si256,
-    _mm256_castsi256_si128, _mm256_extracti128_si256, _mm256_inserti128_si256, _mm256_loadu_si256,
-    _mm256_or_si256, _mm256_permute2x128_si256, _mm256_shuffle_epi8, _mm256_storeu_si256,
+    __m128i, __m256i, _mm_loadu_si128, _mm_storeu_si128, _mm256_blendv_epi8,
+    _mm256_castsi128_si256, _mm256_castsi256_si128, _mm256_extracti128_si256,
+    _mm256_inserti128_si256, _mm256_loadu_si256, _mm256_or_si256, _mm256_permute2x128_si256,
+    _mm256_permutevar8x32_epi32, _mm256_shuffle_epi8, _mm256_srli_epi32, _mm256_storeu_si256,
     _mm256_stream_si256, _mm256_unpackhi_epi8, _mm256_unpackhi_epi16, _mm256_unpackhi_epi32,
     _mm256_unpackhi_epi64, _mm256_unpacklo_epi8, _mm256_unpacklo_epi16, _mm256_unpacklo_epi32,
     _mm256_unpacklo_epi64,
@@ -16,6 +17,7 @@ pub(crate) struct Avx2(__m256i);
 
 impl Vector for Avx2 {
     const LANES: usize = 2;
+    const UNIT_BYTES: usize = 4;
 
     #[inline(always)]
     unsafe fn load(src: *const u8) -> Self {
@@ -90,5 +92,16 @@ impl Vector for Avx2 {
     unsafe fn or(self, other: Self) -> Self {
         // SAFETY: the caller has the instruction set.
         Avx2(unsafe { _mm256_or_si256(self.0, other.0) })
+    }
+
+    #[inline(always)]
+    unsafe fn take(self, from: Self, table: Self) -> Self {
+        // SAFETY: the caller has the instruction set.
+        unsafe {
+            // Of the number of a unit, three bits count, from that of its first byte.
+            let units = _mm256_srli_epi32::<2>(table.0);
+            let taken = _mm256_permutevar8x32_epi32(from.0, units);
+            Avx2(_mm256_blendv_epi8(taken, self.0, table.0))
+        }
     }
 }

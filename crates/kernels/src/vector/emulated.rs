@@ -10,6 +10,7 @@ pub(crate) struct Emulated([Scalar; 4]);
 
 impl Vector for Emulated {
     const LANES: usize = 4;
+    const UNIT_BYTES: usize = 1;
 
     unsafe fn load(src: *const u8) -> Self {
         // SAFETY: the caller's contract.
@@ -58,5 +59,19 @@ impl Vector for Emulated {
     unsafe fn or(self, other: Self) -> Self {
         // SAFETY: no instruction set is needed.
         Emulated(from_fn(|i| unsafe { self.0[i].or(other.0[i]) }))
+    }
+
+    unsafe fn take(self, from: Self, table: Self) -> Self {
+        let (mut all, mut numbers, mut taken) = ([0; LINE_BYTES], [0; LINE_BYTES], [0; LINE_BYTES]);
+        // SAFETY: each is as long as a vector.
+        unsafe {
+            from.store(all.as_mut_ptr());
+            table.store(numbers.as_mut_ptr());
+            self.store(taken.as_mut_ptr());
+            for (taken, number) in taken.iter_mut().zip(numbers) {
+                *taken = *all.get(usize::from(number)).unwrap_or(taken);
+            }
+            Self::load(taken.as_ptr())
+        }
     }
 }

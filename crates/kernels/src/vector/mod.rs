@@ -23,6 +23,15 @@ pub(crate) const PAGE_BYTES: isize = 4096;
 /// A lane: what elements are exchanged in.
 pub(crate) const LANE_BYTES: usize = 16;
 
+/// What a choice depends on, of an instruction set.
+#[derive(Debug, Clone, Copy)]
+pub(crate) struct Abilities {
+    /// [`Vector::LANES`].
+    pub(crate) lanes: usize,
+    /// [`Vector::UNIT_BYTES`].
+    pub(crate) unit_bytes: usize,
+}
+
 /// One, two or four lanes. No method needs an alignment but [`Vector::stream`]. What has a body
 /// here is for one lane and no way past the caches; others bring their own.
 ///
@@ -32,6 +41,10 @@ pub(crate) const LANE_BYTES: usize = 16;
 pub(crate) trait Vector: Copy {
     /// How many lanes there are.
     const LANES: usize;
+
+    /// What [`Vector::take`] takes are multiples of so many bytes; more than there are where it takes
+    /// no less time than to move such elements one by one.
+    const UNIT_BYTES: usize = usize::MAX;
 
     /// Bytes in a row.
     unsafe fn load(src: *const u8) -> Self;
@@ -75,4 +88,8 @@ pub(crate) trait Vector: Copy {
 
     /// The bits of both.
     unsafe fn or(self, other: Self) -> Self;
+
+    /// The bytes of `from` whose numbers, among all of a vector, are in `table`; where a number is
+    /// 255, what is there already.
+    unsafe fn take(self, from: Self, table: Self) -> Self;
 }

@@ -42,4 +42,9 @@ impl Vector for Scalar {
     unsafe fn or(self, other: Self) -> Self {
         Scalar(std::array::from_fn(|i| self.0[i] | other.0[i]))
     }
+
+    #[inline(always)]
+    unsafe fn take(self, from: Self, table: Self) -> Self {
+        Scalar(std::array::from_fn(|i| *from.0.get(usize::from(table.0[i])).unwrap_or(&self.0[i])))
+    }
 }

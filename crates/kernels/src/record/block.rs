@@ -1,0 +1,231 @@
+//! A block of records: put together in the first-level cache, and written out.
+
+use super::{Block, Fill, MOST_BY_TABLE, Records, Rows, Stage, Table};
+use crate::element::{Line, move_line};
+use crate::narrow::{short_a, split};
+use crate::stream;
+use crate::tile::{Lanes, Tile, along_b, elements};
+use crate::vector::{LANE_BYTES, LINE_BYTES, Vector};
+use crate::window::{self, GROUPS, Window};
+
+/// How far ahead records are asked for that are taken apart by tables.
+const AHEAD_BYTES: usize = 2 << 10;
+
+/// Moves a block of records.
+///
+/// # Safety
+/// As [`Records::run`]; the processor has the instruction set of `V`.
+#[inline(always)]
+pub(crate) unsafe fn run<V: Vector>(
+    records: &Records<'_>,
+    (start, count): Block,
+    (rows, stage, dst): (&Rows, &mut Stage, *mut u8),
+) {
+    // SAFETY: the caller's contract; as many windows are written as were counted.
+    unsafe {
+        let done = match records.fill {
+            Fill::Elements => 0,
+            Fill::Squares => squares::<V>(records, count, rows),
+            Fill::Tables => match records.fields.len() {
+                3 => tables::<V, 3>(records, count, (&stage.table, rows)),
+                5 => tables::<V, 5>(records, count, (&stage.table, rows)),
+                6 => tables::<V, 6>(records, count, (&stage.table, rows)),
+                _ => tables::<V, MOST_BY_TABLE>(records, count, (&stage.table, rows)),
+            },
+            Fill::Windows(windows, group) => {
+                let all = stage.windows.as_ptr().cast::<Window>();
+                let all = std::slice::from_raw_parts(all, windows);
+                groups::<V>(all, (count, group), rows)
+            }
+        };
+        if done < count {
+            fill(records, (done, count - done), rows);
+        }
+        if records.streams {
+            let carried = stage.carried.as_mut_ptr().cast();
+            flush::<V>(records, (start, count), (rows, carried, dst));
+        }
+    }
+}
+
+/// Writes a block out, past the caches.
+///
+/// # Safety
+/// As [`run`], with the block in `rows` and what is carried of each of these at `carried`.
+#[inline(always)]
+unsafe fn flush<V: Vector>(
+    records: &Records<'_>,
+    (start, count): Block,
+    (rows, carried, dst): (&Rows, *mut u8, *mut u8),
+) {
+    let ends = (start == 0, start + count == records.count);
+    // Records behind are asked for while lines are written, if they are not while they are read.
+    let behind = rows.from[0].at.wrapping_add(count * records.pitch);
+    let asks = records.splits && matches!(records.fill, Fill::Elements | Fill::Squares);
+    let ahead = if asks { records.block * records.pitch } else { 0 };
+    let share = ahead.div_ceil(records.fields.len());
+    for i in 0..rows.lens.1 {
+        for at in (i * share..(i + 1) * share).step_by(LINE_BYTES) {
+            stream::prefetch(behind.wrapping_add(at));
+        }
+        let row = rows.to[i].at.wrapping_sub(LINE_BYTES);
+        let carried = carried.wrapping_add(i * LINE_BYTES);
+        let (to, step) = records.place_of_row(i, start, dst);
+        // SAFETY: what the block has of a field, or of the records.
+        unsafe { stream::carry::<V>((row, carried, to), count * step, ends) };
+    }
+}
+
+/// Puts the records of a block from the one `done` on together, field by field.
+///
+/// # Safety
+/// As [`run`].
+unsafe fn fill(records: &Records<'_>, (done, count): Block, rows: &Rows) {
+    for (i, field) in records.fields.iter().enumerate() {
+        let place = records.place(i);
+        let (from, to) = match records.splits {
+            true => (rows.from[0].at.wrapping_add(place), rows.to[i].at),
+            false => (rows.from[i].at, rows.to[0].at.wrapping_add(place)),
+        };
+        let steps = match records.splits {
+            true => (records.pitch, field.bytes),
+            false => (field.bytes, records.pitch),
+        };
+        let (from, to) = (from.wrapping_add(done * steps.0), to.wrapping_add(done * steps.1));
+        if !records.splits {
+            // What the block behind has of the field.
+            let behind = from.wrapping_add(count * field.bytes);
+            for at in (0..records.block * field.bytes).step_by(LINE_BYTES) {
+                stream::prefetch(behind.wrapping_add(at));
+            }
+        }
+        let line = Line { count, stride: (steps.0 as isize, steps.1 as isize) };
+        // SAFETY: the last elements of a field, which the rows have.
+        unsafe { move_line(field.bytes, line, from, to) };
+    }
+}
+
+/// Puts the first records of a block together by windows: as many as whole groups have, several at
+/// once, which is what it returns.
+///
+/// # Safety
+/// As [`run`], with the windows of the records.
+#[inline(always)]
+unsafe fn groups<V: Vector>(
+    windows: &[Window],
+    (count, group): (usize, usize),
+    rows: &Rows,
+) -> usize {
+    let times = count / (GROUPS * group);
+    let (from, to) = (&rows.from[..rows.lens.0], &rows.to[..rows.lens.1]);
+    // SAFETY: the caller's contract.
+    unsafe { window::groups::<V>(windows, (times, group), from, to) };
+    times * GROUPS * group
+}
+
+/// Takes a block of records apart by squares: all of it, which is what it returns.
+///
+/// # Safety
+/// As [`run`].
+#[inline(always)]
+unsafe fn squares<V: Vector>(records: &Records<'_>, count: usize, rows: &Rows) -> usize {
+    let bytes = records.fields.at(0).bytes;
+    let row = LINE_BYTES + records.block * bytes;
+    let tile = Tile {
+        a: records.fields.len(),
+        b: count,
+        o: 1,
+        src: (records.pitch as isize, 0),
+        dst: (row as isize, 0),
+        ahead: 0,
+        next: None,
+    };
+    let (src, dst) = (rows.from[0].at, rows.to[0].at);
+    // SAFETY: the records of the block.
+    unsafe {
+        match bytes {
+            1 => squares_of::<V, 1>(&tile, src, dst),
+            2 => squares_of::<V, 2>(&tile, src, dst),
+            4 => squares_of::<V, 4>(&tile, src, dst),
+            _ => squares_of::<V, 8>(&tile, src, dst),
+        }
+    }
+    count
+}
+
+/// # Safety
+/// As [`squares`], for fields of `E` bytes.
+#[inline(always)]
+unsafe fn squares_of<V: Vector, const E: usize>(tile: &Tile, src: *const u8, dst: *mut u8) {
+    let n = const { LANE_BYTES / E };
+    let halves = tile.a < n && tile.a.is_power_of_two();
+    let dense = tile.src.0 == (tile.a * E) as isize;
+    // SAFETY: the caller's contract.
+    unsafe {
+        match tile.lanes(n, V::LANES) {
+            Some(_) if halves && dense => split::<V, E, false>(tile, src, dst),
+            Some(Lanes::B) => along_b::<V, E, false>(tile, src, dst),
+            Some(Lanes::ShortA) => short_a::<V, E>(tile, src, dst),
+            _ => elements::<E>(tile, (0..tile.a, 0..tile.b), src, dst),
+        }
+    }
+}
+
+/// Puts the first records of a block together by tables: as many as whole vectors have, which is
+/// what it returns.
+///
+/// # Safety
+/// As [`run`], for records of `N` fields of one size.
+#[inline(always)]
+unsafe fn tables<V: Vector, const N: usize>(
+    records: &Records<'_>,
+    count: usize,
+    (all, rows): (&Table, &Rows),
+) -> usize {
+    let bytes = records.fields.at(0).bytes;
+    let each = V::LANES * LANE_BYTES / bytes;
+    let whole = count / each * each;
+    // SAFETY: the tables are as long as a lane.
+    let mut table = [[unsafe { V::gather(|_| all[0][0].as_ptr()) }; N]; N];
+    for (to, from) in table.iter_mut().zip(all) {
+        for (to, from) in to.iter_mut().zip(from) {
+            // SAFETY: likewise.
+            *to = unsafe { V::gather(|_| from.as_ptr()) };
+        }
+    }
+    for at in (0..whole).step_by(each) {
+        if records.splits {
+            for line in 0..(V::LANES * N * LANE_BYTES).div_ceil(LINE_BYTES) {
+                let ahead = AHEAD_BYTES + line * LINE_BYTES;
+                stream::prefetch(rows.from[0].at.wrapping_add(at * records.pitch + ahead));
+            }
+        }
+        // SAFETY: lanes of the records, and of the stage.
+        unsafe {
+            let mut from = [table[0][0]; N];
+            for (k, lanes) in from.iter_mut().enumerate() {
+                *lanes = match records.splits {
+                    true => {
+                        let lane = at * records.pitch + k * LANE_BYTES;
+                        let lane = rows.from[0].at.wrapping_add(lane);
+                        V::gather(|i| lane.wrapping_add(i * N * LANE_BYTES))
+                    }
+                    false => V::load(rows.from[k].at.wrapping_add(at * bytes)),
+                };
+            }
+            for (i, table) in table.iter().enumerate() {
+                let mut lanes = from[0].swizzle(table[0]);
+                for k in 1..N {
+                    lanes = lanes.or(from[k].swizzle(table[k]));
+                }
+                if records.splits {
+                    lanes.store(rows.to[i].at.wrapping_add(at * bytes));
+                } else {
+                    let to = rows.to[0].at.wrapping_add(at * records.pitch + i * LANE_BYTES);
+                    lanes.scatter(to, (N * LANE_BYTES) as isize);
+                }
+            }
+        }
+    }
+    whole
+}
