@@ -85,6 +85,11 @@ unsafe fn columns_of<V: Vector, const E: usize, const A: usize>(src: *const u8) 
 /// As [`crate::tile::along_b`] with `STREAM`, but for `a`, which is any number.
 #[inline(always)]
 pub(crate) unsafe fn join<V: Vector, const E: usize>(tile: &Tile, src: *const u8, dst: *mut u8) {
+    let columns = const { V::LANES * LANE_BYTES / E };
+    if tile.a < columns && tile.a != LANE_BYTES / E && V::Half::LANES < V::LANES {
+        // SAFETY: the caller's contract, whose instruction set has that of half a vector.
+        return unsafe { join::<V::Half, E>(tile, src, dst) };
+    }
     // SAFETY: the caller's contract; columns are no longer than a line.
     unsafe {
         match tile.b {

@@ -141,8 +141,8 @@ impl Panels {
         let (a, b, row) = (self.a.count, self.b.count, self.row_bytes());
         // Rows that are parts of lines: then `a` starts inside them, and no other loop may.
         let parts = usize::from(row < LINE_BYTES);
-        // Turns of a lane, or of whole vectors.
-        let fits = a == n || a.is_multiple_of(lanes * n);
+        // Turns of a lane, or of whole vectors, be it of half a line.
+        let fits = a == n || a.is_multiple_of(lanes.min(2) * n);
         let blocks = follows && fits && a * self.bytes < LINE_BYTES;
         let long = parts == 1 && a * self.bytes >= LINE_BYTES;
         let joins = b.is_power_of_two() && (2..=LANE_BYTES).contains(&b) && row <= LINE_BYTES;

@@ -16,6 +16,7 @@ use std::arch::x86_64::{
 pub(crate) struct Avx2(__m256i);
 
 impl Vector for Avx2 {
+    type Half = Self;
     const LANES: usize = 2;
     const UNIT_BYTES: usize = 4;
 

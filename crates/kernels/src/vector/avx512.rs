@@ -24,6 +24,7 @@ unsafe fn lane(src: *const u8) -> __m128i {
 }
 
 impl<const BYTES: bool> Vector for Avx512<BYTES> {
+    type Half = super::avx2::Avx2;
     const LANES: usize = 4;
     const UNIT_BYTES: usize = if BYTES { 1 } else { 4 };
 

@@ -9,6 +9,7 @@ use std::array::from_fn;
 pub(crate) struct Emulated([Scalar; 4]);
 
 impl Vector for Emulated {
+    type Half = Scalar;
     const LANES: usize = 4;
     const UNIT_BYTES: usize = 1;
 

@@ -13,6 +13,7 @@ use std::arch::aarch64::{
 pub(crate) struct Neon(uint8x16_t);
 
 impl Vector for Neon {
+    type Half = Self;
     const LANES: usize = 1;
 
     #[inline(always)]

@@ -7,6 +7,7 @@ use super::{LANE_BYTES, Vector};
 pub(crate) struct Scalar([u8; LANE_BYTES]);
 
 impl Vector for Scalar {
+    type Half = Self;
     const LANES: usize = 1;
 
     #[inline(always)]
