@@ -4,12 +4,14 @@
 //! past them. Their sides are powers of two, as those of many are, which is hardest on what writes
 //! past the caches: it loses up to three quarters of its speed on results of sizes at which a plain
 //! copy, or a matrix of another side, gains a little. That loss is what the crossover has to avoid.
+//! What else runs on the machine slows one way more than the other, for seconds at times: so both are
+//! measured in rounds that other measurements lie between, and the best of each counts.
 
 use super::shapes::turned;
 use super::{Bench, job_of};
 use crate::Error;
 use channel::{Job, Region};
-use channel_host::{Crossover, MemcpyChannel};
+use channel_host::Crossover;
 use model::{NdCopy, Work};
 use std::sync::Arc;
 use std::time::Duration;
@@ -20,8 +22,9 @@ const ELEMENT_BYTES: u64 = 4;
 const FIRST_BYTES: u64 = 512 << 10;
 /// The largest one: the next would take as long as all before.
 const LAST_BYTES: u64 = 16 << 20;
-/// What is copied of each size in each way, and at least so many times: the best counts.
-const POINT_BYTES: u64 = 8 << 20;
+/// What is copied of each size in each way in a round, and at least so many times: the best counts.
+/// The first into the caches finds none of its destination there.
+const POINT_BYTES: u64 = 4 << 20;
 const LEAST_TIMES: u64 = 2;
 /// A way wins where it is faster by more than this part.
 const MARGIN: f64 = 0.1;
@@ -38,29 +41,44 @@ struct Point {
     streamed: f64,
 }
 
-/// Where the crossover of `channel` lies, by copies from `src` to `dst`.
-pub(super) fn measured(
-    channel: &mut MemcpyChannel,
-    (src, dst): (&Arc<Region>, &Arc<Region>),
-) -> Result<Crossover, Error> {
-    let last_bytes = LAST_BYTES.min(src.len_bytes()).min(dst.len_bytes());
-    let mut bench = Bench { channel, next: 0 };
-    let mut points = Vec::new();
-    let mut bytes = FIRST_BYTES;
-    while bytes <= last_bytes {
-        let list: Arc<[NdCopy]> = [matrix(bytes)].into();
-        let times = (POINT_BYTES / bytes).max(LEAST_TIMES);
-        let mut best = |result_bytes| {
-            let mut job = |_| part_of(result_bytes, job_of(&list, (src, 0), (dst, 0)));
-            (0..times).try_fold(0.0f64, |best, _| {
-                Ok::<_, Error>(best.max(bench.rate(1, Duration::ZERO, &mut job)?))
-            })
-        };
-        points.push(Point { bytes, cached: best(0)?, streamed: best(u64::MAX)? });
-        bytes *= 2;
+/// What is known of the rates, from round to round.
+#[derive(Debug)]
+pub(super) struct Search {
+    points: Vec<Point>,
+}
+
+impl Search {
+    /// With results of at most so many bytes.
+    pub(super) fn new(most_bytes: u64) -> Self {
+        let sizes = std::iter::successors(Some(FIRST_BYTES), |bytes| Some(2 * bytes));
+        let sizes = sizes.take_while(|&bytes| bytes <= LAST_BYTES.min(most_bytes));
+        let points = sizes.map(|bytes| Point { bytes, cached: 0.0, streamed: 0.0 });
+        Search { points: points.collect() }
     }
-    log::debug!("results into the caches and past them: {points:?}");
-    Ok(chosen(&points))
+
+    /// Measures each size, by copies from `src` to `dst`.
+    pub(super) fn round(
+        &mut self,
+        bench: &mut Bench<'_>,
+        (src, dst): (&Arc<Region>, &Arc<Region>),
+    ) -> Result<(), Error> {
+        for Point { bytes, cached, streamed } in &mut self.points {
+            let list: Arc<[NdCopy]> = [matrix(*bytes)].into();
+            for (best, result_bytes) in [(cached, 0), (streamed, u64::MAX)] {
+                let mut job = |_| part_of(result_bytes, job_of(&list, (src, 0), (dst, 0)));
+                for _ in 0..(POINT_BYTES / *bytes).max(LEAST_TIMES) {
+                    *best = best.max(bench.rate(1, Duration::ZERO, &mut job)?);
+                }
+            }
+        }
+        Ok(())
+    }
+
+    /// What the rounds so far say.
+    pub(super) fn found(&self) -> Crossover {
+        log::debug!("results into the caches and past them: {:?}", self.points);
+        chosen(&self.points)
+    }
 }
 
 /// A matrix of `bytes`, a power of two, turned; it is square, or has rows of two squares.

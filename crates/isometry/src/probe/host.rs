@@ -3,8 +3,9 @@
 //! Requests are pieces of one conversion of everything there is, as an engine cuts it: their
 //! strides reach across all of it, and by the time one comes round again no cache holds it.
 
+use super::crossover::Search;
 use super::shapes::{gathered, interleaved, runs, transposed};
-use super::{Bench, crossover, job_of, nanos_of};
+use super::{Bench, job_of, nanos_of};
 use crate::Error;
 use crate::builder::memory;
 use channel::{Channel, Provider, Region};
@@ -36,15 +37,18 @@ pub(crate) struct HostRates {
 /// Measures `channel`, which keeps to the crossover that was found.
 pub(crate) fn memcpy(channel: &mut MemcpyChannel) -> Result<HostRates, Error> {
     let sides = Sides::new()?;
-    let crossover = crossover::measured(channel, (&sides.src, &sides.dst))?;
-    channel.set_crossover(crossover);
-    let mut bench = HostBench::new(channel, sides);
+    let mut search = Search::new(sides.src.len_bytes());
+    search.round(&mut Bench { channel, next: 0 }, (&sides.src, &sides.dst))?;
+    channel.set_crossover(search.found());
+    let mut bench = HostBench::new(channel, sides, search);
     let latency_ns = bench.latency_ns()?;
     let run = bench.curve(&[16, 64, 256, 1024, 4096, 65536, 1 << 20], runs)?;
     let interleave = bench.curve(&[1, 2, 4, 8, 16, 64], interleaved)?;
     let transpose = bench.curve(&[1, 2, 4, 8, 16, 64, 256], transposed)?;
     let gather = bench.curve(&[4, 16, 64, 1024, 16384], gathered)?;
     let (interleave, transpose, gather) = (Some(interleave), Some(transpose), Some(gather));
+    let crossover = bench.search.found();
+    channel.set_crossover(crossover);
     Ok(HostRates { curves: Curves { run, interleave, transpose, gather }, latency_ns, crossover })
 }
 
@@ -68,13 +72,14 @@ impl Sides {
 struct HostBench<'a> {
     bench: Bench<'a>,
     sides: Sides,
+    search: Search,
     depth: u32,
 }
 
 impl<'a> HostBench<'a> {
-    fn new(channel: &'a mut MemcpyChannel, sides: Sides) -> Self {
+    fn new(channel: &'a mut MemcpyChannel, sides: Sides, search: Search) -> Self {
         let depth = channel.capabilities().max_in_flight;
-        HostBench { sides, depth, bench: Bench { channel, next: 0 } }
+        HostBench { sides, search, depth, bench: Bench { channel, next: 0 } }
     }
 
     fn latency_ns(&mut self) -> Result<u64, Error> {
@@ -85,12 +90,13 @@ impl<'a> HostBench<'a> {
     }
 
     /// The rate at each of `sizes`, of the requests that `shape` makes of a size and the bytes of
-    /// a side.
+    /// a side; and a round more of the search for the crossover.
     fn curve(
         &mut self,
         sizes: &[u64],
         shape: fn(u64, u64) -> Vec<NdCopy>,
     ) -> Result<Throughput, Error> {
+        self.search.round(&mut self.bench, (&self.sides.src, &self.sides.dst))?;
         let mut points = Vec::with_capacity(sizes.len());
         for &size in sizes {
             let requests = shape(size, self.sides.src.len_bytes());
