@@ -16,14 +16,19 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
-# Before anything with threads is loaded: all share one OpenMP, whose idle threads sleep soon.
+# Before anything with threads is loaded: all share one OpenMP, whose idle threads sleep soon and
+# have a core each, as ours have. It binds this thread too, which may run anywhere again.
 os.environ.setdefault("MKL_THREADING_LAYER", "GNU")
-os.environ.setdefault("GOMP_SPINCOUNT", "100000")
+os.environ.setdefault("GOMP_SPINCOUNT", "10000")
+os.environ.setdefault("OMP_PROC_BIND", "true")
+CORES = os.sched_getaffinity(0)
 
 import numpy as np  # noqa: E402
 import torch  # noqa: E402
 
 import isometry_peers  # noqa: E402
+
+os.sched_setaffinity(0, CORES)
 
 Bytes = np.ndarray[Any, np.dtype[np.uint8]]
 Span = tuple[int, int]

@@ -1,9 +1,11 @@
 //! The caller's thread and a few others, for contenders that work on several.
 //!
 //! A helper that has run out of work looks for more for a while before it sleeps, as the threads
-//! of OpenMP do; the benchmarks wait that long between runs.
+//! of OpenMP do; the benchmarks wait that long between runs. Each has a core of its own, where there
+//! are as many: a scheduler may wake it on the caller's, and leave both there for milliseconds.
 
 use crate::Error;
+use rustix::thread::{CpuSet, sched_getaffinity, sched_getcpu, sched_setaffinity};
 use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex, PoisonError};
 use std::thread::{Builder, JoinHandle};
@@ -19,6 +21,45 @@ pub(crate) type Task = Arc<dyn Fn(usize) + Send + Sync>;
 #[derive(Debug)]
 pub(crate) struct Lanes {
     helpers: Vec<Helper>,
+    cores: Cores,
+}
+
+/// The cores that the process may run on, one for each lane, the caller's first; none where there
+/// are fewer.
+#[derive(Debug, Clone)]
+struct Cores(Vec<usize>);
+
+impl Cores {
+    fn of(lanes: usize) -> Cores {
+        let all = allowed();
+        let cores = (0..CpuSet::MAX_CPU).filter(|&core| all.is_set(core)).take(lanes);
+        let cores: Vec<_> = cores.collect();
+        Cores(if cores.len() == lanes { cores } else { Vec::new() })
+    }
+
+    /// Binds the calling thread to the core of `lane`. One that stays unbound is only slower.
+    fn bind(&self, lane: usize) {
+        if let Some(core) = self.0.get(lane) {
+            let mut only = CpuSet::new();
+            only.set(*core);
+            let _ = sched_setaffinity(None, &only);
+        }
+    }
+
+    /// Moves the caller to its core if it is on a helper's. It is not bound to it: what it starts
+    /// later would be too.
+    fn leave_to_helpers(&self) {
+        if self.0.iter().skip(1).any(|&core| core == sched_getcpu()) {
+            let all = allowed();
+            self.bind(0);
+            let _ = sched_setaffinity(None, &all);
+        }
+    }
+}
+
+/// What the calling thread may run on; nothing where that isn't told.
+fn allowed() -> CpuSet {
+    sched_getaffinity(None).unwrap_or_else(|_| CpuSet::new())
 }
 
 #[derive(Debug)]
@@ -46,8 +87,10 @@ impl std::fmt::Debug for Shared {
 impl Lanes {
     /// `count` lanes, the caller's among them.
     pub(crate) fn new(count: usize) -> Result<Self, Error> {
-        let helpers = (1..count).map(|_| Helper::new()).collect::<Result<_, _>>()?;
-        Ok(Lanes { helpers })
+        let cores = Cores::of(count);
+        let helper = |lane| Helper::new(lane, cores.clone());
+        let helpers = (1..count).map(helper).collect::<Result<_, _>>()?;
+        Ok(Lanes { helpers, cores })
     }
 
     /// Runs parts `0..parts` of `task`, one on each lane; returns when all are done.
@@ -56,6 +99,9 @@ impl Lanes {
     /// Where there are fewer lanes than parts.
     pub(crate) fn run(&self, task: &Task, parts: usize) {
         let helpers = &self.helpers[..parts - 1];
+        if !helpers.is_empty() {
+            self.cores.leave_to_helpers();
+        }
         for (part, helper) in (1..).zip(helpers) {
             helper.give(task, part);
         }
@@ -65,10 +111,14 @@ impl Lanes {
 }
 
 impl Helper {
-    fn new() -> Result<Self, Error> {
+    fn new(lane: usize, cores: Cores) -> Result<Self, Error> {
         let shared = Arc::new(Shared::default());
         let theirs = Arc::clone(&shared);
-        let thread = Builder::new().name("iso-bench-lane".into()).spawn(move || theirs.serve());
+        let serve = move || {
+            cores.bind(lane);
+            theirs.serve();
+        };
+        let thread = Builder::new().name("iso-bench-lane".into()).spawn(serve);
         let thread = Some(thread.map_err(Error::io("starting a lane"))?);
         Ok(Helper { shared, thread })
     }
