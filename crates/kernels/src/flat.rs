@@ -4,15 +4,15 @@
 //! two, each in another page, cost more than what they move. **Structure.** The loops in which the
 //! destination goes on are one long row, those in which the source does are another, whatever their
 //! extents: where their elements lie stands in a table for each panel. Panels are pieces of 512 B
-//! each way. They are copied to a second-level cache, put together in strips in a first-level
-//! cache; of each row whole lines are written past the caches, and what is left of it is carried to
-//! the panel behind.
+//! each way. They are put together in strips in a first-level cache, from a copy in a second-level
+//! one or, where squares have sides of a line, from the source; of each row whole lines are written
+//! past the caches, and what is left of it is carried to the panel behind.
 
 use crate::element::{Line, move_line};
 use crate::instance::Instance;
 use crate::nest::{Loop, Nest};
-use crate::stream;
-use crate::tile::{copy_row, square};
+use crate::stream::{self, prefetch};
+use crate::tile::{LINES_AHEAD_BYTES, are_lines, copy_row, square, square_of_lines};
 use crate::vector::{LANE_BYTES, LINE_BYTES, Vector};
 use std::fmt;
 use std::mem::MaybeUninit;
@@ -255,14 +255,17 @@ impl Flat {
         panel: &Panel<'_>,
         (src, stage, dst): (*const u8, &mut Stage, *mut u8),
     ) {
-        // SAFETY: the caller's contract.
-        unsafe { (instance.copy_in)(panel, src, stage) };
+        let direct = panel.is_direct(instance.abilities.lanes);
+        if !direct {
+            // SAFETY: the caller's contract.
+            unsafe { (instance.copy_in)(panel, src, stage) };
+        }
         for start in (0..panel.dst.len()).step_by(self.strip) {
             let strip = start..panel.dst.len().min(start + self.strip);
             // SAFETY: rows of the panel, which is copied in.
             unsafe {
                 match instance.squares(self.bytes) {
-                    Some(squares) => squares(panel, strip.clone(), stage),
+                    Some(squares) => squares(panel, strip.clone(), (direct.then_some(src), stage)),
                     None => panel.elements(strip.clone(), stage),
                 }
                 (instance.flush)(panel, strip, (stage, dst));
@@ -272,6 +275,17 @@ impl Flat {
 }
 
 impl Panel<'_> {
+    /// Whether squares with sides of a line are all of it, for vectors of so many `lanes`: then the
+    /// source is read as it is.
+    fn is_direct(&self, lanes: usize) -> bool {
+        let squares = (self.src.len() | self.dst.len()) * self.element_bytes;
+        lanes * LANE_BYTES == LINE_BYTES
+            && self.element_bytes.is_power_of_two()
+            && self.element_bytes <= LANE_BYTES
+            && are_lines(self.element_bytes, true)
+            && squares.is_multiple_of(LINE_BYTES)
+    }
+
     /// Puts a strip together element by element.
     ///
     /// # Safety
@@ -303,13 +317,67 @@ pub(crate) unsafe fn copy_in<V: Vector>(panel: &Panel<'_>, src: *const u8, stage
     }
 }
 
-/// Puts a strip of a panel together by squares: also of what is behind its rows and below them,
+/// Puts a strip of a panel together by squares, of the source where it is `direct`.
+///
+/// # Safety
+/// The panel is copied in, or valid for reads at what is `direct`, which [`Panel::is_direct`] allows;
+/// the processor has the instruction set of `V`.
+#[inline(always)]
+pub(crate) unsafe fn squares<V: Vector, const E: usize>(
+    panel: &Panel<'_>,
+    strip: Strip,
+    (direct, stage): (Option<*const u8>, &mut Stage),
+) {
+    // SAFETY: the caller's contract.
+    unsafe {
+        match direct {
+            Some(src) if const { V::LANES * LANE_BYTES == LINE_BYTES && are_lines(E, true) } => {
+                squares_of_lines::<V, E>(panel, strip, (src, stage));
+            }
+            _ => squares_of_lanes::<V, E>(panel, strip, stage),
+        }
+    }
+}
+
+/// By squares with sides of a line, from the source.
+///
+/// # Safety
+/// As [`squares`].
+#[inline(always)]
+unsafe fn squares_of_lines<V: Vector, const E: usize>(
+    panel: &Panel<'_>,
+    strip: Strip,
+    (src, stage): (*const u8, &mut Stage),
+) {
+    let side = const { LINE_BYTES / E };
+    let new = stage.strip.as_mut_ptr().wrapping_add(LINE_BYTES);
+    for a in strip.clone().step_by(side) {
+        let from = src.wrapping_add(a * E);
+        let to = new.wrapping_add((a - strip.start) * panel.pitch);
+        for (rows, to) in
+            panel.src.chunks_exact(side).zip((0..).map(|b| to.wrapping_add(b * LINE_BYTES)))
+        {
+            for row in rows {
+                prefetch(from.wrapping_offset(row + LINES_AHEAD_BYTES));
+            }
+            // SAFETY: a square of the panel, which the stage has room for.
+            unsafe {
+                let load = |j: isize| V::load(from.wrapping_offset(rows[j as usize]));
+                square_of_lines::<V, E>(load, |i, column| {
+                    column.store(to.wrapping_add(i as usize * panel.pitch));
+                });
+            }
+        }
+    }
+}
+
+/// By squares inside lanes, from what was copied in: also of what is behind its rows and below them,
 /// which is of no use.
 ///
 /// # Safety
-/// The processor has the instruction set of `V`.
+/// As [`squares`].
 #[inline(always)]
-pub(crate) unsafe fn squares<V: Vector, const E: usize>(
+unsafe fn squares_of_lanes<V: Vector, const E: usize>(
     panel: &Panel<'_>,
     strip: Strip,
     stage: &mut Stage,

@@ -14,7 +14,7 @@ use crate::vector::{Abilities, Vector};
 pub(crate) type Transpose = unsafe fn(&Tile, *const u8, *mut u8);
 
 /// Puts a strip of a panel together.
-pub(crate) type Squares = unsafe fn(&Panel<'_>, Strip, &mut Stage);
+pub(crate) type Squares = unsafe fn(&Panel<'_>, Strip, (Option<*const u8>, &mut Stage));
 
 /// The bodies for one instruction set.
 #[derive(Debug, Clone, Copy)]
@@ -108,9 +108,13 @@ macro_rules! instance {
             /// # Safety
             /// As [`flat::squares`].
             $(#[target_feature(enable = $features)])?
-            unsafe fn squares<const E: usize>(panel: &Panel<'_>, strip: Strip, stage: &mut Stage) {
+            unsafe fn squares<const E: usize>(
+                panel: &Panel<'_>,
+                strip: Strip,
+                from: (Option<*const u8>, &mut Stage),
+            ) {
                 // SAFETY: the caller's contract.
-                unsafe { flat::squares::<$vector, E>(panel, strip, stage) }
+                unsafe { flat::squares::<$vector, E>(panel, strip, from) }
             }
 
             /// # Safety

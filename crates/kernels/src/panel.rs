@@ -12,7 +12,9 @@ use crate::instance::Instance;
 use crate::nest::{Loop, Nest, line};
 use crate::runs::Runs;
 use crate::stream::prefetch;
-use crate::tile::{COPIED_BYTES, COPIED_ROWS, Lanes, SCATTERING_BYTES, Tile};
+use crate::tile::{
+    COPIED_BYTES, COPIED_ROWS, LINES_AHEAD_BYTES, Lanes, SCATTERING_BYTES, Tile, are_lines,
+};
 use crate::vector::{LANE_BYTES, LINE_BYTES, PAGE_BYTES, PAIR_BYTES};
 use std::fmt;
 use std::mem::MaybeUninit;
@@ -42,6 +44,9 @@ const BLOCK_BYTES: usize = 64 << 10;
 
 /// How far ahead a row of the source is asked for.
 const AHEAD_BYTES: isize = 256;
+
+/// What panels of squares with sides of a line have of rows, on either side.
+const SQUARES_BYTES: usize = 4 * LINE_BYTES;
 
 /// How far ahead blocks are asked for that follow each other on both sides.
 const BLOCKS_AHEAD_BYTES: isize = 2048;
@@ -76,6 +81,8 @@ pub(crate) struct Panels {
     writes: Writes,
     /// Whether every row of the destination is whole lines.
     whole: bool,
+    /// Whether a vector is a line.
+    line: bool,
     /// How much of `a` and `b` a panel has.
     chunk: (usize, usize),
     /// How far ahead of a panel the source is asked for.
@@ -111,7 +118,8 @@ impl Panels {
         let whole = aligned && all_shared == 0 && (b.count * nest.bytes).is_multiple_of(LINE_BYTES);
         let o = ONCE;
         let bytes = nest.bytes;
-        let mut panels = Panels { bytes, a, b, o, dense, writes, whole, chunk, ahead, next };
+        let line = lanes * LANE_BYTES == LINE_BYTES;
+        let mut panels = Panels { bytes, a, b, o, dense, writes, whole, line, chunk, ahead, next };
         let block = (panels.row_bytes() * panels.a.count) as isize;
         if streams {
             let follows = nest.loops().iter().any(|l| l.is_plain() && l.dst == block);
@@ -178,9 +186,19 @@ impl Panels {
         let scattered = (self.a.stride.1 | self.b.stride.0) % SCATTERING_BYTES == 0;
         match self.writes {
             Writes::Staged => !self.keeps_rows(),
+            Writes::Lines(Lanes::Lines) if self.has_squares_of_lines() => false,
             Writes::Lines(lanes) => lanes == Lanes::Lines && self.bytes < LANE_BYTES && scattered,
             Writes::Cached => false,
         }
+    }
+
+    /// Whether squares with sides of a line go past the caches.
+    fn has_squares_of_lines(&self) -> bool {
+        let long = self.a.count * self.bytes >= LINE_BYTES;
+        self.line
+            && long
+            && self.writes == Writes::Lines(Lanes::Lines)
+            && are_lines(self.bytes, true)
     }
 
     /// Whether long rows are no better than what is put together: each panel is one run of the
@@ -251,11 +269,15 @@ impl Panels {
         if let Writes::Lines(Lanes::Split | Lanes::Join) = self.writes {
             return (a, b);
         }
+        let few = |count: usize, few: usize| if count < 2 * few { count } else { few };
+        if self.has_squares_of_lines() {
+            let side = SQUARES_BYTES / self.bytes;
+            return (few(a, side), few(b, side));
+        }
         if self.is_copied() {
             return (a.min(COPIED_BYTES / self.bytes), b.min(COPIED_ROWS));
         }
         if self.writes != Writes::Staged {
-            let few = |count: usize, few: usize| if count < 2 * few { count } else { few };
             if !self.is_packed() {
                 return (few(a, pair), few(b, pair));
             }
@@ -292,6 +314,7 @@ impl Panels {
         match () {
             () if !self.dense => 0,
             () if self.is_followed(self.o) => BLOCKS_AHEAD_BYTES,
+            () if self.has_squares_of_lines() => LINES_AHEAD_BYTES,
             () if self.writes == Writes::Lines(Lanes::Join) => 0,
             () if self.is_packed() => self.chunk.1 as isize * self.b.stride.0,
             () if self.b.stride.0 % PAGE_BYTES == 0 => 0,

@@ -7,9 +7,13 @@
 //! destination (then whole vectors are stored), along the source (whole vectors are loaded), or
 //! along a third loop. Where a count is no multiple of a square's side, the last squares overlap
 //! those before them: some elements are moved twice.
+//!
+//! Vectors that are whole lines also make squares with sides of a line: whole vectors are loaded and
+//! stored, and lanes are exchanged between them first. So each line of the source is read once, in
+//! whichever of its places in the caches others follow it.
 
 use crate::stream::prefetch;
-use crate::vector::{LANE_BYTES, LINE_BYTES, Vector};
+use crate::vector::{LANE_BYTES, LINE_BYTES, PAIR_BYTES, Vector};
 use std::mem::MaybeUninit;
 use std::ops::Range;
 
@@ -201,6 +205,16 @@ struct CopiedRows(MaybeUninit<[u8; COPIED_ROWS * COPIED_PITCH]>);
 /// lines.
 pub(crate) const PAIR: usize = 2;
 
+/// How far ahead a row of the source is asked for, for squares with sides of a line.
+pub(crate) const LINES_AHEAD_BYTES: isize = PAIR_BYTES as isize;
+
+/// Whether squares of elements of `bytes` have sides of a line where vectors are lines. Those of
+/// smaller elements are more vectors than a processor holds: that is only worth it past the caches, and
+/// not for bytes.
+pub(crate) const fn are_lines(bytes: usize, streams: bool) -> bool {
+    bytes >= if streams { 2 } else { 4 }
+}
+
 /// Lanes along the destination. With `STREAM`, past the caches.
 ///
 /// # Safety
@@ -213,6 +227,12 @@ pub(crate) unsafe fn along_b<V: Vector, const E: usize, const STREAM: bool>(
     src: *const u8,
     dst: *mut u8,
 ) {
+    if const { V::LANES * LANE_BYTES == LINE_BYTES && are_lines(E, STREAM) }
+        && tile.a >= const { LINE_BYTES / E }
+    {
+        // SAFETY: the caller's contract; there are squares.
+        return unsafe { by_lines::<V, E, STREAM>(tile, src, dst) };
+    }
     let n = const { (LANE_BYTES / E) as isize };
     let (row, to, rows) = (tile.src.0, tile.dst.0, n as usize * V::LANES);
     // Rows at few places of the caches compete for them where none is asked for ahead: fewer at once.
@@ -231,12 +251,7 @@ pub(crate) unsafe fn along_b<V: Vector, const E: usize, const STREAM: bool>(
                     let src = src.wrapping_offset(b * row + a * E as isize);
                     let dst = dst.wrapping_offset(a * to + b * E as isize);
                     tile.ask_ahead((rows as isize, a / n), src);
-                    if let Some(next) = &mut next {
-                        for _ in 0..rows * LANE_BYTES / LINE_BYTES {
-                            prefetch(*next);
-                            *next = next.wrapping_add(LINE_BYTES);
-                        }
-                    }
+                    ask(&mut next, rows * LANE_BYTES / LINE_BYTES);
                     // SAFETY: squares of the tile.
                     unsafe {
                         let load = |j| lanes::<V>(src.wrapping_offset(j * row), n * row);
@@ -247,6 +262,86 @@ pub(crate) unsafe fn along_b<V: Vector, const E: usize, const STREAM: bool>(
                         }
                     }
                 }
+            }
+        }
+    }
+}
+
+/// Asks for the next few `lines`, if anything is asked for, and goes on behind them.
+#[inline(always)]
+fn ask(next: &mut Option<*const u8>, lines: usize) {
+    if let Some(next) = next {
+        for _ in 0..lines {
+            prefetch(*next);
+            *next = next.wrapping_add(LINE_BYTES);
+        }
+    }
+}
+
+/// As [`along_b`], by squares with sides of a line.
+///
+/// # Safety
+/// As [`along_b`]; vectors are lines, and neither side of the tile is shorter than one.
+#[inline(always)]
+unsafe fn by_lines<V: Vector, const E: usize, const STREAM: bool>(
+    tile: &Tile,
+    src: *const u8,
+    dst: *mut u8,
+) {
+    let side = const { LINE_BYTES / E };
+    let mut next = tile.next;
+    for o in 0..tile.o as isize {
+        let (src, dst) = tile.turn(o, src, dst);
+        for a in Chunks::of(tile.a, side) {
+            for b in Chunks::of(tile.b, side) {
+                let src = src.wrapping_offset(b * tile.src.0 + a * E as isize);
+                let dst = dst.wrapping_offset(a * tile.dst.0 + b * E as isize);
+                if tile.ahead != 0 {
+                    for j in 0..side as isize {
+                        prefetch(src.wrapping_offset(j * tile.src.0 + tile.ahead));
+                    }
+                }
+                ask(&mut next, side);
+                // SAFETY: a square of the tile.
+                unsafe {
+                    let load = |row: isize| V::load(src.wrapping_offset(row * tile.src.0));
+                    square_of_lines::<V, E>(load, |row, column| {
+                        let dst = dst.wrapping_offset(row * tile.dst.0);
+                        if STREAM { column.stream(dst) } else { column.store(dst) }
+                    });
+                }
+            }
+        }
+    }
+}
+
+/// Makes the columns of a square with sides of a line of the rows that `load` gives, and gives each
+/// to `store`.
+///
+/// # Safety
+/// Vectors are lines, and the processor has the instruction set of `V`.
+#[inline(always)]
+pub(crate) unsafe fn square_of_lines<V: Vector, const E: usize>(
+    load: impl Fn(isize) -> V,
+    store: impl Fn(isize, V),
+) {
+    const LANES: usize = LINE_BYTES / LANE_BYTES;
+    let n = const { LANE_BYTES / E };
+    let mut squares = [[load(0); LANE_BYTES]; LANES];
+    // SAFETY: the caller's contract.
+    unsafe {
+        for j in 0..n {
+            let row = |lane: usize| load((lane * n + j) as isize);
+            let (even, odd) = (row(0).zip_lanes(row(2)), row(1).zip_lanes(row(3)));
+            let (low, high) = (even.0.zip_lanes(odd.0), even.1.zip_lanes(odd.1));
+            for (square, row) in squares.iter_mut().zip([low.0, low.1, high.0, high.1]) {
+                square[j] = row;
+            }
+        }
+        for (lane, square) in squares.iter_mut().enumerate() {
+            shuffle::<V, E>(square, n, n);
+            for (i, column) in square.iter().enumerate().take(n) {
+                store((lane * n + i) as isize, *column);
             }
         }
     }
