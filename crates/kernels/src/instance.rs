@@ -9,6 +9,7 @@ use crate::stream;
 use crate::tile::{self, Lanes, Tile};
 use crate::vector::scalar::Scalar;
 use crate::vector::{Abilities, Vector};
+use std::sync::LazyLock;
 
 /// Moves a tile.
 pub(crate) type Transpose = unsafe fn(&Tile, *const u8, *mut u8);
@@ -42,6 +43,11 @@ pub(crate) struct Instance {
 }
 
 impl Instance {
+    /// As it is on a processor that scatters lines or on one that doesn't.
+    pub(crate) fn on(self, scatters: bool) -> Instance {
+        Instance { abilities: Abilities { scatters, ..self.abilities }, ..self }
+    }
+
     /// The body for `lanes` and elements of `bytes`, a power of two up to 16.
     pub(crate) fn transpose(&self, lanes: Lanes, bytes: usize) -> Transpose {
         self.transposes[lanes as usize][bytes.ilog2() as usize]
@@ -166,6 +172,7 @@ macro_rules! instance {
                 abilities: Abilities {
                     lanes: <$vector as Vector>::LANES,
                     unit_bytes: <$vector as Vector>::UNIT_BYTES,
+                    scatters: false,
                 },
                 transposes: [
                     sizes!(along_b),
@@ -253,5 +260,19 @@ pub(crate) fn available() -> impl Iterator<Item = Instance> {
 
 /// The best that this processor can run.
 pub(crate) fn detect() -> Instance {
-    available().next().expect("the portable one runs everywhere")
+    static IS_AMD: LazyLock<bool> = LazyLock::new(is_amd);
+    let best = available().next().expect("the portable one runs everywhere");
+    best.on(*IS_AMD)
+}
+
+/// Whether the processor says that AMD made it. In a virtual machine that is asked of what runs it.
+fn is_amd() -> bool {
+    #[cfg(all(target_arch = "x86_64", not(miri)))]
+    {
+        let maker = std::arch::x86_64::__cpuid(0);
+        let name = [maker.ebx, maker.edx, maker.ecx].map(u32::to_le_bytes);
+        name.as_flattened() == b"AuthenticAMD"
+    }
+    #[cfg(not(all(target_arch = "x86_64", not(miri))))]
+    false
 }

@@ -114,10 +114,14 @@ unsafe fn copy_by(
 /// How [`copy`] would move `copy` to `dst`, and with what instructions, in words.
 #[must_use]
 pub fn explain(copy: &NdCopy, dst: *const u8, stores: Stores) -> String {
+    explain_by(&detect(), copy, dst, stores)
+}
+
+/// As [`explain`], with the instructions of `instance`.
+fn explain_by(instance: &Instance, copy: &NdCopy, dst: *const u8, stores: Stores) -> String {
     if copy.dims.iter().any(|d| d.extent == 0) {
         return "nothing".to_owned();
     }
-    let instance = detect();
     format!("{} ({})", Strategy::of(copy, dst.addr(), stores, instance.abilities), instance.name)
 }
 

@@ -2,11 +2,12 @@
 //!
 //! **Hazard.** Who follows one side alone touches the other by single lines, each in another page:
 //! less than half as fast. **Structure.** Where the source goes on in one loop and the destination
-//! in another, runs are moved in tiles that have a kilobyte or two of either side at one place.
+//! in another, runs are moved in tiles that have a kilobyte or two of either side at one place. A
+//! processor that scatters lines past the caches follows the source instead.
 
 use crate::element::Line;
 use crate::nest::{Loop, Nest, line};
-use crate::vector::{LANE_BYTES, LINE_BYTES, Vector};
+use crate::vector::{Abilities, LANE_BYTES, LINE_BYTES, Vector};
 use crate::{Stores, stream};
 use std::fmt;
 
@@ -19,6 +20,14 @@ const TILE_BYTES: (usize, usize) = (2 << 10, 1 << 10);
 /// As [`TILE_BYTES`], where runs are halves of lines and the source has many at one place: few rows
 /// of it compete for places in the caches.
 const HALVES_BYTES: (usize, usize) = (4 << 10, 256);
+
+/// As [`TILE_BYTES`], where lines may be scattered past the caches and what the source has at one
+/// place is longer than [`FOLLOWED_BYTES`].
+const SCATTERED_BYTES: (usize, usize) = (2 << 10, 256);
+
+/// Up to so much that the source has at one place goes to as many places of the destination as it
+/// has runs, where lines may be scattered past the caches.
+const FOLLOWED_BYTES: usize = 8 << 10;
 
 /// The shortest runs, but for lines.
 const HALF_BYTES: usize = LINE_BYTES / 2;
@@ -63,11 +72,11 @@ impl Runs {
 
     /// Takes the loop in which the source goes on and the one in which the destination does out of
     /// `nest`, whose first run goes to the address `dst`. `None` where there are no such two, tiles
-    /// would gain nothing, or parts of lines went past the caches; vectors have so many `lanes`.
+    /// would gain nothing, or parts of lines went past the caches, by vectors of these abilities.
     pub(crate) fn tiled(
         nest: &mut Nest,
         dst: usize,
-        (stores, lanes): (Stores, usize),
+        (stores, by): (Stores, Abilities),
     ) -> Option<Runs> {
         let (bytes, mut rest) = (nest.bytes, *nest);
         let few = if bytes == HALF_BYTES { LINE_BYTES } else { FEW_BYTES };
@@ -81,14 +90,21 @@ impl Runs {
         let whole = (strides | dst | (bytes * along.count)).is_multiple_of(LINE_BYTES);
         let fits = match (bytes, stores) {
             // Two vectors are a line, one right behind the other.
-            (HALF_BYTES, _) if lanes * LANE_BYTES > HALF_BYTES => false,
+            (HALF_BYTES, _) if by.lanes * LANE_BYTES > HALF_BYTES && !by.scatters => false,
             (HALF_BYTES, Stores::Streamed) => whole,
             (HALF_BYTES, Stores::Cached) => true,
             (_, Stores::Streamed) => whole && bytes.is_multiple_of(LINE_BYTES),
             (_, Stores::Cached) => bytes >= LINE_BYTES,
         };
         let many = across.count * bytes > FEW_BYTES;
-        let most = if bytes == HALF_BYTES && many { HALVES_BYTES } else { TILE_BYTES };
+        let most = match (bytes, across.count * bytes) {
+            (HALF_BYTES, _) if many => HALVES_BYTES,
+            (LINE_BYTES.., at_one) if by.scatters && stores == Stores::Streamed => match at_one {
+                ..=FOLLOWED_BYTES => (FOLLOWED_BYTES, bytes),
+                _ => SCATTERED_BYTES,
+            },
+            _ => TILE_BYTES,
+        };
         let turns = |most: usize, count: usize| (most / bytes).clamp(1, count);
         let tile = (turns(most.1, along.count), turns(most.0, across.count));
         fits.then(|| *nest = rest)?;
@@ -136,12 +152,20 @@ unsafe fn tile<V: Vector>(runs: &Runs, src: *const u8, dst: *mut u8) {
     let Runs { bytes, along, across, is_tiled, stores, .. } = *runs;
     let ends = dst.addr() | bytes | along.stride.1 as usize | across.stride.1 as usize;
     let whole = is_tiled || ends.is_multiple_of(LINE_BYTES);
-    if is_tiled && bytes == V::LANES * LANE_BYTES {
-        // SAFETY: the caller's contract; a tile's runs start aligned if they go past the caches.
+    let vector = const { V::LANES * LANE_BYTES };
+    if is_tiled && bytes <= vector {
+        // SAFETY: the caller's contract; a tile's runs start aligned if they go past the caches, and
+        // are whole vectors of this or of half as many lanes.
         return unsafe {
             match stores {
-                Stores::Cached => vectors::<V, false>((along, across), src, dst),
-                Stores::Streamed => vectors::<V, true>((along, across), src, dst),
+                Stores::Cached if bytes == vector => {
+                    vectors::<V, false>(vector, (along, across), (src, dst));
+                }
+                Stores::Streamed if bytes == vector => {
+                    vectors::<V, true>(vector, (along, across), (src, dst));
+                }
+                Stores::Cached => vectors::<V::Half, false>(bytes, (along, across), (src, dst)),
+                Stores::Streamed => vectors::<V::Half, true>(bytes, (along, across), (src, dst)),
             }
         };
     }
@@ -165,24 +189,27 @@ unsafe fn tile<V: Vector>(runs: &Runs, src: *const u8, dst: *mut u8) {
     }
 }
 
-/// Copies runs of a vector.
+/// Copies runs of `bytes`, which are whole vectors.
 ///
 /// # Safety
 /// As [`runs`]; with `STREAM`, all vectors at `dst` are aligned.
 #[inline(always)]
 unsafe fn vectors<V: Vector, const STREAM: bool>(
+    bytes: usize,
     (along, across): (Line, Line),
-    src: *const u8,
-    dst: *mut u8,
+    (src, dst): (*const u8, *mut u8),
 ) {
     for j in 0..across.count as isize {
         let mut src = src.wrapping_offset(j * across.stride.0);
         let mut dst = dst.wrapping_offset(j * across.stride.1);
         for _ in 0..along.count {
-            // SAFETY: a run.
-            unsafe {
-                let run = V::load(src);
-                if STREAM { run.stream(dst) } else { run.store(dst) }
+            for at in (0..bytes).step_by(const { V::LANES * LANE_BYTES }) {
+                // SAFETY: a vector of a run.
+                unsafe {
+                    let vector = V::load(src.wrapping_add(at));
+                    let dst = dst.wrapping_add(at);
+                    if STREAM { vector.stream(dst) } else { vector.store(dst) }
+                }
             }
             src = src.wrapping_offset(along.stride.0);
             dst = dst.wrapping_offset(along.stride.1);

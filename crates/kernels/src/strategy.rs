@@ -16,8 +16,10 @@ use std::fmt;
 /// Elements from here on are runs: they are moved one by one.
 const RUN_BYTES: usize = 64;
 
-/// Runs from here on may share their first and last lines with others: it doesn't matter.
+/// Runs from here on may share their first and last lines with others: it doesn't matter, where
+/// lines may be scattered even less.
 const LONG_BYTES: usize = 1536;
+const LONG_SCATTERED_BYTES: usize = 4 * LINE_BYTES;
 
 /// How a copy is moved: one way, at each position of a nest.
 #[derive(Debug, Clone)]
@@ -148,14 +150,15 @@ fn way<'a>(
     let (dst, streams) = (dst.wrapping_add_signed(nest.dst), stores == Stores::Streamed);
     let (are_runs, whole) = (nest.bytes >= RUN_BYTES, is_whole(&nest, dst));
     // Long runs that share lines are better written past the caches than looked ahead for.
-    let gathers = !streams || whole || nest.bytes < LONG_BYTES;
+    let long = if by.scatters { LONG_SCATTERED_BYTES } else { LONG_BYTES };
+    let gathers = !streams || whole || nest.bytes < long;
     if gathers && let Some(gather) = Gather::of(&mut nest, are_runs, streams && whole) {
         return (nest, Way::Gather(gather));
     }
-    if let Some(runs) = Runs::tiled(&mut nest, dst, (stores, by.lanes)) {
+    if let Some(runs) = Runs::tiled(&mut nest, dst, (stores, by)) {
         return (nest, Way::Runs(runs));
     }
-    if are_runs && (!streams || nest.bytes >= LONG_BYTES || whole) {
+    if are_runs && (!streams || nest.bytes >= long || whole) {
         let (along, across) = (innermost(&mut nest), innermost(&mut nest));
         return (nest, Way::Runs(Runs::of(nest.bytes, (along, across), stores)));
     }

@@ -3,7 +3,7 @@
 use crate::instance::{Instance, available};
 use crate::strategy::Strategy as Way;
 use crate::vector::Abilities;
-use crate::{Stores, copy_by, explain};
+use crate::{Stores, copy_by, explain_by};
 use layout::{CopyDim, FieldCopy, NdCopy, Stride, oracle, touched};
 use proptest::prelude::*;
 use rustix::mm::{MapFlags, MprotectFlags, ProtFlags, mmap_anonymous, mprotect, munmap};
@@ -118,13 +118,18 @@ fn source(len: usize) -> Vec<u8> {
     (0..len).map(|i| (i * 31 + i / 251) as u8).collect()
 }
 
+/// Every instance, for processors that scatter lines and for those that don't.
+fn each_ability() -> impl Iterator<Item = Instance> {
+    available().flat_map(move |instance| [false, true].map(|scatters| instance.on(scatters)))
+}
+
 /// Runs `copy` with all instances in all ways, at these distances from a line's start.
 fn check(copy: &NdCopy, bases: (usize, usize)) {
     let (read, written) = touched(copy);
     let (mut src, from) = aligned(read.end as usize, bases.0);
     let bytes = source(src.len());
     src.copy_from_slice(&bytes);
-    for instance in available() {
+    for instance in each_ability() {
         for stores in STORES {
             let (mut dst, to) = aligned(written.end as usize, bases.1);
             let mut expected = dst.clone();
@@ -132,7 +137,7 @@ fn check(copy: &NdCopy, bases: (usize, usize)) {
             let ends = (src[from..].as_ptr(), dst[to..].as_mut_ptr());
             // SAFETY: the buffers hold what the copy touches; the instance is available.
             unsafe { copy_by(&instance, copy, ends, stores) };
-            let how = explain(copy, ends.1, stores);
+            let how = explain_by(&instance, copy, ends.1, stores);
             assert!(dst == expected, "{} {stores:?}: {how}: {copy:?}", instance.name);
         }
     }
@@ -307,8 +312,9 @@ fn the_least_of_each_way() {
         let (extents, gaps) = (vec![rows, columns], (0, 0));
         Shape { bytes, extents, src_order: vec![1, 0], dst_order: vec![0, 1], gaps }.copy()
     };
-    let told = |copy: &NdCopy| explain(copy, std::ptr::null(), Stores::Streamed);
-    let halves = available().next().is_some_and(|best| best.abilities.lanes < 4);
+    let best = available().next().unwrap();
+    let told = |copy: &NdCopy| explain_by(&best, copy, std::ptr::null(), Stores::Streamed);
+    let halves = best.abilities.lanes < 4;
     let apart = if halves { "records of 8 B, 2 fields, taken apart" } else { "panels of 2 by 256" };
     let bytes = if halves { "panels of 64 by 128" } else { "panels of 64 by 512" };
     let rows = if halves { "long rows, 256 by 128" } else { "panels of 32 by 32 elements of 8 B" };
@@ -351,7 +357,7 @@ fn the_least_of_each_way() {
 /// Whatever the processor is on which tests run.
 #[test]
 fn fields_of_any_sizes_go_by_windows_where_vectors_take_such() {
-    let abilities = |lanes, unit_bytes| Abilities { lanes, unit_bytes };
+    let abilities = |lanes, unit_bytes| Abilities { lanes, unit_bytes, scatters: false };
     let none = abilities(1, usize::MAX);
     let told = |copy: &NdCopy, by| Way::of(copy, 0, Stores::Streamed, by).to_string();
     let by_windows = |copy: &NdCopy, by| told(copy, by).contains("by windows");
@@ -485,7 +491,7 @@ fn nothing_is_touched_beside_source_and_destination() {
 /// Every instance, with source and destination at either end of their pages.
 fn each_instance() -> impl Iterator<Item = (Instance, (bool, bool))> {
     let ends = [(false, false), (false, true), (true, false), (true, true)];
-    available().flat_map(move |instance| ends.map(|ends| (instance, ends)))
+    each_ability().flat_map(move |instance| ends.map(|ends| (instance, ends)))
 }
 
 #[test]
@@ -495,7 +501,8 @@ fn the_way_is_told() {
         Shape { bytes, extents, src_order: vec![0, 1], dst_order: vec![1, 0], gaps }.copy()
     };
     let at_line = std::ptr::without_provenance::<u8>(4096);
-    let told = |copy: &NdCopy, stores| explain(copy, at_line, stores);
+    let best = available().next().unwrap();
+    let told = |copy: &NdCopy, stores| explain_by(&best, copy, at_line, stores);
     let says = |copy: &NdCopy, stores, text: &str| {
         let told = told(copy, stores);
         assert!(told.starts_with(text), "{told}");
@@ -504,7 +511,7 @@ fn the_way_is_told() {
     says(&transpose(4080, 4), Stores::Cached, &format!("{whole}in place ("));
     says(&transpose(4096, 4), Stores::Cached, "panels of 64 by 64 elements of 4 B, in place (");
     let lines = "panels of 64 by 64 elements of 4 B, in place, by lines past";
-    let is_line = available().next().is_some_and(|best| best.abilities.lanes == 4);
+    let is_line = best.abilities.lanes == 4;
     let (whole, long) = match is_line {
         true => (lines.to_owned(), lines),
         false => (format!("{whole}in place, by lines past"), "long rows, 4096 by 4096 elements"),
@@ -517,6 +524,8 @@ fn the_way_is_told() {
         Stores::Streamed,
         "runs of 128 B, in tiles of 8 by 16, past the caches",
     );
+    let told_so = explain_by(&best.on(true), &transpose(64, 128), at_line, Stores::Streamed);
+    assert!(told_so.starts_with("runs of 128 B, in tiles of 1 by 64, past"), "{told_so}");
     says(&transpose(5, 128), Stores::Cached, "runs of 128 B, in tiles of 5 by 5 (");
     says(&transpose(4, 128), Stores::Streamed, "runs of 128 B, past the caches (");
     // From structures of four fields to hybrids of four of them.

@@ -30,6 +30,9 @@ pub(crate) struct Abilities {
     pub(crate) lanes: usize,
     /// [`Vector::UNIT_BYTES`].
     pub(crate) unit_bytes: usize,
+    /// Whether lines that go past the caches may be scattered, if the source is read in its order:
+    /// AMD's processors do that at the speed of a copy, Intel's at half of it.
+    pub(crate) scatters: bool,
 }
 
 /// One, two or four lanes. No method needs an alignment but [`Vector::stream`]. What has a body
