@@ -45,8 +45,10 @@ const BLOCK_BYTES: usize = 64 << 10;
 /// How far ahead a row of the source is asked for.
 const AHEAD_BYTES: isize = 256;
 
-/// What panels of squares with sides of a line have of rows, on either side.
+/// What panels of squares with sides of a line have of rows, on either side: half of it where all
+/// rows are so far apart that they are at one place of a second-level cache.
 const SQUARES_BYTES: usize = 4 * LINE_BYTES;
+const DISTANT_BYTES: isize = 4 * PAGE_BYTES;
 
 /// How far ahead blocks are asked for that follow each other on both sides.
 const BLOCKS_AHEAD_BYTES: isize = 2048;
@@ -271,8 +273,11 @@ impl Panels {
         }
         let few = |count: usize, few: usize| if count < 2 * few { count } else { few };
         if self.has_squares_of_lines() {
-            let side = SQUARES_BYTES / self.bytes;
-            return (few(a, side), few(b, side));
+            let distant = (self.a.stride.1 | self.b.stride.0) % DISTANT_BYTES == 0;
+            let side = if distant { PAIR_BYTES } else { SQUARES_BYTES } / self.bytes;
+            // The source is read as it lies, unless lines of the destination get in each other's way.
+            let follows = self.is_packed() && self.a.stride.1 % CLASHING_BYTES != 0;
+            return (if follows { a } else { few(a, side) }, few(b, side));
         }
         if self.is_copied() {
             return (a.min(COPIED_BYTES / self.bytes), b.min(COPIED_ROWS));

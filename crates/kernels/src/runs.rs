@@ -7,7 +7,7 @@
 
 use crate::element::Line;
 use crate::nest::{Loop, Nest, line};
-use crate::vector::{Abilities, LANE_BYTES, LINE_BYTES, Vector};
+use crate::vector::{Abilities, LANE_BYTES, LINE_BYTES, PAIR_BYTES, Vector};
 use crate::{Stores, stream};
 use std::fmt;
 
@@ -21,12 +21,12 @@ const TILE_BYTES: (usize, usize) = (2 << 10, 1 << 10);
 /// of it compete for places in the caches.
 const HALVES_BYTES: (usize, usize) = (4 << 10, 256);
 
-/// As [`TILE_BYTES`], where lines may be scattered past the caches and what the source has at one
-/// place is longer than [`FOLLOWED_BYTES`].
+/// As [`TILE_BYTES`], where pairs of lines may be scattered past the caches and the source has at
+/// least [`FOLLOWED_BYTES`] at one place.
 const SCATTERED_BYTES: (usize, usize) = (2 << 10, 256);
 
-/// Up to so much that the source has at one place goes to as many places of the destination as it
-/// has runs, where lines may be scattered past the caches.
+/// Where pairs of lines may be scattered past the caches, and the source goes on with the next turns
+/// where it leaves off, it is followed if it has less than this at one place.
 const FOLLOWED_BYTES: usize = 8 << 10;
 
 /// The shortest runs, but for lines.
@@ -99,9 +99,10 @@ impl Runs {
         let many = across.count * bytes > FEW_BYTES;
         let most = match (bytes, across.count * bytes) {
             (HALF_BYTES, _) if many => HALVES_BYTES,
-            (LINE_BYTES.., at_one) if by.scatters && stores == Stores::Streamed => match at_one {
-                ..=FOLLOWED_BYTES => (FOLLOWED_BYTES, bytes),
-                _ => SCATTERED_BYTES,
+            (PAIR_BYTES.., at_one) if by.scatters && stores == Stores::Streamed => match at_one {
+                FOLLOWED_BYTES.. => SCATTERED_BYTES,
+                _ if along.stride.0 == at_one as isize => (FOLLOWED_BYTES, bytes),
+                _ => TILE_BYTES,
             },
             _ => TILE_BYTES,
         };

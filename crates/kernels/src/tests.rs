@@ -513,7 +513,7 @@ fn the_way_is_told() {
     let lines = "panels of 64 by 64 elements of 4 B, in place, by lines past";
     let is_line = best.abilities.lanes == 4;
     let (whole, long) = match is_line {
-        true => (lines.to_owned(), lines),
+        true => (lines.to_owned(), "panels of 32 by 32 elements of 4 B, in place, by lines past"),
         false => (format!("{whole}in place, by lines past"), "long rows, 4096 by 4096 elements"),
     };
     says(&transpose(4080, 4), Stores::Streamed, &whole);
@@ -524,8 +524,10 @@ fn the_way_is_told() {
         Stores::Streamed,
         "runs of 128 B, in tiles of 8 by 16, past the caches",
     );
-    let told_so = explain_by(&best.on(true), &transpose(64, 128), at_line, Stores::Streamed);
-    assert!(told_so.starts_with("runs of 128 B, in tiles of 1 by 64, past"), "{told_so}");
+    for (side, tile) in [(64, "2 by 16"), (63, "1 by 63")] {
+        let told = explain_by(&best.on(true), &transpose(side, 128), at_line, Stores::Streamed);
+        assert!(told.starts_with(&format!("runs of 128 B, in tiles of {tile}, past")), "{told}");
+    }
     says(&transpose(5, 128), Stores::Cached, "runs of 128 B, in tiles of 5 by 5 (");
     says(&transpose(4, 128), Stores::Streamed, "runs of 128 B, past the caches (");
     // From structures of four fields to hybrids of four of them.
