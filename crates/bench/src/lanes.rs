@@ -30,8 +30,9 @@ pub(crate) struct Lanes {
 struct Cores(Vec<usize>);
 
 impl Cores {
+    /// None where it isn't told what the process may run on.
     fn of(lanes: usize) -> Cores {
-        let all = allowed();
+        let all = sched_getaffinity(None).unwrap_or_else(|_| CpuSet::new());
         let cores = (0..CpuSet::MAX_CPU).filter(|&core| all.is_set(core)).take(lanes);
         let cores: Vec<_> = cores.collect();
         Cores(if cores.len() == lanes { cores } else { Vec::new() })
@@ -49,17 +50,12 @@ impl Cores {
     /// Moves the caller to its core if it is on a helper's. It is not bound to it: what it starts
     /// later would be too.
     fn leave_to_helpers(&self) {
-        if self.0.iter().skip(1).any(|&core| core == sched_getcpu()) {
-            let all = allowed();
+        let is_on_theirs = self.0.iter().skip(1).any(|&core| core == sched_getcpu());
+        if is_on_theirs && let Ok(all) = sched_getaffinity(None) {
             self.bind(0);
             let _ = sched_setaffinity(None, &all);
         }
     }
-}
-
-/// What the calling thread may run on; nothing where that isn't told.
-fn allowed() -> CpuSet {
-    sched_getaffinity(None).unwrap_or_else(|_| CpuSet::new())
 }
 
 #[derive(Debug)]
@@ -197,6 +193,21 @@ mod tests {
         }
         lanes.run(&task, 1);
         assert_eq!(counts[1].load(Ordering::Relaxed), 100);
+    }
+
+    #[test]
+    fn a_helper_runs_on_its_core_and_the_caller_is_not_bound() {
+        let before = sched_getaffinity(None).unwrap();
+        let lanes = Lanes::new(2).unwrap();
+        let core = lanes.cores.0.get(1).copied();
+        let task: Task = Arc::new(move |part| {
+            let is_its_own = core.is_none_or(|core| core == sched_getcpu());
+            assert!(part == 0 || is_its_own, "a helper is elsewhere");
+        });
+        for _ in 0..100 {
+            lanes.run(&task, 2);
+        }
+        assert_eq!(sched_getaffinity(None).unwrap(), before);
     }
 
     #[test]
