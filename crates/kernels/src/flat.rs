@@ -278,12 +278,8 @@ impl Panel<'_> {
     /// Whether squares with sides of a line are all of it, for vectors of so many `lanes`: then the
     /// source is read as it is.
     fn is_direct(&self, lanes: usize) -> bool {
-        let squares = (self.src.len() | self.dst.len()) * self.element_bytes;
-        lanes * LANE_BYTES == LINE_BYTES
-            && self.element_bytes.is_power_of_two()
-            && self.element_bytes <= LANE_BYTES
-            && are_lines(self.element_bytes, true)
-            && squares.is_multiple_of(LINE_BYTES)
+        let sides = (self.src.len() | self.dst.len()) * self.element_bytes;
+        are_lines(lanes, self.element_bytes, true) && sides.is_multiple_of(LINE_BYTES)
     }
 
     /// Puts a strip together element by element.
@@ -331,7 +327,7 @@ pub(crate) unsafe fn squares<V: Vector, const E: usize>(
     // SAFETY: the caller's contract.
     unsafe {
         match direct {
-            Some(src) if const { V::LANES * LANE_BYTES == LINE_BYTES && are_lines(E, true) } => {
+            Some(src) if const { are_lines(V::LANES, E, true) } => {
                 squares_of_lines::<V, E>(panel, strip, (src, stage));
             }
             _ => squares_of_lanes::<V, E>(panel, strip, stage),

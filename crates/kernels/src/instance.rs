@@ -259,10 +259,12 @@ pub(crate) fn available() -> impl Iterator<Item = Instance> {
 }
 
 /// The best that this processor can run.
-pub(crate) fn detect() -> Instance {
-    static IS_AMD: LazyLock<bool> = LazyLock::new(is_amd);
-    let best = available().next().expect("the portable one runs everywhere");
-    best.on(*IS_AMD)
+pub(crate) fn detect() -> &'static Instance {
+    static BEST: LazyLock<Instance> = LazyLock::new(|| {
+        let best = available().next().expect("the portable one runs everywhere");
+        best.on(is_amd())
+    });
+    &BEST
 }
 
 /// Whether the processor says that AMD made it. In a virtual machine that is asked of what runs it.

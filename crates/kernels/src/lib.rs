@@ -84,7 +84,7 @@ impl Stores {
 /// that are copied, it does not matter who writes them: they may be read, but nothing is made of them.
 pub unsafe fn copy(copy: &NdCopy, src: *const u8, dst: *mut u8, stores: Stores) {
     // SAFETY: the caller keeps the contract, which is the same; the processor has what is detected.
-    unsafe { copy_by(&detect(), copy, (src, dst), stores) }
+    unsafe { copy_by(detect(), copy, (src, dst), stores) }
 }
 
 /// As [`copy`], with the instructions of `instance`.
@@ -114,7 +114,7 @@ unsafe fn copy_by(
 /// How [`copy`] would move `copy` to `dst`, and with what instructions, in words.
 #[must_use]
 pub fn explain(copy: &NdCopy, dst: *const u8, stores: Stores) -> String {
-    explain_by(&detect(), copy, dst, stores)
+    explain_by(detect(), copy, dst, stores)
 }
 
 /// As [`explain`], with the instructions of `instance`.

@@ -83,8 +83,8 @@ pub(crate) struct Panels {
     writes: Writes,
     /// Whether every row of the destination is whole lines.
     whole: bool,
-    /// Whether a vector is a line.
-    line: bool,
+    /// Whether squares that go past the caches have sides of a line.
+    lines: bool,
     /// How much of `a` and `b` a panel has.
     chunk: (usize, usize),
     /// How far ahead of a panel the source is asked for.
@@ -120,8 +120,8 @@ impl Panels {
         let whole = aligned && all_shared == 0 && (b.count * nest.bytes).is_multiple_of(LINE_BYTES);
         let o = ONCE;
         let bytes = nest.bytes;
-        let line = lanes * LANE_BYTES == LINE_BYTES;
-        let mut panels = Panels { bytes, a, b, o, dense, writes, whole, line, chunk, ahead, next };
+        let lines = are_lines(lanes, bytes, true) && a.count * bytes >= LINE_BYTES;
+        let mut panels = Panels { bytes, a, b, o, dense, writes, whole, lines, chunk, ahead, next };
         let block = (panels.row_bytes() * panels.a.count) as isize;
         if streams {
             let follows = nest.loops().iter().any(|l| l.is_plain() && l.dst == block);
@@ -188,19 +188,14 @@ impl Panels {
         let scattered = (self.a.stride.1 | self.b.stride.0) % SCATTERING_BYTES == 0;
         match self.writes {
             Writes::Staged => !self.keeps_rows(),
-            Writes::Lines(Lanes::Lines) if self.has_squares_of_lines() => false,
-            Writes::Lines(lanes) => lanes == Lanes::Lines && self.bytes < LANE_BYTES && scattered,
-            Writes::Cached => false,
+            Writes::Lines(Lanes::Lines) => !self.lines && self.bytes < LANE_BYTES && scattered,
+            Writes::Lines(_) | Writes::Cached => false,
         }
     }
 
     /// Whether squares with sides of a line go past the caches.
     fn has_squares_of_lines(&self) -> bool {
-        let long = self.a.count * self.bytes >= LINE_BYTES;
-        self.line
-            && long
-            && self.writes == Writes::Lines(Lanes::Lines)
-            && are_lines(self.bytes, true)
+        self.lines && self.writes == Writes::Lines(Lanes::Lines)
     }
 
     /// Whether long rows are no better than what is put together: each panel is one run of the

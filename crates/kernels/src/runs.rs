@@ -26,7 +26,7 @@ const HALVES_BYTES: (usize, usize) = (4 << 10, 256);
 const SCATTERED_BYTES: (usize, usize) = (2 << 10, 256);
 
 /// Where pairs of lines may be scattered past the caches, and the source goes on with the next turns
-/// where it leaves off, it is followed if it has less than this at one place.
+/// where it leaves off, it is followed from end to end if it has less than this at one place.
 const FOLLOWED_BYTES: usize = 8 << 10;
 
 /// The shortest runs, but for lines.
@@ -97,18 +97,27 @@ impl Runs {
             (_, Stores::Cached) => bytes >= LINE_BYTES,
         };
         let many = across.count * bytes > FEW_BYTES;
-        let most = match (bytes, across.count * bytes) {
-            (HALF_BYTES, _) if many => HALVES_BYTES,
-            (PAIR_BYTES.., at_one) if by.scatters && stores == Stores::Streamed => match at_one {
-                FOLLOWED_BYTES.. => SCATTERED_BYTES,
-                _ if along.stride.0 == at_one as isize => (FOLLOWED_BYTES, bytes),
-                _ => TILE_BYTES,
-            },
+        fits.then(|| *nest = rest)?;
+        let at_one = across.count * bytes;
+        let scatters = by.scatters && stores == Stores::Streamed && bytes >= PAIR_BYTES;
+        if scatters && at_one < FOLLOWED_BYTES && along.stride.0 == at_one as isize {
+            let tile = (across.count, along.count);
+            return Some(Runs {
+                bytes,
+                along: across,
+                across: along,
+                tile,
+                is_tiled: true,
+                stores,
+            });
+        }
+        let most = match bytes {
+            HALF_BYTES if many => HALVES_BYTES,
+            _ if scatters && at_one >= FOLLOWED_BYTES => SCATTERED_BYTES,
             _ => TILE_BYTES,
         };
         let turns = |most: usize, count: usize| (most / bytes).clamp(1, count);
         let tile = (turns(most.1, along.count), turns(most.0, across.count));
-        fits.then(|| *nest = rest)?;
         Some(Runs { bytes, along, across, tile, is_tiled: true, stores })
     }
 }
@@ -153,22 +162,15 @@ unsafe fn tile<V: Vector>(runs: &Runs, src: *const u8, dst: *mut u8) {
     let Runs { bytes, along, across, is_tiled, stores, .. } = *runs;
     let ends = dst.addr() | bytes | along.stride.1 as usize | across.stride.1 as usize;
     let whole = is_tiled || ends.is_multiple_of(LINE_BYTES);
-    let vector = const { V::LANES * LANE_BYTES };
-    if is_tiled && bytes <= vector {
-        // SAFETY: the caller's contract; a tile's runs start aligned if they go past the caches, and
-        // are whole vectors of this or of half as many lanes.
-        return unsafe {
-            match stores {
-                Stores::Cached if bytes == vector => {
-                    vectors::<V, false>(vector, (along, across), (src, dst));
-                }
-                Stores::Streamed if bytes == vector => {
-                    vectors::<V, true>(vector, (along, across), (src, dst));
-                }
-                Stores::Cached => vectors::<V::Half, false>(bytes, (along, across), (src, dst)),
-                Stores::Streamed => vectors::<V::Half, true>(bytes, (along, across), (src, dst)),
-            }
-        };
+    let lines = (along, across);
+    // SAFETY: the caller's contract; a tile's runs start aligned if they go past the caches.
+    unsafe {
+        if is_tiled && bytes == const { V::LANES * LANE_BYTES } {
+            return vectors::<V>(bytes, lines, stores, (src, dst));
+        }
+        if const { V::LANES * LANE_BYTES > HALF_BYTES } && is_tiled && bytes == HALF_BYTES {
+            return vectors::<V::Half>(bytes, lines, stores, (src, dst));
+        }
     }
     // What follows on the source comes by itself, and is soon wanted.
     let ahead = if is_tiled { 0 } else { AHEAD_RUNS * along.stride.0 };
@@ -193,9 +195,27 @@ unsafe fn tile<V: Vector>(runs: &Runs, src: *const u8, dst: *mut u8) {
 /// Copies runs of `bytes`, which are whole vectors.
 ///
 /// # Safety
-/// As [`runs`]; with `STREAM`, all vectors at `dst` are aligned.
+/// As [`runs`]; those that go past the caches start aligned.
 #[inline(always)]
-unsafe fn vectors<V: Vector, const STREAM: bool>(
+unsafe fn vectors<V: Vector>(
+    bytes: usize,
+    lines: (Line, Line),
+    stores: Stores,
+    at: (*const u8, *mut u8),
+) {
+    // SAFETY: the caller's contract.
+    unsafe {
+        match stores {
+            Stores::Cached => vectors_to::<V, false>(bytes, lines, at),
+            Stores::Streamed => vectors_to::<V, true>(bytes, lines, at),
+        }
+    }
+}
+
+/// # Safety
+/// As [`vectors`], past the caches with `STREAM`.
+#[inline(always)]
+unsafe fn vectors_to<V: Vector, const STREAM: bool>(
     bytes: usize,
     (along, across): (Line, Line),
     (src, dst): (*const u8, *mut u8),

@@ -524,7 +524,7 @@ fn the_way_is_told() {
         Stores::Streamed,
         "runs of 128 B, in tiles of 8 by 16, past the caches",
     );
-    for (side, tile) in [(64, "2 by 16"), (63, "1 by 63")] {
+    for (side, tile) in [(64, "2 by 16"), (63, "63 by 63")] {
         let told = explain_by(&best.on(true), &transpose(side, 128), at_line, Stores::Streamed);
         assert!(told.starts_with(&format!("runs of 128 B, in tiles of {tile}, past")), "{told}");
     }

@@ -208,11 +208,13 @@ pub(crate) const PAIR: usize = 2;
 /// How far ahead a row of the source is asked for, for squares with sides of a line.
 pub(crate) const LINES_AHEAD_BYTES: isize = PAIR_BYTES as isize;
 
-/// Whether squares of elements of `bytes` have sides of a line where vectors are lines. Those of
-/// smaller elements are more vectors than a processor holds: that is only worth it past the caches, and
-/// not for bytes.
-pub(crate) const fn are_lines(bytes: usize, streams: bool) -> bool {
-    bytes >= if streams { 2 } else { 4 }
+/// Whether squares of elements of `bytes` have sides of a line, by vectors of so many `lanes`: if these
+/// are lines. Squares of small elements are more vectors than a processor holds: that is only worth it
+/// past the caches, and not for bytes.
+pub(crate) const fn are_lines(lanes: usize, bytes: usize, streams: bool) -> bool {
+    let least = if streams { 2 } else { 4 };
+    let squares = bytes.is_power_of_two() && bytes <= LANE_BYTES;
+    lanes * LANE_BYTES == LINE_BYTES && squares && bytes >= least
 }
 
 /// Lanes along the destination. With `STREAM`, past the caches.
@@ -227,9 +229,7 @@ pub(crate) unsafe fn along_b<V: Vector, const E: usize, const STREAM: bool>(
     src: *const u8,
     dst: *mut u8,
 ) {
-    if const { V::LANES * LANE_BYTES == LINE_BYTES && are_lines(E, STREAM) }
-        && tile.a >= const { LINE_BYTES / E }
-    {
+    if const { are_lines(V::LANES, E, STREAM) } && tile.a >= const { LINE_BYTES / E } {
         // SAFETY: the caller's contract; there are squares.
         return unsafe { by_lines::<V, E, STREAM>(tile, src, dst) };
     }
