@@ -1,8 +1,9 @@
 //! The caller's thread and a few others, for contenders that work on several.
 //!
 //! A helper that has run out of work looks for more for a while before it sleeps, as the threads
-//! of OpenMP do; the benchmarks wait that long between runs. Each has a core of its own, where there
-//! are as many: a scheduler may wake it on the caller's, and leave both there for milliseconds.
+//! of OpenMP do; the benchmarks wait that long between runs. Each has a core of its own, as the
+//! process counts them, where there are as many: a scheduler may wake it on the caller's, and leave
+//! both there for milliseconds.
 
 use crate::Error;
 use rustix::thread::{CpuSet, sched_getaffinity, sched_getcpu, sched_setaffinity};
@@ -89,6 +90,11 @@ impl Lanes {
         Ok(Lanes { helpers, cores })
     }
 
+    /// Moves the caller to its core if it is on a helper's, or that of a peer's, which are the same.
+    pub(crate) fn leave_to_helpers(&self) {
+        self.cores.leave_to_helpers();
+    }
+
     /// Runs parts `0..parts` of `task`, one on each lane; returns when all are done.
     ///
     /// # Panics
@@ -96,7 +102,7 @@ impl Lanes {
     pub(crate) fn run(&self, task: &Task, parts: usize) {
         let helpers = &self.helpers[..parts - 1];
         if !helpers.is_empty() {
-            self.cores.leave_to_helpers();
+            self.leave_to_helpers();
         }
         for (part, helper) in (1..).zip(helpers) {
             helper.give(task, part);

@@ -327,10 +327,11 @@ pub(crate) unsafe fn squares<V: Vector, const E: usize>(
     // SAFETY: the caller's contract.
     unsafe {
         match direct {
+            None => squares_of_lanes::<V, E>(panel, strip, stage),
             Some(src) if const { are_lines(V::LANES, E, true) } => {
                 squares_of_lines::<V, E>(panel, strip, (src, stage));
             }
-            _ => squares_of_lanes::<V, E>(panel, strip, stage),
+            Some(_) => unreachable!("only squares of lines are direct"),
         }
     }
 }

@@ -83,8 +83,8 @@ pub(crate) struct Panels {
     writes: Writes,
     /// Whether every row of the destination is whole lines.
     whole: bool,
-    /// Whether squares that go past the caches have sides of a line.
-    lines: bool,
+    /// Whether squares may have sides of a line.
+    has_line_sides: bool,
     /// How much of `a` and `b` a panel has.
     chunk: (usize, usize),
     /// How far ahead of a panel the source is asked for.
@@ -120,8 +120,9 @@ impl Panels {
         let whole = aligned && all_shared == 0 && (b.count * nest.bytes).is_multiple_of(LINE_BYTES);
         let o = ONCE;
         let bytes = nest.bytes;
-        let lines = are_lines(lanes, bytes, true) && a.count * bytes >= LINE_BYTES;
-        let mut panels = Panels { bytes, a, b, o, dense, writes, whole, lines, chunk, ahead, next };
+        let has_line_sides = are_lines(lanes, bytes, true) && a.count * bytes >= LINE_BYTES;
+        let mut panels =
+            Panels { bytes, a, b, o, dense, writes, whole, has_line_sides, chunk, ahead, next };
         let block = (panels.row_bytes() * panels.a.count) as isize;
         if streams {
             let follows = nest.loops().iter().any(|l| l.is_plain() && l.dst == block);
@@ -183,19 +184,21 @@ impl Panels {
     }
 
     /// Whether long rows are better, if there are any: it is put together before it is written, or
-    /// lines of both sides are at the same few places of pages.
+    /// lines of both sides are at the same few places of pages, and squares have no sides of a line.
     pub(crate) fn is_better_flat(&self) -> bool {
         let scattered = (self.a.stride.1 | self.b.stride.0) % SCATTERING_BYTES == 0;
         match self.writes {
             Writes::Staged => !self.keeps_rows(),
-            Writes::Lines(Lanes::Lines) => !self.lines && self.bytes < LANE_BYTES && scattered,
+            Writes::Lines(Lanes::Lines) => {
+                !self.has_line_sides && self.bytes < LANE_BYTES && scattered
+            }
             Writes::Lines(_) | Writes::Cached => false,
         }
     }
 
     /// Whether squares with sides of a line go past the caches.
     fn has_squares_of_lines(&self) -> bool {
-        self.lines && self.writes == Writes::Lines(Lanes::Lines)
+        self.has_line_sides && self.writes == Writes::Lines(Lanes::Lines)
     }
 
     /// Whether long rows are no better than what is put together: each panel is one run of the
@@ -304,10 +307,13 @@ impl Panels {
     }
 
     /// Whether rows of the source are copied before they are moved: they lie at the same few places
-    /// of the caches.
+    /// of the caches, and vectors are less than a line.
     fn is_copied(&self) -> bool {
         let scattered = self.b.stride.0 % SCATTERING_BYTES == 0;
-        self.writes == Writes::Cached && scattered && self.square().is_some()
+        self.writes == Writes::Cached
+            && scattered
+            && self.square().is_some()
+            && !self.has_line_sides
     }
 
     fn ahead(&self) -> isize {

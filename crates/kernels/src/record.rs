@@ -322,15 +322,18 @@ impl<'a> Records<'a> {
         let places = (0..self.fields.len()).fold(0, |all, i| all | self.place(i));
         let bytes = self.fields.iter().fold(self.pitch, |all, f| all | f.bytes);
         let payload: usize = self.fields.iter().map(|f| f.bytes).sum();
+        let ends = (0..self.fields.len()).map(|i| self.place(i) + self.fields.at(i).bytes);
+        let is_inside = ends.max() <= Some(self.pitch);
         let moves = |bytes: usize| bytes / 8 + (bytes % 8).count_ones() as usize;
         let moves: usize = self.fields.iter().map(|f| moves(f.bytes)).sum();
         let group = window::group_of(bytes, by.lanes);
         let at_once = GROUPS * group;
         let most = [self.count * moves / MOVES_TO_PLAN, group * moves / MOVES_A_WINDOW];
         let most = most.into_iter().fold(MOST_WINDOWS, usize::min);
-        // Long fields are vectors as they are; what is far between is better fetched one by one; each
-        // vector has a window at least.
-        if !(bytes | places).is_multiple_of(by.unit_bytes)
+        // Long fields are vectors as they are; what is far between, or in other records, is better
+        // fetched one by one; each vector has a window at least.
+        if !is_inside
+            || !(bytes | places).is_multiple_of(by.unit_bytes)
             || bytes.is_multiple_of(LANE_BYTES)
             || 2 * payload < self.pitch
             || self.count < at_once

@@ -89,7 +89,7 @@ impl Runs {
         let strides = rest.loops().iter().fold(across.stride.1, |all, l| all | l.dst) as usize;
         let whole = (strides | dst | (bytes * along.count)).is_multiple_of(LINE_BYTES);
         let fits = match (bytes, stores) {
-            // Two vectors are a line, one right behind the other.
+            // Half vectors are worth it only where lines may be scattered.
             (HALF_BYTES, _) if by.lanes * LANE_BYTES > HALF_BYTES && !by.scatters => false,
             (HALF_BYTES, Stores::Streamed) => whole,
             (HALF_BYTES, Stores::Cached) => true,

@@ -333,10 +333,6 @@ fn the_least_of_each_way() {
         (matrix(4, 300, 64), "long rows, 300 by 64"),
         (matrix(8, 150, 32), "long rows, 150 by 32"),
         (matrix(16, 65, 8), "long rows, 65 by 8"),
-        (matrix(2, 512, 40), "panels of"),
-        (matrix(4, 272, 19), "panels of"),
-        (matrix(8, 136, 9), "panels of"),
-        (matrix(16, 68, 7), "panels of"),
         (matrix(1, 512, 64), bytes),
         (structures(&[1; 3], 256, false), "records of 3 B, 3 fields, taken apart"),
         (structures(&[4; 3], 259, true), "records of 12 B, 3 fields, put together"),
@@ -350,8 +346,37 @@ fn the_least_of_each_way() {
     ];
     for (copy, way) in least {
         assert!(told(&copy).starts_with(way), "{}", told(&copy));
+        check(&copy, (1, 0));
         check(&copy, (1, 4));
     }
+    // Packed, and with rows that are all at one place of a cache.
+    let distant = looped(&[(64, 4, 16 << 10), (64, 16 << 10, 4)]);
+    let squares = [matrix(2, 512, 40), matrix(4, 272, 19), matrix(8, 136, 9), matrix(16, 68, 7)];
+    for copy in squares.into_iter().chain([distant]) {
+        assert!(halves || told(&copy).contains("in place, by lines past"), "{}", told(&copy));
+        check(&copy, (1, 0));
+    }
+}
+
+/// Runs of the source are followed, and tiles of it are of several, where lines may be scattered.
+#[test]
+fn scattered_runs() {
+    for (bytes, extents) in [(128, [64, 5]), (128, [80, 5]), (320, [5, 7]), (32, [64, 6])] {
+        let (src_order, dst_order) = (vec![0, 1], vec![1, 0]);
+        let shape = Shape { bytes, extents: extents.to_vec(), src_order, dst_order, gaps: (0, 0) };
+        check(&shape.copy(), (0, 0));
+    }
+}
+
+/// Fields that a group of records has in other records, further on than a window tells.
+#[test]
+fn fields_of_other_records() {
+    let field = |bytes: u64, at, dst| {
+        let strides = vec![Stride { src: 12, dst: bytes.cast_signed() }];
+        FieldCopy { bytes, src_offset: at, dst_offset: dst, strides }
+    };
+    let dims = vec![CopyDim { extent: 100_000, src_index: None, dst_index: None }];
+    check(&NdCopy { dims, fields: vec![field(4, 0, 0), field(8, 65_536, 400_000)] }, (0, 0));
 }
 
 /// Whatever the processor is on which tests run.
@@ -445,8 +470,15 @@ impl Drop for Guarded {
 /// Copies whose source and destination are dense.
 fn dense() -> Vec<NdCopy> {
     let mut list = vec![run(5003)];
-    for bytes in [1, 2, 3, 4, 8, 12, 16, 100] {
-        for extents in [vec![67, 131], vec![3, 500], vec![500, 3], vec![7, 9, 40], vec![33, 4, 6]] {
+    for bytes in [1, 2, 3, 4, 8, 12, 16, 32, 100, 128] {
+        for extents in [
+            vec![67, 131],
+            vec![40, 64],
+            vec![3, 500],
+            vec![500, 3],
+            vec![7, 9, 40],
+            vec![33, 4, 6],
+        ] {
             let order: Vec<usize> = (0..extents.len()).collect();
             let dst_order = order.iter().copied().rev().collect();
             let gaps = (0, 0);
@@ -509,13 +541,15 @@ fn the_way_is_told() {
     };
     let whole = "panels of 32 by 32 elements of 4 B, ";
     says(&transpose(4080, 4), Stores::Cached, &format!("{whole}in place ("));
-    says(&transpose(4096, 4), Stores::Cached, "panels of 64 by 64 elements of 4 B, in place (");
     let lines = "panels of 64 by 64 elements of 4 B, in place, by lines past";
     let is_line = best.abilities.lanes == 4;
     let (whole, long) = match is_line {
         true => (lines.to_owned(), "panels of 32 by 32 elements of 4 B, in place, by lines past"),
         false => (format!("{whole}in place, by lines past"), "long rows, 4096 by 4096 elements"),
     };
+    let copied = if is_line { "32 by 32" } else { "64 by 64" };
+    let copied = format!("panels of {copied} elements of 4 B, in place (");
+    says(&transpose(4096, 4), Stores::Cached, &copied);
     says(&transpose(4080, 4), Stores::Streamed, &whole);
     says(&transpose(4096, 4), Stores::Streamed, long);
     says(&transpose(4095, 4), Stores::Streamed, "long rows, 4095 by 4095 elements of 4 B");

@@ -17,7 +17,7 @@ pub(crate) const LINE_BYTES: usize = 64;
 pub(crate) const PAIR_BYTES: usize = 2 * LINE_BYTES;
 
 /// Rows at multiples of this compete for few places, in caches and in memory: nothing is asked for
-/// ahead of them.
+/// ahead of them but for squares with sides of a line.
 pub(crate) const PAGE_BYTES: isize = 4096;
 
 /// A lane: what elements are exchanged in.
@@ -30,8 +30,9 @@ pub(crate) struct Abilities {
     pub(crate) lanes: usize,
     /// [`Vector::UNIT_BYTES`].
     pub(crate) unit_bytes: usize,
-    /// Whether lines that go past the caches may be scattered, if the source is read in its order:
-    /// that is nearly as fast as a copy on AMD's Zen 5, and half as fast as tiles on a Xeon.
+    /// Whether AMD made the processor. There lines that go past the caches may be scattered, if the
+    /// source is read in its order, and runs of half a line are worth a tile: on a Zen 5 that is
+    /// nearly as fast as a copy, on a Xeon half as fast as other ways.
     pub(crate) scatters: bool,
 }
 

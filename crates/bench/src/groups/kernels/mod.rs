@@ -260,9 +260,11 @@ impl Group {
         let verified = right.first().is_some_and(|(name, _)| name == "isometry");
         let mut contenders: Vec<Contender<'_>> =
             right.iter_mut().map(|(name, run)| Contender { name, run }).collect();
+        let lanes = Arc::clone(&self.lanes);
         let mut settle = || {
             if case.threads > 1 {
                 std::thread::sleep(SETTLE);
+                lanes.leave_to_helpers();
             }
             Ok(())
         };
