@@ -55,4 +55,4 @@ pub use planned::{Planned, plan_json, report_json};
 pub use report::CopyReport;
 pub use size::parse_size;
 // What the signatures above speak in.
-pub use {channel, cluster, engine, files, layout, model, planner};
+pub use {channel, cluster, engine, fabric, files, layout, model, planner};

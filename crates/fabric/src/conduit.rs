@@ -1,0 +1,91 @@
+use crate::message::Message;
+use crate::segment::Segment;
+use model::NodeId;
+use std::fmt::{self, Debug};
+use std::time::Duration;
+
+/// What a conduit can do, in numbers.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Capabilities {
+    /// The most bytes of a payload that travels with a message.
+    pub medium_bytes: usize,
+    /// How many messages of no payload a peer's queue holds at least: the credits of a sender.
+    pub credits: usize,
+}
+
+/// Two ways to each peer, so that replies find room whatever becomes of requests.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+#[repr(usize)]
+pub enum Queue {
+    /// Of requests.
+    Request,
+    /// Of replies, whose handlers send nothing.
+    Reply,
+}
+
+/// Why a message was not taken.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Refusal {
+    /// The peer's queue is full. Not an error: whoever sleeps is woken when there is room.
+    Full,
+    /// The peer is lost; [`Conduit::lost`] says why.
+    Lost,
+}
+
+/// Why a peer is lost: what it had sent before still comes, but no more is sent to it.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Lost {
+    /// Its process has ended.
+    Died,
+    /// It has left.
+    Left,
+    /// It sent what no rank sends; nothing more of it comes.
+    Broken,
+}
+
+impl fmt::Display for Lost {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(match self {
+            Lost::Died => "its process has ended",
+            Lost::Left => "it has left",
+            Lost::Broken => "it sent what no rank sends",
+        })
+    }
+}
+
+/// Carries messages between the processes of a fabric, and maps their segments.
+///
+/// Messages are delivered once, whole, and in the order of one sender's one queue. All methods may be
+/// called by any thread at any time; none but [`Conduit::sleep`] blocks.
+pub trait Conduit: Debug + Send + Sync {
+    /// What it can do; constant over its life.
+    fn capabilities(&self) -> Capabilities;
+
+    /// This process, and how many there are.
+    fn place(&self) -> (NodeId, u32);
+
+    /// Sends `message`, which is no longer than [`Capabilities`] say, to a rank that there is. What
+    /// this process wrote to memory before is seen by whoever receives it.
+    ///
+    /// # Errors
+    /// When it is not sent, which says why.
+    fn send(&self, to: NodeId, queue: Queue, message: &Message<'_>) -> Result<(), Refusal>;
+
+    /// Calls `run` for messages that have come, and returns how many; none while another thread does
+    /// so for that queue. Takes a limited number of each peer's.
+    fn receive(&self, queue: Queue, run: &mut dyn FnMut(NodeId, Message<'_>)) -> usize;
+
+    /// Sleeps until a message comes, there is room again for one that was refused, a peer is lost,
+    /// [`Conduit::wake`] is called, or the time is over; not at all if `is_over`, which is called
+    /// once, when all of these would wake. It may also wake for nothing.
+    fn sleep(&self, is_over: &dyn Fn() -> bool, most: Option<Duration>);
+
+    /// Wakes whoever sleeps in this process.
+    fn wake(&self);
+
+    /// The memory that `peer` published, where it is mapped.
+    fn segment(&self, peer: NodeId) -> Option<&Segment>;
+
+    /// Why `peer` is lost, if it is.
+    fn lost(&self, peer: NodeId) -> Option<Lost>;
+}

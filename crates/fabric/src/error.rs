@@ -1,0 +1,155 @@
+use crate::conduit::Lost;
+use model::NodeId;
+use std::io;
+use std::time::Duration;
+
+/// What went wrong in a fabric.
+#[derive(Debug, thiserror::Error)]
+#[non_exhaustive]
+pub enum Error {
+    /// A variable or an argument that can't be.
+    #[error("{name}: {why}")]
+    Config {
+        /// Which.
+        name: &'static str,
+        /// What it should be.
+        why: String,
+    },
+    /// Not all ranks joined in time.
+    #[error("waited {waited:?} for ranks {missing:?} of {size} to join")]
+    Missing {
+        /// Those that didn't.
+        missing: Vec<u32>,
+        /// How many were to.
+        size: u32,
+        /// How long was waited.
+        waited: Duration,
+    },
+    /// A peer refused, or was refused.
+    #[error("rank {rank}: {why}")]
+    Refused {
+        /// Which, as it says.
+        rank: u32,
+        /// Why.
+        why: &'static str,
+    },
+    /// A peer has died, has left, or sent what can't be.
+    #[error("rank {} is lost: {why}", .peer.0)]
+    PeerLost {
+        /// Which.
+        peer: NodeId,
+        /// Why.
+        why: Lost,
+    },
+    /// There is no such rank.
+    #[error("rank {} of {size} ranks", .peer.0)]
+    NoSuchPeer {
+        /// Which.
+        peer: NodeId,
+        /// How many there are.
+        size: u32,
+    },
+    /// A put or a get outside of what the peer published.
+    #[error("{bytes} B at {at} of rank {}'s segment, which has {of} B", .peer.0)]
+    OutOfBounds {
+        /// Whose segment.
+        peer: NodeId,
+        /// From where on, in bytes.
+        at: u64,
+        /// How many bytes.
+        bytes: u64,
+        /// How many there are.
+        of: u64,
+    },
+    /// A message of too many arguments or bytes.
+    #[error("a message of {args} arguments and {bytes} B; at most {most_args} and {most_bytes} B")]
+    TooLong {
+        /// How many arguments it has.
+        args: usize,
+        /// How many bytes.
+        bytes: usize,
+        /// The most arguments.
+        most_args: usize,
+        /// The most bytes.
+        most_bytes: usize,
+    },
+    /// What a handler may not do: send requests, wait, or reply where there was no request or a
+    /// reply already.
+    #[error("a handler may not {what}")]
+    InHandler {
+        /// What it did.
+        what: &'static str,
+    },
+    /// What was waited for did not come in time.
+    #[error("nothing came in {waited:?}")]
+    Timeout {
+        /// How long was waited.
+        waited: Duration,
+    },
+    /// Ranks gave a barrier different ids.
+    #[error("ranks came to a barrier with different ids")]
+    BarrierMismatch {
+        /// The one given here, if any.
+        id: Option<u32>,
+    },
+    /// What the system refused.
+    #[error("{doing}: {source}")]
+    Io {
+        /// What was being done.
+        doing: &'static str,
+        /// Why it failed.
+        source: io::Error,
+    },
+}
+
+/// The kinds of [`Error`].
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
+#[non_exhaustive]
+pub enum ErrorKind {
+    /// Wrong arguments, here: [`Error::Config`], [`Error::NoSuchPeer`], [`Error::OutOfBounds`],
+    /// [`Error::TooLong`], [`Error::InHandler`].
+    Usage,
+    /// [`Error::Missing`], [`Error::Refused`].
+    Join,
+    /// [`Error::PeerLost`].
+    PeerLost,
+    /// [`Error::Timeout`].
+    Timeout,
+    /// [`Error::BarrierMismatch`].
+    BarrierMismatch,
+    /// [`Error::Io`].
+    Io,
+}
+
+impl Error {
+    /// Its kind.
+    #[must_use]
+    pub fn kind(&self) -> ErrorKind {
+        match self {
+            Error::Config { .. }
+            | Error::NoSuchPeer { .. }
+            | Error::OutOfBounds { .. }
+            | Error::TooLong { .. }
+            | Error::InHandler { .. } => ErrorKind::Usage,
+            Error::Missing { .. } | Error::Refused { .. } => ErrorKind::Join,
+            Error::PeerLost { .. } => ErrorKind::PeerLost,
+            Error::Timeout { .. } => ErrorKind::Timeout,
+            Error::BarrierMismatch { .. } => ErrorKind::BarrierMismatch,
+            Error::Io { .. } => ErrorKind::Io,
+        }
+    }
+
+    /// Whether the same call may succeed later.
+    #[must_use]
+    pub fn is_retryable(&self) -> bool {
+        matches!(self.kind(), ErrorKind::Timeout | ErrorKind::Join)
+    }
+
+    pub(crate) fn io(doing: &'static str) -> impl Fn(io::Error) -> Error {
+        move |source| Error::Io { doing, source }
+    }
+
+    pub(crate) fn os(doing: &'static str) -> impl Fn(rustix::io::Errno) -> Error {
+        move |errno| Error::Io { doing, source: errno.into() }
+    }
+}

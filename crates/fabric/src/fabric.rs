@@ -1,0 +1,347 @@
+use crate::active::{Call, Handlers};
+use crate::barrier::{self, Rounds};
+use crate::conduit::{Capabilities, Conduit, Lost, Queue, Refusal};
+use crate::config::Config;
+use crate::error::Error;
+use crate::message::{MOST_ARGS, Message, Payload};
+use crate::segment::Segment;
+use crate::shm::Shm;
+use model::NodeId;
+use std::cell::Cell;
+use std::sync::atomic::Ordering;
+use std::time::{Duration, Instant};
+
+/// How long who waits polls before it sleeps.
+const SPIN: Duration = Duration::from_micros(50);
+
+/// Looks at the clock once in so many polls.
+const POLLS: u32 = 16;
+
+thread_local! {
+    /// Whether this thread runs a handler.
+    static IN_HANDLER: Cell<bool> = const { Cell::new(false) };
+}
+
+/// A process among others: sends them active messages, and reads and writes what they published.
+///
+/// Messages are delivered once and in no promised order. Somebody has to poll for handlers to run:
+/// every call that waits does, and [`Fabric::poll`]. Puts and gets need nobody at the other end. All
+/// methods may be called by any thread; handlers of requests run one at a time, as do those of
+/// replies. Dropping it leaves: peers that go on speaking to it get [`Error::PeerLost`].
+#[derive(Debug)]
+pub struct Fabric {
+    conduit: Box<dyn Conduit>,
+    handlers: Handlers,
+    rounds: Rounds,
+}
+
+impl Fabric {
+    /// Joins the ranks that `config` speaks of, by shared memory; returns when all have.
+    ///
+    /// # Errors
+    /// As [`Shm::join`].
+    pub fn join(config: &Config, handlers: Handlers) -> Result<Fabric, Error> {
+        Ok(Fabric::over(Box::new(Shm::join(config)?), handlers))
+    }
+
+    /// A fabric over any conduit.
+    #[must_use]
+    pub fn over(conduit: Box<dyn Conduit>, handlers: Handlers) -> Fabric {
+        let handlers = handlers.with_any(barrier::HANDLER, Box::new(barrier::arrived));
+        let rounds = Rounds::new(conduit.place().1);
+        Fabric { conduit, handlers, rounds }
+    }
+
+    /// This process.
+    #[must_use]
+    pub fn rank(&self) -> NodeId {
+        self.conduit.place().0
+    }
+
+    /// How many there are.
+    #[must_use]
+    pub fn size(&self) -> u32 {
+        self.conduit.place().1
+    }
+
+    /// What messages may be.
+    #[must_use]
+    pub fn capabilities(&self) -> Capabilities {
+        self.conduit.capabilities()
+    }
+
+    /// The memory that this process published.
+    ///
+    /// # Panics
+    /// Never: a process's own memory is mapped.
+    #[must_use]
+    pub fn segment(&self) -> &Segment {
+        self.conduit.segment(self.rank()).expect("a process's own memory is mapped")
+    }
+
+    /// Why `peer` is lost, if it is.
+    #[must_use]
+    pub fn lost(&self, peer: NodeId) -> Option<Lost> {
+        self.conduit.lost(peer)
+    }
+
+    /// Sends a short or medium request: handler `handler` of `to` runs with `args`, up to 16, and
+    /// `bytes`. Both may be reused at once. Waits for room as long as that peer lives, and runs
+    /// handlers meanwhile.
+    ///
+    /// # Errors
+    /// [`Error::NoSuchPeer`], [`Error::TooLong`], [`Error::PeerLost`]; [`Error::InHandler`] in a
+    /// handler.
+    pub fn request(
+        &self,
+        to: NodeId,
+        handler: u8,
+        args: &[u32],
+        bytes: &[u8],
+    ) -> Result<(), Error> {
+        let payload = if bytes.is_empty() { Payload::None } else { Payload::Bytes(bytes) };
+        self.outside("send requests")?;
+        self.send(to, Queue::Request, &Message { handler, args, payload })
+    }
+
+    /// Sends a long request: puts `bytes` at byte `at` of the segment of `to` before the handler
+    /// runs.
+    ///
+    /// # Errors
+    /// As [`Fabric::request`], and [`Error::OutOfBounds`].
+    pub fn request_long(
+        &self,
+        to: NodeId,
+        handler: u8,
+        args: &[u32],
+        (bytes, at): (&[u8], u64),
+    ) -> Result<(), Error> {
+        self.outside("send requests")?;
+        let payload = self.place(to, at, bytes)?;
+        self.send(to, Queue::Request, &Message { handler, args, payload })
+    }
+
+    /// Copies `bytes` to byte `at` of the segment of `to`; it is there on return.
+    ///
+    /// # Errors
+    /// [`Error::NoSuchPeer`], [`Error::OutOfBounds`], [`Error::PeerLost`].
+    #[inline]
+    pub fn put(&self, to: NodeId, at: u64, bytes: &[u8]) -> Result<(), Error> {
+        let segment = self.published(to)?;
+        segment.write(at, bytes).ok_or_else(|| beyond(to, segment, at, bytes.len()))
+    }
+
+    /// Copies what is from byte `at` on of the segment of `from` to `bytes`.
+    ///
+    /// # Errors
+    /// As [`Fabric::put`].
+    #[inline]
+    pub fn get(&self, from: NodeId, at: u64, bytes: &mut [u8]) -> Result<(), Error> {
+        let segment = self.published(from)?;
+        segment.read(at, bytes).ok_or_else(|| beyond(from, segment, at, bytes.len()))
+    }
+
+    /// Stores a word at byte `at`, a multiple of 8, of the segment of `to`. Whoever gets it by
+    /// [`Fabric::get_word`] sees what was put before it.
+    ///
+    /// # Errors
+    /// As [`Fabric::put`]; [`Error::OutOfBounds`] too where `at` is no multiple of 8.
+    #[inline]
+    pub fn put_word(&self, to: NodeId, at: u64, word: u64) -> Result<(), Error> {
+        let segment = self.published(to)?;
+        let place = segment.word(at).ok_or_else(|| beyond(to, segment, at, 8))?;
+        place.store(word, Ordering::Release);
+        Ok(())
+    }
+
+    /// The word at byte `at`, a multiple of 8, of the segment of `from`.
+    ///
+    /// # Errors
+    /// As [`Fabric::put_word`].
+    #[inline]
+    pub fn get_word(&self, from: NodeId, at: u64) -> Result<u64, Error> {
+        let segment = self.published(from)?;
+        let place = segment.word(at).ok_or_else(|| beyond(from, segment, at, 8))?;
+        Ok(place.load(Ordering::Acquire))
+    }
+
+    /// Sets `bytes` bytes from `at` on of the segment of `to`.
+    ///
+    /// # Errors
+    /// As [`Fabric::put`].
+    pub fn fill(&self, to: NodeId, (at, bytes): (u64, usize), value: u8) -> Result<(), Error> {
+        let segment = self.published(to)?;
+        segment.fill(at, bytes, value).ok_or_else(|| beyond(to, segment, at, bytes))
+    }
+
+    /// Runs the handlers of messages that have come, and returns how many; none in a handler.
+    pub fn poll(&self) -> usize {
+        if IN_HANDLER.get() {
+            return 0;
+        }
+        let requests = self.receive(Queue::Request);
+        requests + self.receive(Queue::Reply)
+    }
+
+    /// Polls, and then sleeps, until `is_over`, which is looked at after every message and whenever
+    /// [`Fabric::wake`] is called.
+    ///
+    /// # Errors
+    /// [`Error::Timeout`] where that takes longer than `most`; [`Error::InHandler`].
+    pub fn wait_until(
+        &self,
+        most: Option<Duration>,
+        is_over: impl Fn() -> bool,
+    ) -> Result<(), Error> {
+        self.outside("wait")?;
+        let start = Instant::now();
+        let mut idle_since = start;
+        let mut polls = 0_u32;
+        while !is_over() {
+            if self.poll() > 0 {
+                (idle_since, polls) = (Instant::now(), 0);
+                continue;
+            }
+            polls += 1;
+            if !polls.is_multiple_of(POLLS) {
+                std::hint::spin_loop();
+                continue;
+            }
+            let now = Instant::now();
+            let left = most.map(|most| most.saturating_sub(now - start));
+            if let Some(waited) = most.filter(|_| left == Some(Duration::ZERO)) {
+                return Err(Error::Timeout { waited });
+            }
+            if now - idle_since >= SPIN {
+                self.conduit.sleep(&is_over, left);
+            }
+        }
+        Ok(())
+    }
+
+    /// Wakes the threads that wait in [`Fabric::wait_until`], so that they look again.
+    pub fn wake(&self) {
+        self.conduit.wake();
+    }
+
+    pub(crate) fn rounds(&self) -> &Rounds {
+        &self.rounds
+    }
+
+    /// Puts the payload of a long message where it is to be.
+    pub(crate) fn place(
+        &self,
+        to: NodeId,
+        at: u64,
+        bytes: &[u8],
+    ) -> Result<Payload<'static>, Error> {
+        let length = u32::try_from(bytes.len()).map_err(|_| too_long(0, bytes.len()))?;
+        self.put(to, at, bytes)?;
+        Ok(Payload::Placed { at, bytes: length })
+    }
+
+    /// Sends `message`, as soon as there is room for it.
+    pub(crate) fn send(
+        &self,
+        to: NodeId,
+        queue: Queue,
+        message: &Message<'_>,
+    ) -> Result<(), Error> {
+        if to.0 >= self.size() {
+            return Err(Error::NoSuchPeer { peer: to, size: self.size() });
+        }
+        if !message.fits() {
+            return Err(too_long(message.args.len(), message.bytes()));
+        }
+        let sent = Cell::new(self.conduit.send(to, queue, message));
+        let try_again = || {
+            sent.set(self.conduit.send(to, queue, message));
+            sent.get() != Err(Refusal::Full)
+        };
+        loop {
+            match sent.get() {
+                Ok(()) => return Ok(()),
+                Err(Refusal::Lost) => return Err(self.lost_error(to)),
+                Err(Refusal::Full) if self.drain(queue) > 0 => _ = try_again(),
+                // From here on room wakes, so there is one more try before it sleeps.
+                Err(Refusal::Full) => self.conduit.sleep(&try_again, None),
+            }
+        }
+    }
+
+    /// Runs what has come: what a reply waits for is only that its receiver takes replies.
+    fn drain(&self, queue: Queue) -> usize {
+        match queue {
+            Queue::Request => self.poll(),
+            Queue::Reply => self.receive(Queue::Reply),
+        }
+    }
+
+    fn receive(&self, queue: Queue) -> usize {
+        let before = IN_HANDLER.replace(true);
+        let ended = Ended(before);
+        let count = self.conduit.receive(queue, &mut |from, message| {
+            self.run((from, queue), message);
+        });
+        drop(ended);
+        if count > 0 {
+            // Others may wait for what a handler did, or for what was left.
+            self.conduit.wake();
+        }
+        count
+    }
+
+    fn run(&self, (from, queue): (NodeId, Queue), message: Message<'_>) {
+        let bytes = self.segment().bytes();
+        if let Payload::Placed { at, bytes: placed } = message.payload
+            && at.checked_add(placed.into()).is_none_or(|end| end > bytes)
+        {
+            let rank = from.0;
+            return log::warn!("dropped a long message of rank {rank}: beyond {bytes} B");
+        }
+        match self.handlers.get(message.handler) {
+            Some(handler) => handler(&Call::new(self, (from, queue), message)),
+            None => {
+                let (rank, index) = (from.0, message.handler);
+                log::warn!("dropped a message of rank {rank}: there is no handler {index}");
+            }
+        }
+    }
+
+    #[inline]
+    fn published(&self, peer: NodeId) -> Result<&Segment, Error> {
+        match self.conduit.segment(peer) {
+            Some(_) if self.conduit.lost(peer).is_some() => Err(self.lost_error(peer)),
+            Some(segment) => Ok(segment),
+            None => Err(Error::NoSuchPeer { peer, size: self.size() }),
+        }
+    }
+
+    pub(crate) fn outside(&self, what: &'static str) -> Result<(), Error> {
+        if IN_HANDLER.get() { Err(Error::InHandler { what }) } else { Ok(()) }
+    }
+
+    pub(crate) fn lost_error(&self, peer: NodeId) -> Error {
+        Error::PeerLost { peer, why: self.conduit.lost(peer).unwrap_or(Lost::Died) }
+    }
+}
+
+/// Restores whether a thread runs a handler, also when that panics.
+struct Ended(bool);
+
+impl Drop for Ended {
+    fn drop(&mut self) {
+        IN_HANDLER.set(self.0);
+    }
+}
+
+#[cold]
+fn beyond(peer: NodeId, segment: &Segment, at: u64, bytes: usize) -> Error {
+    Error::OutOfBounds { peer, at, bytes: bytes as u64, of: segment.bytes() }
+}
+
+#[cold]
+fn too_long(args: usize, bytes: usize) -> Error {
+    let (most_args, most_bytes) = (MOST_ARGS, crate::message::MOST_BYTES);
+    Error::TooLong { args, bytes, most_args, most_bytes }
+}

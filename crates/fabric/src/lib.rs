@@ -1,0 +1,33 @@
+//! Processes that reach each other's memory: active messages, puts and gets (GASNet's core and
+//! extended API), over conduits.
+//!
+//! **Hazard.** A peer dies, stops, or writes nonsense where it may write; two peers wait for each
+//! other to make room. **Guarantee.** What a peer writes is copied out of shared memory before it is
+//! looked at, and a peer that sends what can't be is [lost](ErrorKind::PeerLost), as one that died
+//! is; whoever waits for it hears of that. Nothing is read or written outside what a peer gave.
+//! Every queue has room for so much, and replies have queues of their own, so that they find room
+//! whatever becomes of requests. **Structure.** A [`Fabric`] is one process's membership: it has
+//! handlers, and segments that all may read and write. It speaks to a [`Conduit`], which carries
+//! messages and maps segments; [`shm`] is that of processes on one machine. [`Config`] says who
+//! joins what.
+
+mod active;
+mod barrier;
+mod conduit;
+mod config;
+mod error;
+mod fabric;
+mod message;
+mod segment;
+pub mod shm;
+
+pub use active::{Call, Handler, Handlers};
+pub use barrier::Barrier;
+pub use conduit::{Capabilities, Conduit, Lost, Queue, Refusal};
+pub use config::{Config, Job, KEY, RANK, ROOT, SIZE};
+pub use error::{Error, ErrorKind};
+pub use fabric::Fabric;
+pub use message::{MOST_ARGS, Message, Payload};
+pub use segment::Segment;
+// Peers are named by this.
+pub use model;

@@ -1,0 +1,184 @@
+//! Memory that several processes map.
+//!
+//! **Hazard.** Another process may write at any time, and whoever made the memory may try to make it
+//! shorter, so that touching it kills. **Guarantee.** Nobody holds a reference to its bytes: they are
+//! copied in and out, or are atomic words. What is mapped is sealed: its size can't change.
+
+use crate::error::Error;
+use rustix::fs::{
+    MemfdFlags, SealFlags, fcntl_add_seals, fcntl_get_seals, fstat, ftruncate, memfd_create,
+};
+use rustix::mm::{MapFlags, ProtFlags, mmap, munmap};
+use std::os::fd::{AsFd, OwnedFd};
+use std::ptr::NonNull;
+use std::sync::atomic::{AtomicU32, AtomicU64};
+
+/// What no one may undo.
+const SEALS: SealFlags = SealFlags::SHRINK.union(SealFlags::GROW).union(SealFlags::SEAL);
+
+/// A process's memory that all of a fabric may read and write.
+///
+/// Nothing orders what one process writes and another reads but messages, barriers and puts of words:
+/// who reads bytes while they are written gets some of either. All methods may be called by any
+/// thread.
+#[derive(Debug)]
+pub struct Segment {
+    start: NonNull<u8>,
+    bytes: usize,
+}
+
+// SAFETY: it owns its mapping, and is only copied from and to, or reached by atomics.
+unsafe impl Send for Segment {}
+// SAFETY: as above.
+unsafe impl Sync for Segment {}
+
+impl Segment {
+    /// Makes memory of so many bytes, all zero; who has the descriptor may map it too.
+    pub(crate) fn create(bytes: u64) -> Result<(Segment, OwnedFd), Error> {
+        let flags = MemfdFlags::CLOEXEC | MemfdFlags::ALLOW_SEALING;
+        let fd = memfd_create("isometry", flags).map_err(Error::os("making shared memory"))?;
+        ftruncate(&fd, bytes).map_err(Error::os("sizing shared memory"))?;
+        fcntl_add_seals(&fd, SEALS).map_err(Error::os("sealing shared memory"))?;
+        Ok((Segment::map(&fd)?, fd))
+    }
+
+    /// Maps what another process made.
+    pub(crate) fn map(fd: impl AsFd) -> Result<Segment, Error> {
+        let seals = fcntl_get_seals(&fd).map_err(Error::os("asking for a segment's seals"))?;
+        if !seals.contains(SEALS) {
+            return Err(Error::Refused { rank: u32::MAX, why: "its memory may change its size" });
+        }
+        let stat = fstat(&fd).map_err(Error::os("asking for a segment's size"))?;
+        let bytes = usize::try_from(stat.st_size).unwrap_or(0);
+        let (access, flags) = (ProtFlags::READ | ProtFlags::WRITE, MapFlags::SHARED);
+        if bytes == 0 {
+            return Ok(Segment { start: NonNull::dangling(), bytes });
+        }
+        // SAFETY: a new mapping, at an address that the system chooses.
+        let start = unsafe { mmap(std::ptr::null_mut(), bytes, access, flags, fd, 0) };
+        let start = start.map_err(Error::os("mapping a segment"))?;
+        let start = NonNull::new(start.cast()).expect("no mapping is at address zero");
+        Ok(Segment { start, bytes })
+    }
+
+    /// How many bytes it has.
+    #[must_use]
+    pub fn bytes(&self) -> u64 {
+        self.bytes as u64
+    }
+
+    /// Copies what lies from byte `at` on into `to`; `None` where there is not as much.
+    #[must_use]
+    #[inline]
+    pub fn read(&self, at: u64, to: &mut [u8]) -> Option<()> {
+        let from = self.span(at, to.len())?;
+        // SAFETY: inside the mapping, which no reference points into, so `to` is apart.
+        unsafe { std::ptr::copy_nonoverlapping(from, to.as_mut_ptr(), to.len()) };
+        Some(())
+    }
+
+    /// Copies `from` to where byte `at` is; `None` where there is less room.
+    #[must_use]
+    #[inline]
+    pub fn write(&self, at: u64, from: &[u8]) -> Option<()> {
+        let to = self.span(at, from.len())?;
+        // SAFETY: inside the mapping, which no reference points into, so `from` is apart.
+        unsafe { std::ptr::copy_nonoverlapping(from.as_ptr(), to, from.len()) };
+        Some(())
+    }
+
+    /// Sets so many bytes from `at` on; `None` where there are fewer.
+    #[must_use]
+    pub fn fill(&self, at: u64, bytes: usize, value: u8) -> Option<()> {
+        let to = self.span(at, bytes)?;
+        // SAFETY: inside the mapping.
+        unsafe { to.write_bytes(value, bytes) };
+        Some(())
+    }
+
+    /// The atomic word at byte `at`, a multiple of 8; `None` where there is none.
+    #[must_use]
+    #[inline]
+    pub fn word(&self, at: u64) -> Option<&AtomicU64> {
+        let word = self.span(at, 8)?.cast::<AtomicU64>();
+        // SAFETY: inside the mapping, aligned, and only shared.
+        word.is_aligned().then(|| unsafe { &*word })
+    }
+
+    /// All its whole words.
+    pub(crate) fn words(&self) -> &[AtomicU64] {
+        let start = self.start.as_ptr().cast();
+        if self.bytes < 8 {
+            return &[];
+        }
+        // SAFETY: inside the mapping, which starts with a page; words are only reached as atomics.
+        unsafe { std::slice::from_raw_parts(start, self.bytes / 8) }
+    }
+
+    /// The first half of the first word.
+    pub(crate) fn bell(&self) -> &AtomicU32 {
+        assert!(self.bytes >= 8, "a mailbox has words");
+        // SAFETY: inside the mapping, which starts with a page; nobody reaches it in another way.
+        unsafe { &*self.start.as_ptr().cast::<AtomicU32>() }
+    }
+
+    #[inline]
+    fn span(&self, at: u64, bytes: usize) -> Option<*mut u8> {
+        let at = usize::try_from(at).ok()?;
+        let fits = at <= self.bytes && bytes <= self.bytes - at;
+        fits.then(|| self.start.as_ptr().wrapping_add(at))
+    }
+}
+
+impl Drop for Segment {
+    fn drop(&mut self) {
+        if self.bytes > 0 {
+            // SAFETY: its own mapping, which nothing points into any more.
+            let _ = unsafe { munmap(self.start.as_ptr().cast(), self.bytes) };
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use std::sync::atomic::Ordering;
+
+    #[test]
+    fn bytes_are_those_of_the_memory_and_no_others() {
+        let (made, fd) = Segment::create(100).unwrap();
+        let mapped = Segment::map(&fd).unwrap();
+        made.write(97, &[1, 2, 3]).unwrap();
+        let mut back = [0; 4];
+        mapped.read(96, &mut back).unwrap();
+        assert_eq!(back, [0, 1, 2, 3]);
+        mapped.fill(98, 2, 9).unwrap();
+        made.read(96, &mut back).unwrap();
+        assert_eq!(back, [0, 1, 9, 9]);
+        for (at, bytes) in [(98, 3), (101, 0), (u64::MAX, 1), (u64::MAX - 1, 4), (0, 101)] {
+            assert_eq!(made.write(at, &vec![0; bytes]), None);
+            assert_eq!(made.read(at, &mut vec![0; bytes]), None);
+            assert_eq!(made.fill(at, bytes, 0), None);
+        }
+        assert_eq!(made.write(100, &[]), Some(()));
+        made.word(88).unwrap().store(u64::MAX, Ordering::Relaxed);
+        assert_eq!(mapped.words()[11].load(Ordering::Relaxed), u64::MAX);
+        assert!(made.word(89).is_none() && made.word(96).is_none());
+    }
+
+    #[test]
+    fn none_is_mapped_whose_size_may_change() {
+        let fd = memfd_create("bare", MemfdFlags::ALLOW_SEALING).unwrap();
+        ftruncate(&fd, 4096).unwrap();
+        assert!(Segment::map(&fd).is_err());
+        let (_, fd) = Segment::create(4096).unwrap();
+        assert!(ftruncate(&fd, 0).is_err() && ftruncate(&fd, 8192).is_err());
+    }
+
+    #[test]
+    fn an_empty_one_has_no_bytes() {
+        let (made, fd) = Segment::create(0).unwrap();
+        assert!(made.words().is_empty() && made.word(0).is_none());
+        assert_eq!(Segment::map(&fd).unwrap().bytes(), 0);
+    }
+}

@@ -1,0 +1,297 @@
+//! Processes of one machine, by shared memory.
+//!
+//! Each rank has a mailbox that all map: a bell, and two rings from every rank. A sender
+//! writes its ring and rings the bell if the receiver sleeps. Each rank also has a segment, which all
+//! map. A socket to every peer ends when the peer does, and a thread that sleeps on these sees it.
+
+#[cfg(test)]
+mod checked;
+mod join;
+mod ring;
+#[cfg(test)]
+mod tests;
+mod watch;
+
+/// What the rings synchronise with. A test compiles the same file against shuttle's.
+mod sync {
+    pub(crate) use std::sync::atomic::{AtomicU64, Ordering};
+}
+
+use crate::conduit::{Capabilities, Conduit, Lost, Queue, Refusal};
+use crate::config::Config;
+use crate::error::Error;
+use crate::message::{Copied, MOST_BYTES, Message};
+use crate::segment::Segment;
+use model::NodeId;
+use ring::{Found, LINE_WORDS, LINES, RING_WORDS, Reader, Refused, Words, Writer};
+use rustix::event::Timespec;
+use rustix::thread::futex;
+use std::io::Write;
+use std::os::fd::OwnedFd;
+use std::os::unix::net::UnixStream;
+use std::sync::atomic::{AtomicU8, Ordering, fence};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError, TryLockError};
+use std::time::Duration;
+use watch::{BYE, Watch};
+
+/// The words before the rings: a line that the bell has for itself.
+const BELL_WORDS: usize = LINE_WORDS;
+
+/// The most messages that one call takes of each peer's queue.
+const BATCH: usize = 32;
+
+const QUEUES: [Queue; 2] = [Queue::Request, Queue::Reply];
+
+/// How a peer is.
+const PRESENT: u8 = 0;
+const DIED: u8 = 1;
+const LEFT: u8 = 2;
+const BROKEN: u8 = 3;
+
+/// Processes of one machine.
+#[derive(Debug)]
+pub struct Shm {
+    shared: Arc<Shared>,
+    /// To each peer, `None` for this rank.
+    sockets: Vec<Option<UnixStream>>,
+    _watch: Watch,
+}
+
+#[derive(Debug)]
+struct Shared {
+    rank: u32,
+    peers: Vec<Peer>,
+    /// What reads the rings in this rank's mailbox, by queue and sender.
+    inboxes: [Mutex<Inbox>; 2],
+}
+
+#[derive(Debug)]
+struct Peer {
+    mailbox: Segment,
+    segment: Segment,
+    /// By queue.
+    writers: [Mutex<Writer>; 2],
+    state: AtomicU8,
+}
+
+#[derive(Debug)]
+struct Inbox {
+    readers: Vec<Reader>,
+    copied: Copied,
+}
+
+fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
+    // A handler that panicked has left nothing half done: its message was taken before.
+    mutex.lock().unwrap_or_else(PoisonError::into_inner)
+}
+
+fn try_lock<T>(mutex: &Mutex<T>) -> Option<MutexGuard<'_, T>> {
+    match mutex.try_lock() {
+        Ok(guard) => Some(guard),
+        Err(TryLockError::Poisoned(guard)) => Some(guard.into_inner()),
+        Err(TryLockError::WouldBlock) => None,
+    }
+}
+
+impl Shm {
+    /// Joins the ranks that `config` speaks of; returns when all have.
+    ///
+    /// # Errors
+    /// [`Error::Config`] for what can't be; [`Error::Missing`] where not all join in time;
+    /// [`Error::Refused`] where this rank, or another, has another key, version or number of ranks,
+    /// or has joined already; [`Error::Io`].
+    pub fn join(config: &Config) -> Result<Shm, Error> {
+        config.check()?;
+        let size = config.size as usize;
+        let words = BELL_WORDS + size * QUEUES.len() * RING_WORDS;
+        let (mailbox, mailbox_fd) = Segment::create(8 * words as u64)?;
+        let (segment, segment_fd) = Segment::create(config.segment_bytes)?;
+        let memory = [mailbox_fd, segment_fd];
+        let joined = join::join(config, join::borrowed(&memory))?;
+        let mut sockets = Vec::with_capacity(size);
+        let mut own = Some([mailbox, segment]);
+        let mut peers = Vec::with_capacity(size);
+        for (rank, peer) in (0..).zip(joined) {
+            let (memory, socket) = match peer {
+                Some(peer) => (mapped(rank, &peer.memory)?, Some(peer.socket)),
+                None => (own.take().expect("one rank is this one"), None),
+            };
+            let [mailbox, segment] = memory;
+            if mailbox.bytes() != 8 * words as u64 {
+                return Err(Error::Refused { rank, why: "its mailbox is of another size" });
+            }
+            let state = AtomicU8::new(PRESENT);
+            peers.push(Peer { mailbox, segment, writers: Default::default(), state });
+            sockets.push(socket);
+        }
+        let readers = || (0..size).map(|_| Reader::default()).collect();
+        let inbox = || Mutex::new(Inbox { readers: readers(), copied: Copied::new() });
+        let inboxes = QUEUES.map(|_| inbox());
+        let shared = Arc::new(Shared { rank: config.rank, peers, inboxes });
+        let watched = sockets.iter().map(|s| s.as_ref().map(UnixStream::try_clone).transpose());
+        let watched: Result<Vec<_>, _> = watched.collect();
+        let watched = watched.map_err(Error::io("watching peers"))?;
+        let theirs = Arc::clone(&shared);
+        let watch = Watch::over(watched, move |peer, left| {
+            theirs.lose(peer, if left { LEFT } else { DIED });
+        })?;
+        Ok(Shm { shared, sockets, _watch: watch })
+    }
+}
+
+impl Drop for Shm {
+    fn drop(&mut self) {
+        for mut socket in self.sockets.iter().flatten() {
+            // Who is gone hears nothing.
+            let _ = socket.write_all(&[BYE]);
+        }
+    }
+}
+
+fn mapped(rank: u32, memory: &[OwnedFd; 2]) -> Result<[Segment; 2], Error> {
+    let map = |fd: &OwnedFd| match Segment::map(fd) {
+        Err(Error::Refused { why, .. }) => Err(Error::Refused { rank, why }),
+        mapped => mapped,
+    };
+    Ok([map(&memory[0])?, map(&memory[1])?])
+}
+
+impl Shared {
+    fn me(&self) -> &Peer {
+        &self.peers[self.rank as usize]
+    }
+
+    /// The ring in the mailbox of `to` that `from` writes.
+    fn ring(&self, to: usize, from: usize, queue: Queue) -> Words<'_> {
+        let start = BELL_WORDS + (from * QUEUES.len() + queue as usize) * RING_WORDS;
+        Words(&self.peers[to].mailbox.words()[start..start + RING_WORDS])
+    }
+
+    fn lose(&self, peer: usize, state: u8) {
+        let set = self.peers[peer].state.compare_exchange(
+            PRESENT,
+            state,
+            Ordering::AcqRel,
+            Ordering::Relaxed,
+        );
+        if set.is_ok() {
+            self.me().wake();
+        }
+    }
+
+    fn is_ready(&self, queue: Queue) -> bool {
+        // Whoever has it may have looked before something came.
+        let Some(inbox) = try_lock(&self.inboxes[queue as usize]) else { return true };
+        let me = self.rank as usize;
+        let is_ready = |(from, reader): (usize, &Reader)| {
+            self.is_present(from) && reader.is_ready(self.ring(me, from, queue))
+        };
+        inbox.readers.iter().enumerate().any(is_ready)
+    }
+
+    fn is_present(&self, peer: usize) -> bool {
+        // What a peer sent before it died or left is still taken.
+        self.peers[peer].state.load(Ordering::Acquire) != BROKEN
+    }
+}
+
+impl Peer {
+    /// Wakes whoever of the peer's sleeps.
+    fn wake(&self) {
+        // Between what was written and whether the peer sleeps; its like is in `sleep`.
+        fence(Ordering::SeqCst);
+        let bell = self.mailbox.bell();
+        if bell.load(Ordering::Relaxed) != 0 && bell.swap(0, Ordering::Relaxed) != 0 {
+            let _ = futex::wake(bell, futex::Flags::empty(), i32::MAX as u32);
+        }
+    }
+}
+
+impl Conduit for Shm {
+    fn capabilities(&self) -> Capabilities {
+        // The reader may be a quarter behind in what it says, and one line stays free.
+        Capabilities { medium_bytes: MOST_BYTES, credits: LINES - LINES / 4 - 1 }
+    }
+
+    fn place(&self) -> (NodeId, u32) {
+        (NodeId(self.shared.rank), self.shared.peers.len() as u32)
+    }
+
+    fn send(&self, to: NodeId, queue: Queue, message: &Message<'_>) -> Result<(), Refusal> {
+        let (shared, to) = (&*self.shared, to.0 as usize);
+        let peer = &shared.peers[to];
+        if peer.state.load(Ordering::Acquire) != PRESENT {
+            return Err(Refusal::Lost);
+        }
+        let ring = shared.ring(to, shared.rank as usize, queue);
+        let pushed = lock(&peer.writers[queue as usize]).push(ring, message);
+        match pushed {
+            Ok(()) => {
+                peer.wake();
+                Ok(())
+            }
+            Err(Refused::Full) => Err(Refusal::Full),
+            Err(Refused::Broken) => {
+                shared.lose(to, BROKEN);
+                Err(Refusal::Lost)
+            }
+        }
+    }
+
+    fn receive(&self, queue: Queue, run: &mut dyn FnMut(NodeId, Message<'_>)) -> usize {
+        let shared = &*self.shared;
+        let Some(mut inbox) = try_lock(&shared.inboxes[queue as usize]) else { return 0 };
+        let Inbox { readers, copied } = &mut *inbox;
+        let mut count = 0;
+        for (from, reader) in readers.iter_mut().enumerate() {
+            let ring = shared.ring(shared.rank as usize, from, queue);
+            for _ in 0..BATCH {
+                if !reader.is_ready(ring) || !shared.is_present(from) {
+                    break;
+                }
+                match reader.pop(ring, copied) {
+                    Found::Nothing => break,
+                    Found::Broken => shared.lose(from, BROKEN),
+                    Found::Message { wakes } => {
+                        if wakes {
+                            shared.peers[from].wake();
+                        }
+                        count += 1;
+                        copied.with(|message| run(NodeId(from as u32), message));
+                    }
+                }
+            }
+        }
+        count
+    }
+
+    fn sleep(&self, is_over: &dyn Fn() -> bool, most: Option<Duration>) {
+        let bell = self.shared.me().mailbox.bell();
+        bell.store(1, Ordering::Relaxed);
+        // Between saying that it sleeps and looking once more; its like is in `wake`.
+        fence(Ordering::SeqCst);
+        if is_over() || QUEUES.iter().any(|&queue| self.shared.is_ready(queue)) {
+            return std::thread::yield_now();
+        }
+        let most = most.and_then(|most| Timespec::try_from(most).ok());
+        // Woken, interrupted, over or never asleep: the caller looks again.
+        let _ = futex::wait(bell, futex::Flags::empty(), 1, most.as_ref());
+    }
+
+    fn wake(&self) {
+        self.shared.me().wake();
+    }
+
+    fn segment(&self, peer: NodeId) -> Option<&Segment> {
+        self.shared.peers.get(peer.0 as usize).map(|peer| &peer.segment)
+    }
+
+    fn lost(&self, peer: NodeId) -> Option<Lost> {
+        match self.shared.peers.get(peer.0 as usize)?.state.load(Ordering::Acquire) {
+            PRESENT => None,
+            DIED => Some(Lost::Died),
+            LEFT => Some(Lost::Left),
+            _ => Some(Lost::Broken),
+        }
+    }
+}

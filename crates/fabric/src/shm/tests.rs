@@ -1,0 +1,155 @@
+//! The ring against a queue of the standard library, and ranks of one process.
+
+use super::sync::AtomicU64;
+use super::*;
+use crate::config::Job;
+use crate::message::Payload;
+use proptest::prelude::*;
+use std::collections::VecDeque;
+use std::thread;
+
+fn ring() -> Vec<AtomicU64> {
+    (0..RING_WORDS).map(|_| AtomicU64::new(0)).collect()
+}
+
+proptest! {
+    /// Against a queue of the standard library, with room for so much.
+    #[test]
+    fn what_goes_in_comes_out(steps in prop::collection::vec((any::<bool>(), 0usize..4097), 1..2000)) {
+        let words = ring();
+        let ring = Words(&words);
+        let (mut writer, mut reader, mut copied) =
+            (Writer::default(), Reader::default(), Copied::new());
+        let mut queue = VecDeque::new();
+        for (i, (push, bytes)) in steps.into_iter().enumerate() {
+            let payload = vec![i as u8; bytes];
+            let message = Message {
+                handler: i as u8,
+                args: &[i as u32; 3],
+                payload: Payload::Bytes(&payload),
+            };
+            if push {
+                match writer.push(ring, &message) {
+                    Ok(()) => queue.push_back((i, bytes)),
+                    Err(refused) => {
+                        prop_assert_eq!(refused, Refused::Full);
+                        let lines: usize = queue.iter().map(|(_, b)| (8 + 16 + b) / 64 + 1).sum();
+                        prop_assert!(lines > LINES / 2, "refused with {} lines", lines);
+                    }
+                }
+            } else {
+                let found = reader.pop(ring, &mut copied);
+                prop_assert_eq!(found == Found::Nothing, queue.is_empty());
+                if let Some((i, bytes)) = queue.pop_front() {
+                    copied.with(|message| {
+                        assert_eq!(message.args, [i as u32; 3]);
+                        assert_eq!(message.payload, Payload::Bytes(&vec![i as u8; bytes]));
+                    });
+                }
+            }
+        }
+    }
+
+    /// A peer that stores anything anywhere.
+    #[test]
+    fn nonsense_ends_a_ring_and_no_more(stores in prop::collection::vec((0..RING_WORDS, any::<u64>()), 1..500)) {
+        let words = ring();
+        let ring = Words(&words);
+        let (mut writer, mut reader, mut copied) =
+            (Writer::default(), Reader::default(), Copied::new());
+        for (at, word) in stores {
+            // Mostly what could be a message's start.
+            words[if at % 3 == 0 { at } else { at / LINE_WORDS * LINE_WORDS }]
+                .store(word & 0xFFFF_001F_FF03, Ordering::Relaxed);
+            let message = Message { handler: 1, args: &[], payload: Payload::None };
+            let _ = writer.push(ring, &message);
+            if let Found::Message { .. } = reader.pop(ring, &mut copied) {
+                copied.with(|message| assert!(message.fits()));
+            }
+        }
+    }
+}
+
+/// Two ranks of this process.
+fn pair() -> [Shm; 2] {
+    let job = Job::new(2).unwrap();
+    let join = |rank: u32| {
+        let variables = job.variables(rank);
+        let find = |name: &str| variables.iter().find(|v| v.0 == name).map(|v| v.1.clone());
+        Shm::join(&Config::from_variables(find).unwrap()).unwrap()
+    };
+    thread::scope(|scope| {
+        let second = scope.spawn(|| join(1));
+        [join(0), second.join().unwrap()]
+    })
+}
+
+#[test]
+fn who_is_alone_meets_nobody() {
+    let alone = Config::from_variables(|_| None).unwrap();
+    let both = [Shm::join(&alone).unwrap(), Shm::join(&alone).unwrap()];
+    for shm in both {
+        shm.send(NodeId(0), Queue::Request, &SHORT).unwrap();
+        assert_eq!(count(&shm, Queue::Request), 1);
+    }
+}
+
+const SHORT: Message<'static> = Message { handler: 1, args: &[7], payload: Payload::None };
+
+fn count(shm: &Shm, queue: Queue) -> usize {
+    shm.receive(queue, &mut |_, message| assert_eq!(message.args, [7]))
+}
+
+#[test]
+fn a_peer_that_sends_nonsense_is_lost_and_others_are_not() {
+    let [first, second] = pair();
+    let (me, other) = (NodeId(0), NodeId(1));
+    first.send(me, Queue::Request, &SHORT).unwrap();
+    second.send(me, Queue::Request, &SHORT).unwrap();
+    assert_eq!(count(&first, Queue::Request), 2);
+    second.send(me, Queue::Request, &SHORT).unwrap();
+    let ring = second.shared.ring(0, 1, Queue::Request);
+    ring.0[2 * LINE_WORDS].store(u64::MAX, Ordering::Relaxed);
+    assert_eq!(count(&first, Queue::Request), 0);
+    assert_eq!((first.lost(other), first.lost(me)), (Some(Lost::Broken), None));
+    assert_eq!(first.send(other, Queue::Reply, &SHORT), Err(Refusal::Lost));
+    second.send(me, Queue::Request, &SHORT).unwrap();
+    assert_eq!(count(&first, Queue::Request), 0);
+    first.send(me, Queue::Reply, &SHORT).unwrap();
+    assert_eq!(count(&first, Queue::Reply), 1);
+}
+
+#[test]
+fn a_reader_that_says_nonsense_is_lost() {
+    let [first, second] = pair();
+    let ring = second.shared.ring(1, 0, Queue::Request);
+    ring.0[0].store(u64::MAX, Ordering::Relaxed);
+    let mut sends = (0..=LINES).map(|_| first.send(NodeId(1), Queue::Request, &SHORT));
+    assert_eq!(sends.find(Result::is_err), Some(Err(Refusal::Lost)));
+    assert_eq!(first.lost(NodeId(1)), Some(Lost::Broken));
+}
+
+#[test]
+fn a_queue_has_room_for_its_credits_and_no_more_than_it_has_lines() {
+    let [first, second] = pair();
+    let fill =
+        || (0..).take_while(|_| first.send(NodeId(1), Queue::Request, &SHORT).is_ok()).count();
+    let mut held = fill();
+    for _ in 0..100 {
+        assert!((first.capabilities().credits..LINES).contains(&held), "{held}");
+        held -= count(&second, Queue::Request);
+        held += fill();
+    }
+}
+
+#[test]
+fn what_was_sent_before_leaving_still_comes() {
+    let [first, second] = pair();
+    second.send(NodeId(0), Queue::Request, &SHORT).unwrap();
+    drop(second);
+    while first.lost(NodeId(1)).is_none() {
+        first.sleep(&|| first.lost(NodeId(1)).is_some(), None);
+    }
+    assert_eq!(first.lost(NodeId(1)), Some(Lost::Left));
+    assert_eq!(count(&first, Queue::Request), 1);
+}

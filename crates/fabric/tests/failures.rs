@@ -1,0 +1,221 @@
+//! Peers that die, stop, are strangers, or never come.
+
+mod common;
+
+use common::{ended, is_rank, join, start};
+use isometry_fabric::model::NodeId;
+use isometry_fabric::{Barrier, Config, Error, ErrorKind, Fabric, Handlers, Lost};
+use rustix::process::{Pid, Signal, getpid, kill_process};
+use rustix::time::{ClockId, clock_gettime};
+use std::io::Write;
+use std::os::linux::net::SocketAddrExt;
+use std::os::unix::net::{SocketAddr, UnixStream};
+use std::os::unix::process::ExitStatusExt;
+use std::process::ExitStatus;
+use std::sync::atomic::{AtomicU32, Ordering};
+use std::thread;
+use std::time::Duration;
+
+const HANDLER: u8 = 128;
+
+/// Nothing here takes as long.
+const LONG: Option<Duration> = Some(Duration::from_secs(60));
+
+/// Runs `body` as each of `size` ranks, and returns how these ended.
+fn processes(test: &str, size: u32, body: impl FnOnce(&Fabric)) -> Option<Vec<ExitStatus>> {
+    if is_rank() {
+        let nothing = Handlers::new().with(HANDLER, |_| ());
+        body(&join(nothing).unwrap());
+        return None;
+    }
+    Some(ended(start(test, size)))
+}
+
+fn end_this_process() -> ! {
+    kill_process(getpid(), Signal::KILL).unwrap();
+    unreachable!("it has ended")
+}
+
+fn is_lost(error: &Error, rank: u32, how: Lost) -> bool {
+    matches!(error, Error::PeerLost { peer, why } if peer.0 == rank && *why == how)
+}
+
+#[test]
+fn a_peer_that_dies_is_named_and_others_go_on() {
+    let statuses = processes("a_peer_that_dies_is_named_and_others_go_on", 3, |fabric| {
+        fabric.barrier().unwrap();
+        if fabric.rank() == NodeId(1) {
+            end_this_process();
+        }
+        let error = fabric.barrier().unwrap_err();
+        assert!(is_lost(&error, 1, Lost::Died), "{error}");
+        for error in [
+            fabric.put(NodeId(1), 0, &[1]).unwrap_err(),
+            fabric.get(NodeId(1), 0, &mut [1]).unwrap_err(),
+            fabric.request(NodeId(1), HANDLER, &[], &[]).unwrap_err(),
+        ] {
+            assert!(is_lost(&error, 1, Lost::Died), "{error}");
+        }
+        let other = NodeId(2 - fabric.rank().0);
+        fabric.put_word(other, 0, 5).unwrap();
+        fabric
+            .wait_until(LONG, || {
+                fabric.wake();
+                fabric.get_word(fabric.rank(), 0).unwrap() == 5
+            })
+            .unwrap();
+    });
+    for (rank, status) in statuses.into_iter().flatten().enumerate() {
+        match rank {
+            1 => assert_eq!(status.signal(), Some(9)),
+            _ => assert!(status.success(), "rank {rank}: {status}"),
+        }
+    }
+}
+
+#[test]
+fn a_peer_that_dies_with_its_queue_full_holds_nobody_up() {
+    let test = "a_peer_that_dies_with_its_queue_full_holds_nobody_up";
+    let statuses = processes(test, 2, |fabric| {
+        let (me, other) = (fabric.rank(), NodeId(1 - fabric.rank().0));
+        let credits = fabric.capabilities().credits as u64;
+        if me == NodeId(1) {
+            // It never polls.
+            while fabric.get_word(me, 0).unwrap() < credits {
+                thread::yield_now();
+            }
+            end_this_process();
+        }
+        let sent = (1..).find_map(|count| {
+            let error = fabric.request(other, HANDLER, &[], &[]).err();
+            // It may be lost by now.
+            let _ = fabric.put_word(other, 0, count);
+            error.map(|error| (count, error))
+        });
+        let (count, error) = sent.unwrap();
+        assert!(is_lost(&error, 1, Lost::Died), "{error}");
+        assert!(count > credits, "{count}");
+    });
+    let statuses = statuses.into_iter().flatten();
+    for (rank, status) in statuses.enumerate() {
+        assert_eq!(status.success(), rank == 0, "rank {rank}: {status}");
+    }
+}
+
+#[test]
+fn a_peer_that_stops_is_a_timeout_and_not_lost() {
+    let statuses = processes("a_peer_that_stops_is_a_timeout_and_not_lost", 2, |fabric| {
+        let me = fabric.rank();
+        if me == NodeId(1) {
+            fabric.put_word(NodeId(0), 8, getpid().as_raw_nonzero().get() as u64).unwrap();
+            fabric.barrier().unwrap();
+            kill_process(getpid(), Signal::STOP).unwrap();
+            // The signal may take a while.
+            while fabric.get_word(me, 16).unwrap() == 0 {
+                thread::yield_now();
+            }
+            return fabric.barrier().unwrap();
+        }
+        fabric.barrier().unwrap();
+        fabric.barrier_notify(Barrier::Anonymous).unwrap();
+        let wait = |most| fabric.barrier_wait(Barrier::Anonymous, most);
+        let error = wait(Some(Duration::from_millis(200))).unwrap_err();
+        assert_eq!(error.kind(), ErrorKind::Timeout);
+        assert_eq!(fabric.lost(NodeId(1)), None);
+        fabric.put_word(NodeId(1), 16, 1).unwrap();
+        let stopped = Pid::from_raw(fabric.get_word(me, 8).unwrap() as i32).unwrap();
+        kill_process(stopped, Signal::CONT).unwrap();
+        wait(LONG).unwrap();
+    });
+    assert!(statuses.into_iter().flatten().all(|status| status.success()));
+}
+
+#[test]
+fn who_waits_sleeps() {
+    let statuses = processes("who_waits_sleeps", 2, |fabric| {
+        let spent = || {
+            let spent = clock_gettime(ClockId::ProcessCPUTime);
+            Duration::new(spent.tv_sec as u64, spent.tv_nsec as u32)
+        };
+        fabric.barrier().unwrap();
+        let before = spent();
+        let waited = Duration::from_millis(500);
+        assert!(fabric.wait_until(Some(waited), || false).is_err());
+        let spent = spent() - before;
+        assert!(spent < waited / 5, "{spent:?} of the processor in {waited:?}");
+        fabric.barrier().unwrap();
+    });
+    assert!(statuses.into_iter().flatten().all(|status| status.success()));
+}
+
+/// A name that no other fabric of this machine has.
+fn fresh_root() -> String {
+    static COUNT: AtomicU32 = AtomicU32::new(0);
+    format!("local:test-{}-{}", std::process::id(), COUNT.fetch_add(1, Ordering::Relaxed))
+}
+
+/// Two ranks of this process, joined with these keys and sizes, and a short patience.
+fn pair(configs: [(u32, u32, &str); 2]) -> Vec<Result<Fabric, Error>> {
+    let root = fresh_root();
+    let join = |(rank, size, key): (u32, u32, &str)| {
+        let mut config = Config::new(&root, (rank, size), key.as_bytes());
+        config.timeout = Duration::from_millis(500);
+        Fabric::join(&config, Handlers::new())
+    };
+    thread::scope(|scope| {
+        let threads = configs.map(|config| scope.spawn(move || join(config)));
+        threads.map(|thread| thread.join().unwrap()).into()
+    })
+}
+
+#[test]
+fn who_has_another_key_or_size_does_not_join() {
+    for (second, why) in [((1, 2, "other"), "key"), ((1, 3, "key"), "counts other ranks")] {
+        let joined = pair([(0, 2, "key"), second]);
+        let [Err(first), Err(second)] = &joined[..] else { panic!("{joined:?}") };
+        assert!(matches!(first, Error::Missing { missing, .. } if *missing == [1]), "{first}");
+        assert!(matches!(second, Error::Refused { rank: 0, .. }), "{second}");
+        assert!(second.to_string().contains(why), "{second}");
+    }
+}
+
+#[test]
+fn one_rank_is_not_two() {
+    let joined = pair([(0, 2, "key"), (0, 2, "key")]);
+    let refused = joined.iter().flatten().count();
+    assert_eq!(refused, 0);
+    let has = |kind: fn(&Error) -> bool| joined.iter().any(|j| j.as_ref().is_err_and(kind));
+    assert!(has(|e| matches!(e, Error::Refused { rank: 0, .. })), "{joined:?}");
+    assert!(has(|e| matches!(e, Error::Missing { .. })), "{joined:?}");
+}
+
+#[test]
+fn strangers_hold_nobody_up() {
+    let root = fresh_root();
+    let name = format!("isometry-{}-0", root.strip_prefix("local:").unwrap());
+    let address = SocketAddr::from_abstract_name(name).unwrap();
+    let join = |rank| Fabric::join(&Config::new(&root, (rank, 2), b"key"), Handlers::new());
+    thread::scope(|scope| {
+        let first = scope.spawn(|| join(0));
+        let connect = || loop {
+            if let Ok(socket) = UnixStream::connect_addr(&address) {
+                return socket;
+            }
+            thread::yield_now();
+        };
+        let silent = connect();
+        let mut noisy = connect();
+        noisy.write_all(&[0x55; 4096]).unwrap();
+        let mut short = connect();
+        short.write_all(b"isometry").unwrap();
+        drop(short);
+        let second = join(1).unwrap();
+        // Who is silent is given up only now.
+        drop(silent);
+        let first = first.join().unwrap().unwrap();
+        second.put(NodeId(0), 0, &[]).unwrap();
+        drop(second);
+        let left = first.wait_until(LONG, || first.lost(NodeId(1)) == Some(Lost::Left));
+        left.unwrap();
+    });
+}

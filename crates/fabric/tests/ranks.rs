@@ -1,0 +1,228 @@
+//! Two and four processes of this machine.
+
+mod common;
+
+use common::{ended, is_rank, join, start};
+use isometry_fabric::model::NodeId;
+use isometry_fabric::{Barrier, Error, ErrorKind, Fabric, Handlers, MOST_ARGS, Payload};
+use std::sync::Arc;
+use std::sync::atomic::{AtomicU64, Ordering::SeqCst};
+use std::time::Duration;
+
+const REQUEST: u8 = 200;
+const REPLY: u8 = 201;
+
+/// Nothing here takes as long.
+const LONG: Option<Duration> = Some(Duration::from_secs(60));
+
+/// Runs `body` as ranks of two processes, and then of four; `test` is the name of the test that
+/// calls this.
+fn ranks(test: &str, handlers: impl FnOnce() -> Handlers, body: impl FnOnce(&Fabric)) {
+    if is_rank() {
+        return body(&join(handlers()).unwrap());
+    }
+    for size in [2, 4] {
+        for (rank, status) in ended(start(test, size)).into_iter().enumerate() {
+            assert!(status.success(), "rank {rank} of {size}: {status}");
+        }
+    }
+}
+
+fn peers(fabric: &Fabric) -> impl Iterator<Item = NodeId> {
+    (0..fabric.size()).map(NodeId)
+}
+
+/// What rank `from` puts at rank `to`.
+fn pattern(from: NodeId, to: NodeId, bytes: usize) -> Vec<u8> {
+    (0..bytes).map(|i| (i * 7 + from.0 as usize * 31 + to.0 as usize * 101) as u8).collect()
+}
+
+#[test]
+fn puts_arrive_and_gets_bring() {
+    const EACH: usize = 100_003;
+    ranks("puts_arrive_and_gets_bring", Handlers::new, |fabric| {
+        let me = fabric.rank();
+        for to in peers(fabric) {
+            let at = (me.0 as usize * EACH) as u64;
+            fabric.put(to, at, &pattern(me, to, EACH)).unwrap();
+            fabric.put_word(to, 900_000 + 8 * u64::from(me.0), u64::from(me.0) + 7).unwrap();
+            fabric.fill(to, (950_000 + u64::from(me.0), 1), me.0 as u8 + 1).unwrap();
+        }
+        fabric.barrier().unwrap();
+        for from in peers(fabric) {
+            let at = (from.0 as usize * EACH) as u64;
+            let mut own = vec![0; EACH];
+            fabric.segment().read(at, &mut own).unwrap();
+            assert_eq!(own, pattern(from, me, EACH));
+            // What rank `from` was sent by its neighbour.
+            let neighbour = NodeId((from.0 + 1) % fabric.size());
+            let mut theirs = vec![0; EACH];
+            fabric.get(from, (neighbour.0 as usize * EACH) as u64, &mut theirs).unwrap();
+            assert_eq!(theirs, pattern(neighbour, from, EACH));
+            assert_eq!(
+                fabric.get_word(from, 900_000 + 8 * u64::from(me.0)).unwrap(),
+                u64::from(me.0) + 7
+            );
+            let mut filled = [0];
+            fabric.get(from, 950_000 + u64::from(me.0), &mut filled).unwrap();
+            assert_eq!(filled, [me.0 as u8 + 1]);
+        }
+        fabric.barrier().unwrap();
+    });
+}
+
+#[test]
+fn what_a_peer_did_not_publish_is_an_error() {
+    ranks("what_a_peer_did_not_publish_is_an_error", Handlers::new, |fabric| {
+        let other = NodeId((fabric.rank().0 + 1) % fabric.size());
+        let end = fabric.segment().bytes();
+        for (at, bytes) in [(end, 1), (end - 3, 4), (u64::MAX, 8), (u64::MAX - 3, 8)] {
+            let put = fabric.put(other, at, &vec![1; bytes]).unwrap_err();
+            let get = fabric.get(other, at, &mut vec![1; bytes]).unwrap_err();
+            let long = fabric.request_long(other, REQUEST, &[], (&vec![1; bytes], at)).unwrap_err();
+            for error in [put, get, long] {
+                assert!(matches!(error, Error::OutOfBounds { .. }), "{error}");
+            }
+        }
+        assert!(matches!(fabric.put_word(other, 4, 1), Err(Error::OutOfBounds { .. })));
+        let stranger = NodeId(fabric.size());
+        for error in [
+            fabric.put(stranger, 0, &[1]).unwrap_err(),
+            fabric.request(stranger, REQUEST, &[], &[]).unwrap_err(),
+        ] {
+            assert!(matches!(error, Error::NoSuchPeer { .. }), "{error}");
+        }
+        for (args, bytes) in [(MOST_ARGS + 1, 0), (0, fabric.capabilities().medium_bytes + 1)] {
+            let error =
+                fabric.request(other, REQUEST, &vec![0; args], &vec![0; bytes]).unwrap_err();
+            assert!(matches!(error, Error::TooLong { .. }), "{error}");
+        }
+        fabric.barrier().unwrap();
+    });
+}
+
+/// Requests of each size to every rank, this one among them, each of which is replied to; more than
+/// queues hold, so that everybody waits for room while others do.
+#[test]
+fn every_request_comes_once_and_so_does_its_reply() {
+    const EACH: u32 = 4000;
+    let sums: Arc<[AtomicU64; 4]> = Arc::default();
+    let (asked, answered) = (Arc::clone(&sums), Arc::clone(&sums));
+    let handlers = || {
+        let request = Handlers::new().with(REQUEST, move |call| {
+            asked[0].fetch_add(1, SeqCst);
+            asked[1].fetch_add(call.args()[0].into(), SeqCst);
+            let (i, bytes) = (call.args()[0], call.args()[1] as usize);
+            let expected = pattern(call.source(), call.fabric().rank(), bytes);
+            match call.payload() {
+                Payload::None => assert_eq!(bytes, 0),
+                Payload::Bytes(payload) => assert_eq!(payload, expected),
+                Payload::Placed { at, bytes: placed } => {
+                    let mut payload = vec![0; placed as usize];
+                    call.fabric().segment().read(at, &mut payload).unwrap();
+                    assert_eq!(payload, expected);
+                }
+            }
+            call.reply(REPLY, &[i], &expected[..bytes.min(512)]).unwrap();
+            assert!(call.reply(REPLY, &[i], &[]).is_err(), "a second reply");
+            let error = call.fabric().request(call.source(), REQUEST, &[], &[]).unwrap_err();
+            assert!(matches!(error, Error::InHandler { .. }), "{error}");
+            assert!(call.fabric().wait_until(None, || true).is_err(), "waited in a handler");
+        });
+        request.with(REPLY, move |call| {
+            answered[2].fetch_add(1, SeqCst);
+            answered[3].fetch_add(call.args()[0].into(), SeqCst);
+            assert!(call.reply(REPLY, &[], &[]).is_err(), "a reply to a reply");
+        })
+    };
+    ranks("every_request_comes_once_and_so_does_its_reply", handlers, |fabric| {
+        let me = fabric.rank();
+        let most = fabric.capabilities().medium_bytes;
+        for i in 0..EACH {
+            for to in peers(fabric) {
+                let bytes = [0, 8, 61, most][i as usize % 4];
+                let payload = pattern(me, to, bytes);
+                let args = [i, bytes as u32, 3, 4, 5];
+                if i % 4 == 2 {
+                    // Where nobody else puts anything, and the last request is the same.
+                    let at = u64::from(me.0) * 4096;
+                    fabric.request_long(to, REQUEST, &args, (&payload, at)).unwrap();
+                } else {
+                    fabric.request(to, REQUEST, &args, &payload).unwrap();
+                }
+            }
+        }
+        let count = u64::from(EACH) * u64::from(fabric.size());
+        fabric.wait_until(LONG, || sums[2].load(SeqCst) == count).unwrap();
+        fabric.barrier().unwrap();
+        let sum = count * u64::from(EACH - 1) / 2;
+        assert_eq!([0, 1, 2, 3].map(|i| sums[i].load(SeqCst)), [count, sum, count, sum]);
+    });
+}
+
+#[test]
+fn nobody_leaves_a_barrier_before_all_have_come() {
+    ranks("nobody_leaves_a_barrier_before_all_have_come", Handlers::new, |fabric| {
+        for round in 1..500_u64 {
+            let mine = 8 * u64::from(fabric.rank().0);
+            peers(fabric).for_each(|to| fabric.put_word(to, mine, round).unwrap());
+            match round % 3 {
+                0 => fabric.barrier().unwrap(),
+                1 => {
+                    fabric.barrier_notify(Barrier::Named(7)).unwrap();
+                    while !fabric.barrier_try(Barrier::Named(7)).unwrap() {
+                        std::thread::yield_now();
+                    }
+                }
+                _ => {
+                    // One is anonymous.
+                    let first = fabric.rank() == NodeId(0);
+                    let id = if first { Barrier::Anonymous } else { Barrier::Named(9) };
+                    fabric.barrier_notify(id).unwrap();
+                    fabric.barrier_wait(id, LONG).unwrap();
+                }
+            }
+            for rank in peers(fabric) {
+                let theirs = fabric.get_word(fabric.rank(), 8 * u64::from(rank.0)).unwrap();
+                assert!(theirs == round || theirs == round + 1, "{theirs} in {round}");
+            }
+        }
+    });
+}
+
+#[test]
+fn ids_that_differ_are_a_mismatch_for_all() {
+    ranks("ids_that_differ_are_a_mismatch_for_all", Handlers::new, |fabric| {
+        let id = Barrier::Named(fabric.rank().0 / (fabric.size() - 1));
+        fabric.barrier_notify(id).unwrap();
+        let error = fabric.barrier_wait(id, LONG).unwrap_err();
+        assert_eq!(error.kind(), ErrorKind::BarrierMismatch);
+        // And the next one is as if nothing had been.
+        fabric.barrier().unwrap();
+        // Ids that agree on coming and not on leaving.
+        fabric.barrier_notify(Barrier::Named(1)).unwrap();
+        let error = fabric.barrier_wait(Barrier::Named(2), LONG).unwrap_err();
+        assert_eq!(error.kind(), ErrorKind::BarrierMismatch);
+        fabric.barrier().unwrap();
+    });
+}
+
+#[test]
+fn a_message_for_no_handler_is_dropped() {
+    let count: Arc<AtomicU64> = Arc::default();
+    let counted = Arc::clone(&count);
+    let handlers = || {
+        Handlers::new().with(REQUEST, move |_| {
+            counted.fetch_add(1, SeqCst);
+        })
+    };
+    ranks("a_message_for_no_handler_is_dropped", handlers, |fabric| {
+        for to in peers(fabric) {
+            fabric.request(to, 255, &[1, 2, 3], b"nothing").unwrap();
+            fabric.request(to, REQUEST, &[], &[]).unwrap();
+        }
+        let all = u64::from(fabric.size());
+        fabric.wait_until(LONG, || count.load(SeqCst) == all).unwrap();
+        fabric.barrier().unwrap();
+    });
+}
