@@ -3,6 +3,7 @@
 use clap::{Args as ClapArgs, Parser, Subcommand, ValueEnum, value_parser};
 use isometry::parse_size;
 use regex::Regex;
+use std::ffi::OsString;
 use std::num::{NonZeroU32, NonZeroUsize};
 use std::path::PathBuf;
 
@@ -27,6 +28,22 @@ pub(crate) enum Command {
     /// Run the engine in virtual time.
     #[command(subcommand)]
     Sim(Sim),
+    /// Start a program several times on this machine, as ranks that reach each other's memory.
+    Launch(Launch),
+}
+
+#[derive(Debug, ClapArgs)]
+pub(crate) struct Launch {
+    /// How many ranks to start, at most 256.
+    #[arg(short = 'n', long = "ranks", value_name = "N")]
+    pub(crate) ranks: u32,
+    /// Print one JSON object that says how each rank ended; what ranks print goes to standard error.
+    #[arg(long)]
+    pub(crate) json: bool,
+    /// The program and its arguments. It finds ISOMETRY_ROOT, ISOMETRY_RANK, ISOMETRY_SIZE and
+    /// ISOMETRY_KEY in its environment; rank 0 has standard input.
+    #[arg(last = true, required = true, value_name = "PROG")]
+    pub(crate) program: Vec<OsString>,
 }
 
 #[derive(Debug, ClapArgs)]

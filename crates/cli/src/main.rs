@@ -11,6 +11,7 @@ mod copy;
 mod failure;
 mod follow;
 mod interrupt;
+mod launch;
 mod output;
 mod plan;
 mod plot;
@@ -55,5 +56,6 @@ fn run(command: &Command) -> Result<(), Failure> {
         Command::Copy(args) => copy::run(args),
         Command::Bench(args) => bench::run(args),
         Command::Sim(args) => simulate::run(args),
+        Command::Launch(args) => launch::run(args),
     }
 }
