@@ -83,7 +83,7 @@ pub trait Conduit: Debug + Send + Sync {
     /// Wakes whoever sleeps in this process.
     fn wake(&self);
 
-    /// The memory that `peer` published, where it is mapped.
+    /// The memory that `peer` published, where it is mapped, unless the peer is lost.
     fn segment(&self, peer: NodeId) -> Option<&Segment>;
 
     /// Why `peer` is lost, if it is.

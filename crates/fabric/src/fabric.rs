@@ -248,7 +248,7 @@ impl Fabric {
         message: &Message<'_>,
     ) -> Result<(), Error> {
         if to.0 >= self.size() {
-            return Err(Error::NoSuchPeer { peer: to, size: self.size() });
+            return Err(self.unreachable(to));
         }
         if !message.fits() {
             return Err(too_long(message.args.len(), message.bytes()));
@@ -310,10 +310,14 @@ impl Fabric {
 
     #[inline]
     fn published(&self, peer: NodeId) -> Result<&Segment, Error> {
-        match self.conduit.segment(peer) {
-            Some(_) if self.conduit.lost(peer).is_some() => Err(self.lost_error(peer)),
-            Some(segment) => Ok(segment),
-            None => Err(Error::NoSuchPeer { peer, size: self.size() }),
+        self.conduit.segment(peer).ok_or_else(|| self.unreachable(peer))
+    }
+
+    #[cold]
+    fn unreachable(&self, peer: NodeId) -> Error {
+        match self.size() {
+            size if peer.0 >= size => Error::NoSuchPeer { peer, size },
+            _ => self.lost_error(peer),
         }
     }
 

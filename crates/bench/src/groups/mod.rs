@@ -3,6 +3,7 @@
 mod convert;
 mod curves;
 mod disk;
+mod fabric;
 mod kernels;
 mod planner;
 mod priority;
@@ -23,7 +24,7 @@ pub struct Group {
 }
 
 /// All groups.
-pub const GROUPS: [Group; 7] = [
+pub const GROUPS: [Group; 8] = [
     Group {
         name: "small",
         about: "copies of 64 B to 4 KiB inside host memory, beside memcpy",
@@ -43,6 +44,11 @@ pub const GROUPS: [Group; 7] = [
         name: "disk",
         about: "conversions from file to file, beside the same reads and writes alone",
         run: disk::run,
+    },
+    Group {
+        name: "fabric",
+        about: "puts, gets and active messages between two ranks, beside memcpy and two cores",
+        run: fabric::run,
     },
     Group {
         name: "priority",

@@ -283,7 +283,8 @@ impl Conduit for Shm {
     }
 
     fn segment(&self, peer: NodeId) -> Option<&Segment> {
-        self.shared.peers.get(peer.0 as usize).map(|peer| &peer.segment)
+        let peer = self.shared.peers.get(peer.0 as usize)?;
+        (peer.state.load(Ordering::Acquire) == PRESENT).then_some(&peer.segment)
     }
 
     fn lost(&self, peer: NodeId) -> Option<Lost> {
