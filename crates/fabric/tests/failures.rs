@@ -7,7 +7,7 @@ use isometry_fabric::model::NodeId;
 use isometry_fabric::{Barrier, Config, Error, ErrorKind, Fabric, Handlers, Lost};
 use rustix::process::{Pid, Signal, getpid, kill_process};
 use rustix::time::{ClockId, clock_gettime};
-use std::io::Write;
+use std::io::{Read, Write};
 use std::os::linux::net::SocketAddrExt;
 use std::os::unix::net::{SocketAddr, UnixStream};
 use std::os::unix::process::ExitStatusExt;
@@ -17,6 +17,9 @@ use std::thread;
 use std::time::Duration;
 
 const HANDLER: u8 = 128;
+
+/// What a rank says to whoever calls.
+const HELLO_BYTES: usize = 52;
 
 /// Nothing here takes as long.
 const LONG: Option<Duration> = Some(Duration::from_secs(60));
@@ -210,9 +213,10 @@ fn strangers_hold_nobody_up() {
         short.write_all(b"isometry").unwrap();
         drop(short);
         let second = join(1).unwrap();
-        // Who is silent is given up only now.
-        drop(silent);
         let first = first.join().unwrap().unwrap();
+        // Who was silent has been hung up on.
+        assert_eq!((&silent).read(&mut [0; 128]).ok(), Some(HELLO_BYTES));
+        assert_eq!((&silent).read(&mut [0; 128]).ok(), Some(0));
         second.put(NodeId(0), 0, &[]).unwrap();
         drop(second);
         let left = first.wait_until(LONG, || first.lost(NodeId(1)) == Some(Lost::Left));

@@ -19,11 +19,12 @@ use rustix::net::{
 use sha2::Sha256;
 use std::io::{self, ErrorKind, IoSlice, IoSliceMut, Read, Write};
 use std::mem::MaybeUninit;
-use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
+use std::net::Shutdown;
+use std::os::fd::{AsFd, AsRawFd, BorrowedFd, OwnedFd, RawFd};
 use std::os::linux::net::SocketAddrExt;
 use std::os::unix::net::{SocketAddr, UnixListener, UnixStream};
-use std::sync::Mutex;
 use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::{Mutex, MutexGuard};
 use std::time::{Duration, Instant};
 
 /// The version of what is said here and of what the memory looks like.
@@ -39,6 +40,12 @@ const PATIENCE: Duration = Duration::from_secs(5);
 
 /// The longest between two attempts to reach a rank that is not there yet.
 const RETRY: Duration = Duration::from_millis(20);
+
+/// The most callers that are heard at once; others wait until one of these is through.
+const MOST_CALLERS: usize = 64;
+
+/// How often it is looked whether all is over.
+const TICK: Timespec = Timespec { tv_sec: 0, tv_nsec: 5_000_000 };
 
 /// Its mailbox and its segment.
 pub(crate) type Memory<T> = [T; 2];
@@ -66,6 +73,7 @@ pub(crate) fn join(
         memory,
         end: Instant::now() + config.timeout,
         joined: Mutex::new((0..config.size).map(|_| None).collect()),
+        callers: Mutex::default(),
         is_over: AtomicBool::new(false),
     };
     let listener = meeting.listen()?;
@@ -75,8 +83,8 @@ pub(crate) fn join(
         if called.is_err() {
             meeting.is_over.store(true, Ordering::Release);
         }
-        let accepted = accepted.join().unwrap_or_else(|panic| std::panic::resume_unwind(panic));
-        called.and(accepted)
+        accepted.join().unwrap_or_else(|panic| std::panic::resume_unwind(panic));
+        called
     });
     called?;
     meeting.finish()
@@ -88,6 +96,8 @@ struct Meeting<'a> {
     memory: Memory<BorrowedFd<'a>>,
     end: Instant,
     joined: Mutex<Vec<Option<Joined>>>,
+    /// Those that have called and not yet proved themselves.
+    callers: Mutex<Vec<UnixStream>>,
     is_over: AtomicBool,
 }
 
@@ -116,25 +126,42 @@ impl Meeting<'_> {
     }
 
     /// Takes calls until all ranks above have joined.
-    fn accept_all(&self, listener: &UnixListener) -> Result<(), Error> {
+    fn accept_all(&self, listener: &UnixListener) {
         std::thread::scope(|scope| {
-            while !self.has_all_above() && !self.left().is_zero() {
-                if self.is_over.load(Ordering::Acquire) {
-                    break;
-                }
-                let tick = Timespec { tv_sec: 0, tv_nsec: 5_000_000 };
+            while !self.is_over() {
                 let mut fds = [PollFd::new(listener, PollFlags::IN)];
-                let _ = poll(&mut fds, Some(&tick));
-                while let Ok((socket, _)) = listener.accept() {
-                    scope.spawn(|| {
-                        if let Err(error) = self.answer(socket) {
-                            log::warn!("turned a caller away: {error}");
-                        }
-                    });
+                let _ = poll(&mut fds, Some(&TICK));
+                while self.callers().len() < MOST_CALLERS
+                    && let Ok((socket, _)) = listener.accept()
+                    && let Ok(clone) = socket.try_clone()
+                {
+                    let id = clone.as_raw_fd();
+                    self.callers().push(clone);
+                    scope.spawn(move || self.hear(id, socket));
                 }
             }
+            // Whoever has not proved itself by now is a stranger, and would be waited for.
+            for socket in self.callers().drain(..) {
+                let _ = socket.shutdown(Shutdown::Both);
+            }
         });
-        Ok(())
+    }
+
+    /// Answers a caller, which is hung up on when all have joined before it has proved itself.
+    fn hear(&self, id: RawFd, socket: UnixStream) {
+        let answered = self.answer(socket);
+        self.callers().retain(|caller| caller.as_raw_fd() != id);
+        if let Err(error) = answered.and_then(|peer| self.keep(peer)) {
+            log::warn!("turned a caller away: {error}");
+        }
+    }
+
+    fn callers(&self) -> MutexGuard<'_, Vec<UnixStream>> {
+        self.callers.lock().expect("no one panics with it")
+    }
+
+    fn is_over(&self) -> bool {
+        self.has_all_above() || self.left().is_zero() || self.is_over.load(Ordering::Acquire)
     }
 
     fn has_all_above(&self) -> bool {
@@ -172,11 +199,11 @@ impl Meeting<'_> {
         let sent = socket.write_all(&proof).and_then(|()| give(&socket, self.memory));
         sent.map_err(|_| refused("turned this rank away"))?;
         let memory = take(&socket).map_err(|_| refused("turned this rank away"))?;
-        self.keep(rank, Joined { socket, memory })
+        self.keep((rank, Joined { socket, memory }))
     }
 
     /// Answers a rank above.
-    fn answer(&self, mut socket: UnixStream) -> Result<(), Error> {
+    fn answer(&self, mut socket: UnixStream) -> Result<(u32, Joined), Error> {
         self.be_patient(&socket)?;
         let ours = self.hello()?;
         let theirs = exchange(&mut socket, &ours).map_err(Error::io("hearing a caller"))?;
@@ -194,7 +221,7 @@ impl Meeting<'_> {
         }
         let memory = take(&socket).map_err(Error::io("taking a rank's memory"))?;
         give(&socket, self.memory).map_err(Error::io("giving memory to a rank"))?;
-        self.keep(rank, Joined { socket, memory })
+        Ok((rank, Joined { socket, memory }))
     }
 
     fn be_patient(&self, socket: &UnixStream) -> Result<(), Error> {
@@ -238,7 +265,7 @@ impl Meeting<'_> {
         mac
     }
 
-    fn keep(&self, rank: u32, peer: Joined) -> Result<(), Error> {
+    fn keep(&self, (rank, peer): (u32, Joined)) -> Result<(), Error> {
         let timeouts = peer.socket.set_read_timeout(None);
         timeouts.map_err(Error::io("setting a socket's timeout"))?;
         let mut joined = self.joined.lock().expect("no one panics with it");
