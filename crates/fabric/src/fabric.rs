@@ -8,7 +8,7 @@ use crate::segment::Segment;
 use crate::shm::Shm;
 use model::NodeId;
 use std::cell::Cell;
-use std::sync::atomic::Ordering;
+use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::{Duration, Instant};
 
 /// How long who waits polls before it sleeps.
@@ -25,7 +25,7 @@ thread_local! {
 /// A process among others: sends them active messages, and reads and writes what they published.
 ///
 /// Messages are delivered once and in no promised order. Somebody has to poll for handlers to run:
-/// every call that waits does, and [`Fabric::poll`]. Puts and gets need nobody at the other end. All
+/// every call that waits does, [`Fabric::poll`], and the thread of a [`Service`](crate::Service). Puts and gets need nobody at the other end. All
 /// methods may be called by any thread; handlers of requests run one at a time, as do those of
 /// replies. Dropping it leaves: peers that go on speaking to it get [`Error::PeerLost`].
 #[derive(Debug)]
@@ -148,10 +148,7 @@ impl Fabric {
     /// As [`Fabric::put`]; [`Error::OutOfBounds`] too where `at` is no multiple of 8.
     #[inline]
     pub fn put_word(&self, to: NodeId, at: u64, word: u64) -> Result<(), Error> {
-        let segment = self.published(to)?;
-        let place = segment.word(at).ok_or_else(|| beyond(to, segment, at, 8))?;
-        place.store(word, Ordering::Release);
-        Ok(())
+        self.word(to, at).map(|place| place.store(word, Ordering::Release))
     }
 
     /// The word at byte `at`, a multiple of 8, of the segment of `from`.
@@ -160,9 +157,7 @@ impl Fabric {
     /// As [`Fabric::put_word`].
     #[inline]
     pub fn get_word(&self, from: NodeId, at: u64) -> Result<u64, Error> {
-        let segment = self.published(from)?;
-        let place = segment.word(at).ok_or_else(|| beyond(from, segment, at, 8))?;
-        Ok(place.load(Ordering::Acquire))
+        self.word(from, at).map(|place| place.load(Ordering::Acquire))
     }
 
     /// Sets `bytes` bytes from `at` on of the segment of `to`.
@@ -306,6 +301,12 @@ impl Fabric {
                 log::warn!("dropped a message of rank {rank}: there is no handler {index}");
             }
         }
+    }
+
+    #[inline]
+    pub(crate) fn word(&self, of: NodeId, at: u64) -> Result<&AtomicU64, Error> {
+        let segment = self.published(of)?;
+        segment.word(at).ok_or_else(|| beyond(of, segment, at, 8))
     }
 
     #[inline]

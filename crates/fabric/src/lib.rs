@@ -12,6 +12,7 @@
 //! joins what.
 
 mod active;
+mod atomic;
 mod barrier;
 mod conduit;
 mod config;
@@ -19,9 +20,11 @@ mod error;
 mod fabric;
 mod message;
 mod segment;
+mod service;
 pub mod shm;
 
 pub use active::{Call, Handler, Handlers};
+pub use atomic::Atomic;
 pub use barrier::Barrier;
 pub use conduit::{Capabilities, Conduit, Lost, Queue, Refusal};
 pub use config::{Config, Job, KEY, RANK, ROOT, SIZE};
@@ -29,5 +32,6 @@ pub use error::{Error, ErrorKind};
 pub use fabric::Fabric;
 pub use message::{MOST_ARGS, Message, Payload};
 pub use segment::Segment;
+pub use service::Service;
 // Peers are named by this.
 pub use model;

@@ -4,7 +4,7 @@ mod common;
 
 use common::{ended, is_rank, join, start};
 use isometry_fabric::model::NodeId;
-use isometry_fabric::{Barrier, Config, Error, ErrorKind, Fabric, Handlers, Lost};
+use isometry_fabric::{Barrier, Config, Error, ErrorKind, Fabric, Handlers, Lost, Service};
 use rustix::process::{Pid, Signal, getpid, kill_process};
 use rustix::time::{ClockId, clock_gettime};
 use std::io::{Read, Write};
@@ -12,6 +12,7 @@ use std::os::linux::net::SocketAddrExt;
 use std::os::unix::net::{SocketAddr, UnixStream};
 use std::os::unix::process::ExitStatusExt;
 use std::process::ExitStatus;
+use std::sync::Arc;
 use std::sync::atomic::{AtomicU32, Ordering};
 use std::thread;
 use std::time::Duration;
@@ -149,6 +150,37 @@ fn who_waits_sleeps() {
         fabric.barrier().unwrap();
     });
     assert!(statuses.into_iter().flatten().all(|status| status.success()));
+}
+
+/// Rank 1 does not poll; a thread of it does.
+#[test]
+fn a_service_answers_while_its_process_does_something_else() {
+    let served = Arc::new(AtomicU32::new(0));
+    let count = Arc::clone(&served);
+    let [first, second] = two([
+        Handlers::new().with(HANDLER + 1, move |_| _ = count.fetch_add(1, Ordering::Relaxed)),
+        Handlers::new().with(HANDLER, |call| call.reply(HANDLER + 1, &[], &[]).unwrap()),
+    ]);
+    let second = Arc::new(second);
+    let service = Service::of(Arc::clone(&second)).unwrap();
+    for round in 1..=1000 {
+        first.request(NodeId(1), HANDLER, &[], &[]).unwrap();
+        first.wait_until(LONG, || served.load(Ordering::Relaxed) == round).unwrap();
+    }
+    drop(service);
+    first.request(NodeId(1), HANDLER, &[], &[]).unwrap();
+    assert_eq!(Arc::into_inner(second).unwrap().poll(), 1, "nobody else took it");
+}
+
+/// Two ranks of this process.
+fn two(handlers: [Handlers; 2]) -> [Fabric; 2] {
+    let root = fresh_root();
+    let join = |rank, handlers| Fabric::join(&Config::new(&root, (rank, 2), b"key"), handlers);
+    let [first, second] = handlers;
+    thread::scope(|scope| {
+        let second = scope.spawn(|| join(1, second).unwrap());
+        [join(0, first).unwrap(), second.join().unwrap()]
+    })
 }
 
 /// A name that no other fabric of this machine has.

@@ -4,7 +4,7 @@ mod common;
 
 use common::{ended, is_rank, join, start};
 use isometry_fabric::model::NodeId;
-use isometry_fabric::{Barrier, Error, ErrorKind, Fabric, Handlers, MOST_ARGS, Payload};
+use isometry_fabric::{Atomic, Barrier, Error, ErrorKind, Fabric, Handlers, MOST_ARGS, Payload};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering::SeqCst};
 use std::time::Duration;
@@ -223,6 +223,34 @@ fn a_message_for_no_handler_is_dropped() {
         }
         let all = u64::from(fabric.size());
         fabric.wait_until(LONG, || count.load(SeqCst) == all).unwrap();
+        fabric.barrier().unwrap();
+    });
+}
+
+#[test]
+fn nobody_comes_between_an_atomic() {
+    const EACH: u64 = 20_000;
+    ranks("nobody_comes_between_an_atomic", Handlers::new, |fabric| {
+        let size = u64::from(fabric.size());
+        let add = |at, by| fabric.atomic(NodeId(0), at, Atomic::Add(by)).unwrap();
+        for _ in 0..EACH {
+            add(0, 1);
+            // A lock.
+            let lock = |from, to| {
+                fabric.atomic(NodeId(0), 8, Atomic::CompareSwap(from, to)).unwrap() == from
+            };
+            while !lock(0, 1) {
+                std::thread::yield_now();
+            }
+            let held = fabric.get_word(NodeId(0), 16).unwrap();
+            fabric.put_word(NodeId(0), 16, held + 2).unwrap();
+            assert!(lock(1, 0));
+        }
+        fabric.barrier().unwrap();
+        assert_eq!(fabric.get_word(NodeId(0), 0).unwrap(), size * EACH);
+        assert_eq!(fabric.get_word(NodeId(0), 16).unwrap(), 2 * size * EACH);
+        let beyond = fabric.atomic(NodeId(0), fabric.segment().bytes(), Atomic::Swap(1));
+        assert!(matches!(beyond, Err(Error::OutOfBounds { .. })));
         fabric.barrier().unwrap();
     });
 }
