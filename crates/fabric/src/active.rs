@@ -118,8 +118,7 @@ impl<'a> Call<'a> {
     /// [`Error::InHandler`] where this is no request or was replied to; [`Error::TooLong`];
     /// [`Error::PeerLost`].
     pub fn reply(&self, handler: u8, args: &[u32], bytes: &[u8]) -> Result<(), Error> {
-        let payload = if bytes.is_empty() { Payload::None } else { Payload::Bytes(bytes) };
-        self.send(&Message { handler, args, payload })
+        self.send(&Message { handler, args, payload: Payload::of(bytes) })
     }
 
     /// Sends a long reply: puts `bytes` at byte `at` of the requester's segment before the handler
@@ -133,7 +132,7 @@ impl<'a> Call<'a> {
         args: &[u32],
         (bytes, at): (&[u8], u64),
     ) -> Result<(), Error> {
-        let payload = self.fabric.place(self.source, at, bytes)?;
+        let payload = self.fabric.place(Queue::Reply, (self.source, at), bytes)?;
         self.send(&Message { handler, args, payload })
     }
 

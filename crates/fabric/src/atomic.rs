@@ -26,8 +26,39 @@ pub enum Atomic {
 }
 
 impl Atomic {
+    /// Itself as numbers, of which [`Atomic::of`] makes it.
+    pub(crate) fn numbers(self) -> [u64; 3] {
+        match self {
+            Atomic::Add(by) => [0, by, 0],
+            Atomic::And(bits) => [1, bits, 0],
+            Atomic::Or(bits) => [2, bits, 0],
+            Atomic::Xor(bits) => [3, bits, 0],
+            Atomic::Min(other) => [4, other, 0],
+            Atomic::Max(other) => [5, other, 0],
+            Atomic::Swap(new) => [6, new, 0],
+            Atomic::CompareSwap(old, new) => [7, old, new],
+        }
+    }
+
+    /// `None` for what is none.
+    pub(crate) fn of([kind, first, second]: [u64; 3]) -> Option<Atomic> {
+        let all = [
+            Atomic::Add,
+            Atomic::And,
+            Atomic::Or,
+            Atomic::Xor,
+            Atomic::Min,
+            Atomic::Max,
+            Atomic::Swap,
+        ];
+        match kind {
+            7 => Some(Atomic::CompareSwap(first, second)),
+            _ => all.get(usize::try_from(kind).ok()?).map(|atomic| atomic(first)),
+        }
+    }
+
     /// Does it, and returns what was there.
-    fn on(self, word: &AtomicU64) -> u64 {
+    pub(crate) fn on(self, word: &AtomicU64) -> u64 {
         const ORDER: Ordering = Ordering::AcqRel;
         match self {
             Atomic::Add(by) => word.fetch_add(by, ORDER),
@@ -52,7 +83,10 @@ impl Fabric {
     /// # Errors
     /// As [`Fabric::put_word`].
     pub fn atomic(&self, to: NodeId, at: u64, what: Atomic) -> Result<u64, Error> {
-        self.word(to, at).map(|word| what.on(word))
+        match self.word(to, at)? {
+            Some(word) => Ok(what.on(word)),
+            None => self.ask_atomic(to, at, what),
+        }
     }
 }
 
@@ -76,6 +110,8 @@ mod tests {
         for (what, becomes) in cases {
             let word = AtomicU64::new(12);
             assert_eq!((what.on(&word), word.into_inner()), (12, becomes), "{what:?}");
+            assert_eq!(Atomic::of(what.numbers()), Some(what));
         }
+        assert_eq!(Atomic::of([8, 0, 0]), None);
     }
 }

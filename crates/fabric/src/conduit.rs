@@ -83,8 +83,12 @@ pub trait Conduit: Debug + Send + Sync {
     /// Wakes whoever sleeps in this process.
     fn wake(&self);
 
-    /// The memory that `peer` published, where it is mapped, unless the peer is lost.
+    /// The memory that `peer` published, unless the peer is lost, or its memory is not mapped here.
+    /// This process's own is.
     fn segment(&self, peer: NodeId) -> Option<&Segment>;
+
+    /// How many bytes a rank that there is published.
+    fn segment_bytes(&self, peer: NodeId) -> u64;
 
     /// Why `peer` is lost, if it is.
     fn lost(&self, peer: NodeId) -> Option<Lost>;

@@ -1,9 +1,11 @@
 use crate::active::{Call, Handlers};
+use crate::atomic::Atomic;
 use crate::barrier::{self, Rounds};
 use crate::conduit::{Capabilities, Conduit, Lost, Queue, Refusal};
 use crate::config::Config;
 use crate::error::Error;
 use crate::message::{MOST_ARGS, Message, Payload};
+use crate::remote::{self, Asked};
 use crate::segment::Segment;
 use crate::shm::Shm;
 use model::NodeId;
@@ -33,6 +35,7 @@ pub struct Fabric {
     conduit: Box<dyn Conduit>,
     handlers: Handlers,
     rounds: Rounds,
+    asked: Asked,
 }
 
 impl Fabric {
@@ -48,8 +51,9 @@ impl Fabric {
     #[must_use]
     pub fn over(conduit: Box<dyn Conduit>, handlers: Handlers) -> Fabric {
         let handlers = handlers.with_any(barrier::HANDLER, Box::new(barrier::arrived));
+        let handlers = remote::handlers(handlers);
         let rounds = Rounds::new(conduit.place().1);
-        Fabric { conduit, handlers, rounds }
+        Fabric { conduit, handlers, rounds, asked: Asked::default() }
     }
 
     /// This process.
@@ -99,9 +103,8 @@ impl Fabric {
         args: &[u32],
         bytes: &[u8],
     ) -> Result<(), Error> {
-        let payload = if bytes.is_empty() { Payload::None } else { Payload::Bytes(bytes) };
         self.outside("send requests")?;
-        self.send(to, Queue::Request, &Message { handler, args, payload })
+        self.send(to, Queue::Request, &Message { handler, args, payload: Payload::of(bytes) })
     }
 
     /// Sends a long request: puts `bytes` at byte `at` of the segment of `to` before the handler
@@ -117,7 +120,7 @@ impl Fabric {
         (bytes, at): (&[u8], u64),
     ) -> Result<(), Error> {
         self.outside("send requests")?;
-        let payload = self.place(to, at, bytes)?;
+        let payload = self.place(Queue::Request, (to, at), bytes)?;
         self.send(to, Queue::Request, &Message { handler, args, payload })
     }
 
@@ -127,8 +130,12 @@ impl Fabric {
     /// [`Error::NoSuchPeer`], [`Error::OutOfBounds`], [`Error::PeerLost`].
     #[inline]
     pub fn put(&self, to: NodeId, at: u64, bytes: &[u8]) -> Result<(), Error> {
-        let segment = self.published(to)?;
-        segment.write(at, bytes).ok_or_else(|| beyond(to, segment, at, bytes.len()))
+        match self.mapped(to) {
+            Some(segment) => {
+                segment.write(at, bytes).ok_or_else(|| self.beyond(to, at, bytes.len()))
+            }
+            None => self.put_nb(to, at, bytes)?.wait(None),
+        }
     }
 
     /// Copies what is from byte `at` on of the segment of `from` to `bytes`.
@@ -137,8 +144,12 @@ impl Fabric {
     /// As [`Fabric::put`].
     #[inline]
     pub fn get(&self, from: NodeId, at: u64, bytes: &mut [u8]) -> Result<(), Error> {
-        let segment = self.published(from)?;
-        segment.read(at, bytes).ok_or_else(|| beyond(from, segment, at, bytes.len()))
+        match self.mapped(from) {
+            Some(segment) => {
+                segment.read(at, bytes).ok_or_else(|| self.beyond(from, at, bytes.len()))
+            }
+            None => self.get_nb(from, at, bytes)?.wait(None),
+        }
     }
 
     /// Stores a word at byte `at`, a multiple of 8, of the segment of `to`. Whoever gets it by
@@ -148,7 +159,11 @@ impl Fabric {
     /// As [`Fabric::put`]; [`Error::OutOfBounds`] too where `at` is no multiple of 8.
     #[inline]
     pub fn put_word(&self, to: NodeId, at: u64, word: u64) -> Result<(), Error> {
-        self.word(to, at).map(|place| place.store(word, Ordering::Release))
+        match self.word(to, at)? {
+            Some(place) => place.store(word, Ordering::Release),
+            None => _ = self.ask_atomic(to, at, Atomic::Swap(word))?,
+        }
+        Ok(())
     }
 
     /// The word at byte `at`, a multiple of 8, of the segment of `from`.
@@ -157,16 +172,44 @@ impl Fabric {
     /// As [`Fabric::put_word`].
     #[inline]
     pub fn get_word(&self, from: NodeId, at: u64) -> Result<u64, Error> {
-        self.word(from, at).map(|place| place.load(Ordering::Acquire))
+        match self.word(from, at)? {
+            Some(place) => Ok(place.load(Ordering::Acquire)),
+            None => self.ask_atomic(from, at, Atomic::Or(0)),
+        }
     }
 
     /// Sets `bytes` bytes from `at` on of the segment of `to`.
     ///
     /// # Errors
     /// As [`Fabric::put`].
-    pub fn fill(&self, to: NodeId, (at, bytes): (u64, usize), value: u8) -> Result<(), Error> {
-        let segment = self.published(to)?;
-        segment.fill(at, bytes, value).ok_or_else(|| beyond(to, segment, at, bytes))
+    pub fn fill(&self, to: NodeId, place: (u64, usize), value: u8) -> Result<(), Error> {
+        self.fill_nb(to, place, value)?.wait(None)
+    }
+
+    /// Stores the low `bytes` bytes of `value`, at most 8, as this machine orders them.
+    ///
+    /// # Errors
+    /// As [`Fabric::put`].
+    ///
+    /// # Panics
+    /// Where `bytes` is more than 8.
+    #[inline]
+    pub fn put_value(&self, to: NodeId, at: u64, value: u64, bytes: usize) -> Result<(), Error> {
+        self.put(to, at, &value.to_le_bytes()[..bytes])
+    }
+
+    /// The number whose low `bytes` bytes, at most 8, lie at byte `at`.
+    ///
+    /// # Errors
+    /// As [`Fabric::put`].
+    ///
+    /// # Panics
+    /// Where `bytes` is more than 8.
+    #[inline]
+    pub fn get_value(&self, from: NodeId, at: u64, bytes: usize) -> Result<u64, Error> {
+        let mut value = [0; 8];
+        self.get(from, at, &mut value[..bytes])?;
+        Ok(u64::from_le_bytes(value))
     }
 
     /// Runs the handlers of messages that have come, and returns how many; none in a handler.
@@ -219,6 +262,10 @@ impl Fabric {
         self.conduit.wake();
     }
 
+    pub(crate) fn asked(&self) -> &Asked {
+        &self.asked
+    }
+
     pub(crate) fn rounds(&self) -> &Rounds {
         &self.rounds
     }
@@ -226,12 +273,16 @@ impl Fabric {
     /// Puts the payload of a long message where it is to be.
     pub(crate) fn place(
         &self,
-        to: NodeId,
-        at: u64,
+        queue: Queue,
+        (to, at): (NodeId, u64),
         bytes: &[u8],
     ) -> Result<Payload<'static>, Error> {
-        let length = u32::try_from(bytes.len()).map_err(|_| too_long(0, bytes.len()))?;
-        self.put(to, at, bytes)?;
+        let length = u32::try_from(bytes.len()).map_err(|_| self.too_long(0, bytes.len()))?;
+        self.check(to, at, bytes.len())?;
+        match self.mapped(to) {
+            Some(_) => self.put(to, at, bytes)?,
+            None => self.put_ahead(queue, (to, at), bytes)?,
+        }
         Ok(Payload::Placed { at, bytes: length })
     }
 
@@ -245,8 +296,8 @@ impl Fabric {
         if to.0 >= self.size() {
             return Err(self.unreachable(to));
         }
-        if !message.fits() {
-            return Err(too_long(message.args.len(), message.bytes()));
+        if !message.fits(self.capabilities().medium_bytes) {
+            return Err(self.too_long(message.args.len(), message.bytes()));
         }
         let sent = Cell::new(self.conduit.send(to, queue, message));
         let try_again = || {
@@ -303,15 +354,27 @@ impl Fabric {
         }
     }
 
+    /// The word at byte `at` of a segment, unless that is not mapped.
     #[inline]
-    pub(crate) fn word(&self, of: NodeId, at: u64) -> Result<&AtomicU64, Error> {
-        let segment = self.published(of)?;
-        segment.word(at).ok_or_else(|| beyond(of, segment, at, 8))
+    pub(crate) fn word(&self, of: NodeId, at: u64) -> Result<Option<&AtomicU64>, Error> {
+        let Some(segment) = self.mapped(of) else { return Ok(None) };
+        segment.word(at).ok_or_else(|| self.beyond(of, at, 8)).map(Some)
     }
 
+    /// What `peer` published, where this process can reach it by itself.
     #[inline]
-    fn published(&self, peer: NodeId) -> Result<&Segment, Error> {
-        self.conduit.segment(peer).ok_or_else(|| self.unreachable(peer))
+    pub(crate) fn mapped(&self, peer: NodeId) -> Option<&Segment> {
+        self.conduit.segment(peer)
+    }
+
+    /// That `peer` is there and published so many bytes from `at` on.
+    pub(crate) fn check(&self, peer: NodeId, at: u64, bytes: usize) -> Result<(), Error> {
+        if peer.0 >= self.size() || self.lost(peer).is_some() {
+            return Err(self.unreachable(peer));
+        }
+        let end = at.checked_add(bytes as u64);
+        let fits = end.is_some_and(|end| end <= self.conduit.segment_bytes(peer));
+        if fits { Ok(()) } else { Err(self.beyond(peer, at, bytes)) }
     }
 
     #[cold]
@@ -326,6 +389,18 @@ impl Fabric {
         if IN_HANDLER.get() { Err(Error::InHandler { what }) } else { Ok(()) }
     }
 
+    #[cold]
+    pub(crate) fn beyond(&self, peer: NodeId, at: u64, bytes: usize) -> Error {
+        let of = self.conduit.segment_bytes(peer);
+        Error::OutOfBounds { peer, at, bytes: bytes as u64, of }
+    }
+
+    #[cold]
+    fn too_long(&self, args: usize, bytes: usize) -> Error {
+        let (most_args, most_bytes) = (MOST_ARGS, self.capabilities().medium_bytes);
+        Error::TooLong { args, bytes, most_args, most_bytes }
+    }
+
     pub(crate) fn lost_error(&self, peer: NodeId) -> Error {
         Error::PeerLost { peer, why: self.conduit.lost(peer).unwrap_or(Lost::Died) }
     }
@@ -338,15 +413,4 @@ impl Drop for Ended {
     fn drop(&mut self) {
         IN_HANDLER.set(self.0);
     }
-}
-
-#[cold]
-fn beyond(peer: NodeId, segment: &Segment, at: u64, bytes: usize) -> Error {
-    Error::OutOfBounds { peer, at, bytes: bytes as u64, of: segment.bytes() }
-}
-
-#[cold]
-fn too_long(args: usize, bytes: usize) -> Error {
-    let (most_args, most_bytes) = (MOST_ARGS, crate::message::MOST_BYTES);
-    Error::TooLong { args, bytes, most_args, most_bytes }
 }

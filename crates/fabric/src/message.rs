@@ -29,6 +29,13 @@ pub enum Payload<'a> {
     },
 }
 
+impl<'a> Payload<'a> {
+    /// `bytes`, in the message.
+    pub(crate) fn of(bytes: &'a [u8]) -> Payload<'a> {
+        if bytes.is_empty() { Payload::None } else { Payload::Bytes(bytes) }
+    }
+}
+
 /// An active message.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Message<'a> {
@@ -87,9 +94,9 @@ impl Head {
 }
 
 impl<'a> Message<'a> {
-    /// Whether it is no longer than a message may be.
-    pub(crate) fn fits(&self) -> bool {
-        self.args.len() <= MOST_ARGS && self.bytes() <= MOST_BYTES
+    /// Whether it is no longer than a message may be, whose payload has at most `most` bytes.
+    pub(crate) fn fits(&self, most: usize) -> bool {
+        self.args.len() <= MOST_ARGS && self.bytes() <= most
     }
 
     /// The bytes of its payload that travel with it.
@@ -204,7 +211,7 @@ mod tests {
                 (None, None) => Payload::None,
             };
             let message = Message { handler, args: &args, payload };
-            prop_assert!(message.fits());
+            prop_assert!(message.fits(MOST_BYTES));
             copied(&message).with(|back| assert_eq!(back, message));
         }
 
@@ -214,7 +221,7 @@ mod tests {
                 prop_assert!(head.words() <= MOST_WORDS);
                 let mut copied = Copied::new();
                 copied.fill(head, |at| at as u64);
-                copied.with(|message| assert!(message.fits()));
+                copied.with(|message| assert!(message.fits(MOST_BYTES)));
             }
         }
     }

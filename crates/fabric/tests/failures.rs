@@ -2,9 +2,11 @@
 
 mod common;
 
-use common::{ended, is_rank, join, start};
+use common::{Over, ended, is_rank, join, start};
 use isometry_fabric::model::NodeId;
-use isometry_fabric::{Barrier, Config, Error, ErrorKind, Fabric, Handlers, Lost, Service};
+use isometry_fabric::{
+    Atomic, Barrier, Call, Config, Error, ErrorKind, Fabric, Handlers, Lost, MOST_ARGS, Service,
+};
 use rustix::process::{Pid, Signal, getpid, kill_process};
 use rustix::time::{ClockId, clock_gettime};
 use std::io::{Read, Write};
@@ -19,20 +21,31 @@ use std::time::Duration;
 
 const HANDLER: u8 = 128;
 
+/// How often that handler ran in this process.
+static CALLS: AtomicU32 = AtomicU32::new(0);
+
 /// What a rank says to whoever calls.
 const HELLO_BYTES: usize = 52;
 
 /// Nothing here takes as long.
 const LONG: Option<Duration> = Some(Duration::from_secs(60));
 
-/// Runs `body` as each of `size` ranks, and returns how these ended.
+/// Runs `body` as each of `size` ranks, over shared memory, and returns how these ended.
 fn processes(test: &str, size: u32, body: impl FnOnce(&Fabric)) -> Option<Vec<ExitStatus>> {
+    processes_over(test, (size, Over::Shm), body)
+}
+
+fn processes_over(
+    test: &str,
+    (size, over): (u32, Over),
+    body: impl FnOnce(&Fabric),
+) -> Option<Vec<ExitStatus>> {
     if is_rank() {
-        let nothing = Handlers::new().with(HANDLER, |_| ());
-        body(&join(nothing).unwrap());
+        let counts = |_: &Call<'_>| _ = CALLS.fetch_add(1, Ordering::Relaxed);
+        body(&join(Handlers::new().with(HANDLER, counts)).unwrap());
         return None;
     }
-    Some(ended(start(test, size)))
+    Some(ended(start(test, size, over)))
 }
 
 fn end_this_process() -> ! {
@@ -46,35 +59,136 @@ fn is_lost(error: &Error, rank: u32, how: Lost) -> bool {
 
 #[test]
 fn a_peer_that_dies_is_named_and_others_go_on() {
-    let statuses = processes("a_peer_that_dies_is_named_and_others_go_on", 3, |fabric| {
+    for over in [Over::Shm, Over::Messages] {
+        let test = "a_peer_that_dies_is_named_and_others_go_on";
+        let Some(statuses) = processes_over(test, (3, over), dies_or_goes_on) else { return };
+        for (rank, status) in statuses.into_iter().enumerate() {
+            match rank {
+                1 => assert_eq!(status.signal(), Some(9)),
+                _ => assert!(status.success(), "rank {rank} over {over:?}: {status}"),
+            }
+        }
+    }
+}
+
+fn dies_or_goes_on(fabric: &Fabric) {
+    fabric.barrier().unwrap();
+    if fabric.rank() == NodeId(1) {
+        end_this_process();
+    }
+    let error = fabric.barrier().unwrap_err();
+    assert!(is_lost(&error, 1, Lost::Died), "{error}");
+    for error in [
+        fabric.put(NodeId(1), 0, &[1]).unwrap_err(),
+        fabric.get(NodeId(1), 0, &mut [1]).unwrap_err(),
+        fabric.request(NodeId(1), HANDLER, &[], &[]).unwrap_err(),
+    ] {
+        assert!(is_lost(&error, 1, Lost::Died), "{error}");
+    }
+    let other = NodeId(2 - fabric.rank().0);
+    fabric.put_word(other, 0, 5).unwrap();
+    fabric
+        .wait_until(LONG, || {
+            fabric.wake();
+            fabric.get_word(fabric.rank(), 0).unwrap() == 5
+        })
+        .unwrap();
+}
+
+#[test]
+fn a_peer_that_dies_while_it_is_asked_is_named() {
+    let test = "a_peer_that_dies_while_it_is_asked_is_named";
+    let statuses = processes_over(test, (2, Over::Messages), |fabric| {
+        let (me, other) = (fabric.rank(), NodeId(1 - fabric.rank().0));
         fabric.barrier().unwrap();
-        if fabric.rank() == NodeId(1) {
+        if me == NodeId(1) {
+            // It says that it is there, and never polls again.
+            fabric.request(other, HANDLER, &[], &[]).unwrap();
+            thread::sleep(Duration::from_millis(300));
             end_this_process();
         }
-        let error = fabric.barrier().unwrap_err();
-        assert!(is_lost(&error, 1, Lost::Died), "{error}");
+        fabric.wait_until(LONG, || CALLS.load(Ordering::Relaxed) > 0).unwrap();
+        let mut buffer = vec![7; 10_000];
+        let mut own = [1];
+        let mut handles = [
+            fabric.get_nb(other, 0, &mut buffer).unwrap(),
+            fabric.put_nb(other, 0, &[1; 10_000]).unwrap(),
+            fabric.get_nb(me, 0, &mut own).unwrap(),
+        ];
+        let error = fabric.wait_all(&mut handles, Some(Duration::from_millis(20))).unwrap_err();
+        assert_eq!(error.kind(), ErrorKind::Timeout);
+        assert!(!handles[0].is_over() && !handles[1].is_over() && handles[2].is_over());
+        for handle in &mut handles[..2] {
+            let error = handle.wait(LONG).unwrap_err();
+            assert!(is_lost(&error, 1, Lost::Died), "{error}");
+            assert!(handle.is_over() && handle.try_wait().unwrap());
+        }
+        drop(handles);
+        assert!(buffer.iter().all(|&byte| byte == 7));
         for error in [
-            fabric.put(NodeId(1), 0, &[1]).unwrap_err(),
-            fabric.get(NodeId(1), 0, &mut [1]).unwrap_err(),
-            fabric.request(NodeId(1), HANDLER, &[], &[]).unwrap_err(),
+            fabric.atomic(other, 0, Atomic::Add(1)).unwrap_err(),
+            fabric.fill(other, (0, 1), 1).unwrap_err(),
+            fabric.request_long(other, HANDLER, &[], (&[1], 0)).unwrap_err(),
         ] {
             assert!(is_lost(&error, 1, Lost::Died), "{error}");
         }
-        let other = NodeId(2 - fabric.rank().0);
-        fabric.put_word(other, 0, 5).unwrap();
-        fabric
-            .wait_until(LONG, || {
-                fabric.wake();
-                fabric.get_word(fabric.rank(), 0).unwrap() == 5
-            })
-            .unwrap();
     });
-    for (rank, status) in statuses.into_iter().flatten().enumerate() {
-        match rank {
-            1 => assert_eq!(status.signal(), Some(9)),
-            _ => assert!(status.success(), "rank {rank}: {status}"),
+    let statuses = statuses.into_iter().flatten();
+    for (rank, status) in statuses.enumerate() {
+        assert_eq!(status.success(), rank == 0, "rank {rank}: {status}");
+    }
+}
+
+fn lie(fabric: &Fabric, to: NodeId) {
+    let send = |handler, args: &[u32], bytes| {
+        fabric.request(to, handler, args, &vec![0; bytes]).unwrap();
+    };
+    for handler in 1..=10 {
+        for count in 0..=MOST_ARGS {
+            send(handler, &[u32::MAX; MOST_ARGS][..count], 9);
         }
     }
+    for handler in [5, 6] {
+        // The first thing that was asked has number 1; its answers say where they belong.
+        for place in [0, 1000, 2000, 2999] {
+            send(handler, &[1, 0, place, 0], 1000);
+        }
+    }
+}
+
+/// Answers to nothing, to what another was asked, and of the wrong lengths; puts and gets outside.
+#[test]
+fn what_nobody_asks_or_answers_is_dropped() {
+    let test = "what_nobody_asks_or_answers_is_dropped";
+    let statuses = processes_over(test, (3, Over::Messages), |fabric| {
+        let (me, liar) = (fabric.rank(), NodeId(2));
+        let end = fabric.segment().bytes();
+        fabric.fill(me, (0, end as usize), 9).unwrap();
+        fabric.barrier().unwrap();
+        if me == NodeId(1) {
+            fabric.request(NodeId(0), HANDLER, &[], &[]).unwrap();
+        }
+        let mut buffer = [7; 3000];
+        let mut get = (me == NodeId(0)).then(|| {
+            fabric.wait_until(LONG, || CALLS.load(Ordering::Relaxed) > 0).unwrap();
+            fabric.get_nb(NodeId(1), 0, &mut buffer).unwrap()
+        });
+        // Lies come while who is asked does something else.
+        thread::sleep(Duration::from_millis([0, 200, 50][me.0 as usize]));
+        if me == liar {
+            [NodeId(0), NodeId(1)].into_iter().for_each(|to| lie(fabric, to));
+        }
+        fabric.barrier().unwrap();
+        if let Some(get) = &mut get {
+            get.wait(LONG).unwrap();
+        }
+        drop(get);
+        if me == NodeId(0) {
+            assert!(buffer.iter().all(|&byte| byte == 9));
+        }
+        fabric.barrier().unwrap();
+    });
+    assert!(statuses.into_iter().flatten().all(|status| status.success()));
 }
 
 #[test]

@@ -2,9 +2,11 @@
 
 mod common;
 
-use common::{ended, is_rank, join, start};
+use common::{Over, ended, is_rank, join, start};
 use isometry_fabric::model::NodeId;
-use isometry_fabric::{Atomic, Barrier, Error, ErrorKind, Fabric, Handlers, MOST_ARGS, Payload};
+use isometry_fabric::{
+    Atomic, Barrier, Error, ErrorKind, Fabric, Handle, Handlers, MOST_ARGS, Payload, Which,
+};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering::SeqCst};
 use std::time::Duration;
@@ -15,15 +17,15 @@ const REPLY: u8 = 201;
 /// Nothing here takes as long.
 const LONG: Option<Duration> = Some(Duration::from_secs(60));
 
-/// Runs `body` as ranks of two processes, and then of four; `test` is the name of the test that
-/// calls this.
+/// Runs `body` as ranks of two processes and of four, over shared memory and over messages alone;
+/// `test` is the name of the test that calls this.
 fn ranks(test: &str, handlers: impl FnOnce() -> Handlers, body: impl FnOnce(&Fabric)) {
     if is_rank() {
         return body(&join(handlers()).unwrap());
     }
-    for size in [2, 4] {
-        for (rank, status) in ended(start(test, size)).into_iter().enumerate() {
-            assert!(status.success(), "rank {rank} of {size}: {status}");
+    for (size, over) in [(2, Over::Shm), (4, Over::Shm), (2, Over::Messages), (4, Over::Messages)] {
+        for (rank, status) in ended(start(test, size, over)).into_iter().enumerate() {
+            assert!(status.success(), "rank {rank} of {size} over {over:?}: {status}");
         }
     }
 }
@@ -123,7 +125,13 @@ fn every_request_comes_once_and_so_does_its_reply() {
                     assert_eq!(payload, expected);
                 }
             }
-            call.reply(REPLY, &[i], &expected[..bytes.min(512)]).unwrap();
+            if i % 8 == 2 {
+                // A long one, to where the requester's own requests put nothing.
+                let at = 500_000 + 4096 * u64::from(call.fabric().rank().0);
+                call.reply_long(REPLY, &[i], (&expected, at)).unwrap();
+            } else {
+                call.reply(REPLY, &[i], &expected[..bytes.min(512)]).unwrap();
+            }
             assert!(call.reply(REPLY, &[i], &[]).is_err(), "a second reply");
             let error = call.fabric().request(call.source(), REQUEST, &[], &[]).unwrap_err();
             assert!(matches!(error, Error::InHandler { .. }), "{error}");
@@ -132,6 +140,11 @@ fn every_request_comes_once_and_so_does_its_reply() {
         request.with(REPLY, move |call| {
             answered[2].fetch_add(1, SeqCst);
             answered[3].fetch_add(call.args()[0].into(), SeqCst);
+            if let Payload::Placed { at, bytes } = call.payload() {
+                let mut payload = vec![0; bytes as usize];
+                call.fabric().segment().read(at, &mut payload).unwrap();
+                assert_eq!(payload, pattern(call.fabric().rank(), call.source(), payload.len()));
+            }
             assert!(call.reply(REPLY, &[], &[]).is_err(), "a reply to a reply");
         })
     };
@@ -251,6 +264,91 @@ fn nobody_comes_between_an_atomic() {
         assert_eq!(fabric.get_word(NodeId(0), 16).unwrap(), 2 * size * EACH);
         let beyond = fabric.atomic(NodeId(0), fabric.segment().bytes(), Atomic::Swap(1));
         assert!(matches!(beyond, Err(Error::OutOfBounds { .. })));
+        fabric.barrier().unwrap();
+    });
+}
+
+#[test]
+fn what_goes_on_is_over_when_waited_for() {
+    const EACH: usize = 30_011;
+    ranks("what_goes_on_is_over_when_waited_for", Handlers::new, |fabric| {
+        let (me, size) = (fabric.rank(), fabric.size() as usize);
+        let at = |from: NodeId| (from.0 as usize * EACH) as u64;
+        let mut bytes = vec![0; EACH];
+        let mut puts: Vec<_> = peers(fabric)
+            .map(|to| {
+                bytes.copy_from_slice(&pattern(me, to, EACH));
+                let put = fabric.put_nb(to, at(me), &bytes).unwrap();
+                bytes.fill(0xEE);
+                put
+            })
+            .collect();
+        fabric.wait_all(&mut puts, LONG).unwrap();
+        assert!(puts.iter().all(Handle::is_over) && fabric.try_all(&mut puts).unwrap());
+        fabric.wait_some(&mut puts, LONG).unwrap();
+        fabric.wait_some(&mut [], LONG).unwrap();
+        fabric.barrier().unwrap();
+
+        // One by one, in whichever order they end.
+        let mut buffers = vec![vec![0; EACH]; size];
+        let gets = buffers.iter_mut().zip(peers(fabric));
+        let mut gets: Vec<_> =
+            gets.map(|(into, from)| fabric.get_nb(from, at(me), into).unwrap()).collect();
+        while !fabric.try_all(&mut gets).unwrap() {
+            let over = gets.iter().filter(|get| get.is_over()).count();
+            fabric.wait_some(&mut gets, LONG).unwrap();
+            assert!(gets.iter().filter(|get| get.is_over()).count() > over);
+        }
+        drop(gets);
+        for (from, bytes) in peers(fabric).zip(&buffers) {
+            assert_eq!(*bytes, pattern(me, from, EACH));
+        }
+        // Who drops a get hears nothing of it, and whoever asks next is not confused.
+        let neighbour = NodeId((me.0 + 1) % fabric.size());
+        buffers[0].fill(0);
+        drop(fabric.get_nb(neighbour, at(me), &mut buffers[0]).unwrap());
+        fabric.get(neighbour, at(me), &mut buffers[1]).unwrap();
+        assert_eq!(buffers[1], pattern(me, neighbour, EACH));
+        fabric.barrier().unwrap();
+    });
+}
+
+#[test]
+fn a_region_waits_for_its_puts_and_its_gets() {
+    const EACH: usize = 5_003;
+    ranks("a_region_waits_for_its_puts_and_its_gets", Handlers::new, |fabric| {
+        let me = fabric.rank();
+        let at = |from: NodeId| (from.0 as usize * EACH) as u64;
+        let mut buffers = vec![vec![0; EACH]; fabric.size() as usize];
+        let mut region = fabric.region();
+        for to in peers(fabric) {
+            region.put(to, at(me), &pattern(me, to, EACH)).unwrap();
+            region.fill(to, (at(me) + 100, 50), 7).unwrap();
+        }
+        assert!(region.try_wait(Which::Gets).unwrap(), "there are none");
+        region.wait(Which::Puts, LONG).unwrap();
+        for (from, into) in peers(fabric).zip(&mut buffers) {
+            region.get(from, at(me), into).unwrap();
+        }
+        region.wait(Which::All, LONG).unwrap();
+        assert!(region.try_wait(Which::All).unwrap());
+        // An access region.
+        region.put(me, at(me), &[1]).unwrap();
+        let mut handle = region.end();
+        handle.wait(LONG).unwrap();
+        drop(handle);
+        for (from, bytes) in peers(fabric).zip(&mut buffers) {
+            assert_eq!(bytes[100..150], [7; 50]);
+            let expected = pattern(me, from, EACH);
+            bytes[100..150].copy_from_slice(&expected[100..150]);
+            assert_eq!(*bytes, expected);
+        }
+        for bytes in 0..=8 {
+            let value = 0xF1E2_D3C4_B5A6_9788;
+            fabric.put_value(me, 900_000, value, bytes).unwrap();
+            let kept = fabric.get_value(me, 900_000, bytes).unwrap();
+            assert_eq!(kept, value & u64::MAX.checked_shr(64 - 8 * bytes as u32).unwrap_or(0));
+        }
         fabric.barrier().unwrap();
     });
 }

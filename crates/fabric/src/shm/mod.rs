@@ -287,6 +287,10 @@ impl Conduit for Shm {
         (peer.state.load(Ordering::Acquire) == PRESENT).then_some(&peer.segment)
     }
 
+    fn segment_bytes(&self, peer: NodeId) -> u64 {
+        self.shared.peers[peer.0 as usize].segment.bytes()
+    }
+
     fn lost(&self, peer: NodeId) -> Option<Lost> {
         match self.shared.peers.get(peer.0 as usize)?.state.load(Ordering::Acquire) {
             PRESENT => None,

@@ -1,8 +1,14 @@
 //! Ranks as processes: a test starts its own program again, once for each rank.
 
-use isometry_fabric::{Config, Error, Fabric, Handlers, Job};
+use isometry_fabric::model::NodeId;
+use isometry_fabric::shm::Shm;
+use isometry_fabric::{
+    Capabilities, Conduit, Config, Error, Fabric, Handlers, Job, Lost, Message, Queue, Refusal,
+    Segment,
+};
 use std::env;
 use std::process::{Child, Command, ExitStatus, Stdio};
+use std::time::Duration;
 
 /// The variable that tells a process that it is a rank.
 const CHILD: &str = "ISOMETRY_TEST_RANK";
@@ -12,8 +18,17 @@ pub(crate) fn is_rank() -> bool {
     env::var_os(CHILD).is_some()
 }
 
+/// How ranks reach each other.
+#[derive(Debug, Clone, Copy)]
+pub(crate) enum Over {
+    /// By shared memory.
+    Shm,
+    /// By messages alone.
+    Messages,
+}
+
 /// Starts `size` processes that run `test` again.
-pub(crate) fn start(test: &str, size: u32) -> Vec<Child> {
+pub(crate) fn start(test: &str, size: u32, over: Over) -> Vec<Child> {
     let job = Job::new(size).unwrap();
     let program = env::current_exe().unwrap();
     let start = |rank: u32| {
@@ -23,7 +38,7 @@ pub(crate) fn start(test: &str, size: u32) -> Vec<Child> {
             .args(["--signal=KILL", "120"])
             .arg(&program)
             .args([test, "--exact", "--nocapture", "--test-threads=1"])
-            .env(CHILD, "1");
+            .env(CHILD, format!("{over:?}"));
         command.envs(job.variables(rank)).stdout(Stdio::null()).spawn().unwrap()
     };
     (0..size).map(start).collect()
@@ -38,5 +53,51 @@ pub(crate) fn ended(children: Vec<Child>) -> Vec<ExitStatus> {
 pub(crate) fn join(handlers: Handlers) -> Result<Fabric, Error> {
     let mut config = Config::from_variables(|name| env::var(name).ok())?;
     config.segment_bytes = 1 << 20;
-    Fabric::join(&config, handlers)
+    let shm = Shm::join(&config)?;
+    let is_bare = env::var(CHILD).is_ok_and(|over| over == format!("{:?}", Over::Messages));
+    let conduit: Box<dyn Conduit> = if is_bare { Box::new(Bare(shm)) } else { Box::new(shm) };
+    Ok(Fabric::over(conduit, handlers))
+}
+
+/// A conduit that carries messages and can do nothing else.
+#[derive(Debug)]
+struct Bare(Shm);
+
+impl Conduit for Bare {
+    fn capabilities(&self) -> Capabilities {
+        // Of its own, so that nobody counts on another's.
+        Capabilities { medium_bytes: 1000, ..self.0.capabilities() }
+    }
+
+    fn place(&self) -> (NodeId, u32) {
+        self.0.place()
+    }
+
+    fn send(&self, to: NodeId, queue: Queue, message: &Message<'_>) -> Result<(), Refusal> {
+        self.0.send(to, queue, message)
+    }
+
+    fn receive(&self, queue: Queue, run: &mut dyn FnMut(NodeId, Message<'_>)) -> usize {
+        self.0.receive(queue, run)
+    }
+
+    fn sleep(&self, is_over: &dyn Fn() -> bool, most: Option<Duration>) {
+        self.0.sleep(is_over, most);
+    }
+
+    fn wake(&self) {
+        self.0.wake();
+    }
+
+    fn segment(&self, peer: NodeId) -> Option<&Segment> {
+        self.0.segment(peer).filter(|_| peer == self.place().0)
+    }
+
+    fn segment_bytes(&self, peer: NodeId) -> u64 {
+        self.0.segment_bytes(peer)
+    }
+
+    fn lost(&self, peer: NodeId) -> Option<Lost> {
+        self.0.lost(peer)
+    }
 }
