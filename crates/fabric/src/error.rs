@@ -61,6 +61,14 @@ pub enum Error {
         /// How many there are.
         of: u64,
     },
+    /// A copy from or to what a caller's own buffer does not have.
+    #[error(
+        "a copy reaches outside of its buffer of {bytes} B, or has too short a list of indices"
+    )]
+    OutOfBuffer {
+        /// How many bytes that has.
+        bytes: usize,
+    },
     /// A message of too many arguments or bytes.
     #[error("a message of {args} arguments and {bytes} B; at most {most_args} and {most_bytes} B")]
     TooLong {
@@ -107,7 +115,7 @@ pub enum Error {
 #[non_exhaustive]
 pub enum ErrorKind {
     /// Wrong arguments, here: [`Error::Config`], [`Error::NoSuchPeer`], [`Error::OutOfBounds`],
-    /// [`Error::TooLong`], [`Error::InHandler`].
+    /// [`Error::OutOfBuffer`], [`Error::TooLong`], [`Error::InHandler`].
     Usage,
     /// [`Error::Missing`], [`Error::Refused`].
     Join,
@@ -129,6 +137,7 @@ impl Error {
             Error::Config { .. }
             | Error::NoSuchPeer { .. }
             | Error::OutOfBounds { .. }
+            | Error::OutOfBuffer { .. }
             | Error::TooLong { .. }
             | Error::InHandler { .. } => ErrorKind::Usage,
             Error::Missing { .. } | Error::Refused { .. } => ErrorKind::Join,

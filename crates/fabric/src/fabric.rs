@@ -367,6 +367,11 @@ impl Fabric {
         self.conduit.segment(peer)
     }
 
+    /// How many bytes a rank that there is published.
+    pub(crate) fn published_bytes(&self, peer: NodeId) -> usize {
+        self.conduit.segment_bytes(peer) as usize
+    }
+
     /// That `peer` is there and published so many bytes from `at` on.
     pub(crate) fn check(&self, peer: NodeId, at: u64, bytes: usize) -> Result<(), Error> {
         if peer.0 >= self.size() || self.lost(peer).is_some() {

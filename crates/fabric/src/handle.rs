@@ -1,7 +1,7 @@
 use crate::error::Error;
 use crate::fabric::Fabric;
 use crate::remote::{Answer, Ticket};
-use model::NodeId;
+use model::{NdCopy, NodeId};
 use std::time::{Duration, Instant};
 
 /// Puts and gets that may go on (GASNet's explicit handle).
@@ -21,6 +21,30 @@ pub struct Handle<'a> {
 struct Pending<'a> {
     ticket: Ticket<'a>,
     into: &'a mut [u8],
+    how: How,
+}
+
+/// How an answer goes where it belongs.
+#[derive(Debug)]
+enum How {
+    /// As it is.
+    Whole,
+    /// By copies, each of what lies from some byte of the answer on, to where offset 0 is this.
+    Unpacked(Vec<(NdCopy, usize)>, usize),
+}
+
+impl Pending<'_> {
+    fn take(&mut self, bytes: &[u8]) {
+        match &self.how {
+            How::Whole => self.into[..bytes.len()].copy_from_slice(bytes),
+            How::Unpacked(copies, base) => {
+                for (copy, at) in copies {
+                    kernels::copy_slices(copy, bytes, *at, self.into, *base)
+                        .expect("a part of what was checked");
+                }
+            }
+        }
+    }
 }
 
 impl<'a> Handle<'a> {
@@ -32,7 +56,19 @@ impl<'a> Handle<'a> {
 
     /// Of what was asked, whose answer goes to `into`.
     pub(crate) fn of(fabric: &'a Fabric, ticket: Ticket<'a>, into: &'a mut [u8]) -> Handle<'a> {
-        Handle { fabric, pending: vec![Pending { ticket, into }], failed: None }
+        let pending = vec![Pending { ticket, into, how: How::Whole }];
+        Handle { fabric, pending, failed: None }
+    }
+
+    /// Of what was asked, whose answer goes to `into` by these copies.
+    pub(crate) fn unpacking(
+        fabric: &'a Fabric,
+        ticket: Ticket<'a>,
+        copies: Vec<(NdCopy, usize)>,
+        (into, base): (&'a mut [u8], usize),
+    ) -> Handle<'a> {
+        let pending = vec![Pending { ticket, into, how: How::Unpacked(copies, base) }];
+        Handle { fabric, pending, failed: None }
     }
 
     /// Waits for `other` too, of the same fabric.
@@ -71,7 +107,7 @@ impl<'a> Handle<'a> {
         while let Some(last) = self.pending.last_mut() {
             match last.ticket.settle() {
                 Ok(None) => return Ok(false),
-                Ok(Some(Answer { bytes, .. })) => last.into[..bytes.len()].copy_from_slice(&bytes),
+                Ok(Some(Answer { bytes, .. })) => last.take(&bytes),
                 Err(error) => self.failed = self.failed.take().or(Some(error)),
             }
             self.pending.pop();
@@ -131,6 +167,36 @@ impl<'a> Region<'a> {
     /// As there.
     pub fn get(&mut self, from: NodeId, at: u64, into: &'a mut [u8]) -> Result<(), Error> {
         self.gets.join(self.gets.fabric.get_nb(from, at, into)?);
+        Ok(())
+    }
+
+    /// As [`Fabric::put_copies`].
+    ///
+    /// # Errors
+    /// As there.
+    pub fn put_copies(
+        &mut self,
+        to: NodeId,
+        copies: &[NdCopy],
+        src: (&[u8], usize),
+        at: u64,
+    ) -> Result<(), Error> {
+        self.puts.join(self.puts.fabric.put_copies(to, copies, src, at)?);
+        Ok(())
+    }
+
+    /// As [`Fabric::get_copies`].
+    ///
+    /// # Errors
+    /// As there.
+    pub fn get_copies(
+        &mut self,
+        from: NodeId,
+        copies: &[NdCopy],
+        at: u64,
+        dst: (&'a mut [u8], usize),
+    ) -> Result<(), Error> {
+        self.gets.join(self.gets.fabric.get_copies(from, copies, at, dst)?);
         Ok(())
     }
 

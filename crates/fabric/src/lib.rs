@@ -20,10 +20,12 @@ mod error;
 mod fabric;
 mod handle;
 mod message;
+mod pieces;
 mod remote;
 mod segment;
 mod service;
 pub mod shm;
+mod strided;
 
 pub use active::{Call, Handler, Handlers};
 pub use atomic::Atomic;
@@ -36,5 +38,6 @@ pub use handle::{Handle, Region, Which};
 pub use message::{MOST_ARGS, Message, Payload};
 pub use segment::Segment;
 pub use service::Service;
+pub use strided::{runs, strided};
 // Peers are named by this.
 pub use model;

@@ -13,6 +13,7 @@ use crate::conduit::Queue;
 use crate::error::Error;
 use crate::fabric::Fabric;
 use crate::message::{MOST_BYTES, Message, Payload};
+use crate::strided;
 use model::NodeId;
 use std::collections::HashMap;
 use std::sync::{Mutex, MutexGuard, PoisonError};
@@ -22,7 +23,7 @@ const GET: u8 = 2;
 const FILL: u8 = 3;
 const ATOMIC: u8 = 4;
 const DONE: u8 = 5;
-const DATA: u8 = 6;
+pub(crate) const DATA: u8 = 6;
 
 /// The number of what nobody waits for.
 const NO_ONE: u64 = 0;
@@ -94,13 +95,18 @@ impl Drop for Ticket<'_> {
 }
 
 impl<'a> Ticket<'a> {
-    fn new(fabric: &'a Fabric, peer: NodeId, left: usize, bytes: usize) -> Ticket<'a> {
+    pub(crate) fn new(fabric: &'a Fabric, peer: NodeId, left: usize, bytes: usize) -> Ticket<'a> {
         let mut table = fabric.asked().lock();
         table.last += 1;
         let id = table.last;
         let answer = Answer { bytes: vec![0; bytes], word: 0 };
         table.open.insert(id, Open { peer, left, answer });
         Ticket { fabric, id, peer }
+    }
+
+    /// Its number, which answers say.
+    pub(crate) fn id(&self) -> u64 {
+        self.id
     }
 
     /// Whether there is an answer, or none will come.
@@ -138,12 +144,12 @@ fn whole([low, high]: [u32; 2]) -> u64 {
 }
 
 /// Numbers as arguments.
-fn arguments<const N: usize>(numbers: [u64; N]) -> Vec<u32> {
+pub(crate) fn arguments<const N: usize>(numbers: [u64; N]) -> Vec<u32> {
     numbers.into_iter().flat_map(halves).collect()
 }
 
 /// The numbers that were made arguments; `None` where there are not as many.
-fn numbers<const N: usize>(args: &[u32]) -> Option<[u64; N]> {
+pub(crate) fn numbers<const N: usize>(args: &[u32]) -> Option<[u64; N]> {
     let (pairs, rest) = args.as_chunks::<2>();
     let pairs: &[[u32; 2]; N] = pairs.try_into().ok()?;
     rest.is_empty().then(|| pairs.map(whole))
@@ -152,13 +158,15 @@ fn numbers<const N: usize>(args: &[u32]) -> Option<[u64; N]> {
 /// Adds the handlers of what is asked here.
 pub(crate) fn handlers(handlers: Handlers) -> Handlers {
     type Run = fn(&Call<'_>) -> Option<()>;
-    let all: [(u8, &str, Run); 6] = [
+    let all: [(u8, &str, Run); 8] = [
         (PUT, "put", put_asked),
         (GET, "get", get_asked),
         (FILL, "fill", fill_asked),
         (ATOMIC, "atomic", atomic_asked),
         (DONE, "answer", done),
         (DATA, "answer", data),
+        (strided::SCATTER, "strided put", strided::scatter_asked),
+        (strided::GATHER, "strided get", strided::gather_asked),
     ];
     all.into_iter().fold(handlers, |handlers, (index, what, run)| {
         let run = move |call: &Call<'_>| {
@@ -172,13 +180,13 @@ pub(crate) fn handlers(handlers: Handlers) -> Handlers {
 }
 
 /// Answers; who asked may be lost, and then hears nothing.
-fn answer(call: &Call<'_>, handler: u8, args: &[u32], bytes: &[u8]) {
+pub(crate) fn answer(call: &Call<'_>, handler: u8, args: &[u32], bytes: &[u8]) {
     if let Err(error) = call.reply(handler, args, bytes) {
         log::debug!("an answer that nobody hears: {error}");
     }
 }
 
-fn bytes_of<'a>(call: &Call<'a>) -> &'a [u8] {
+pub(crate) fn bytes_of<'a>(call: &Call<'a>) -> &'a [u8] {
     if let Payload::Bytes(bytes) = call.payload() { bytes } else { &[] }
 }
 
@@ -253,7 +261,8 @@ impl Fabric {
         self.put_by(queue, to, bytes, NO_ONE)
     }
 
-    fn put_by(
+    /// The last message is answered, if somebody waits for that.
+    pub(crate) fn put_by(
         &self,
         queue: Queue,
         (to, at): (NodeId, u64),

@@ -5,6 +5,8 @@
 //! copied in and out, or are atomic words. What is mapped is sealed: its size can't change.
 
 use crate::error::Error;
+use kernels::{Crossover, OutOfBounds, Stores};
+use model::NdCopy;
 use rustix::fs::{
     MemfdFlags, SealFlags, fcntl_add_seals, fcntl_get_seals, fstat, ftruncate, memfd_create,
 };
@@ -96,6 +98,49 @@ impl Segment {
         Some(())
     }
 
+    /// Copies what `copy` says from `src`, where offset 0 is byte `base`, to here, where it is byte
+    /// `at`.
+    ///
+    /// # Errors
+    /// [`OutOfBounds`], and nothing is written.
+    pub fn scatter(
+        &self,
+        copy: &NdCopy,
+        (src, base): (&[u8], usize),
+        at: usize,
+    ) -> Result<(), OutOfBounds> {
+        if copy.dims.iter().any(|dim| dim.extent == 0) {
+            return Ok(());
+        }
+        kernels::check_bounds(copy, (base, src.len()), (at, self.bytes))?;
+        let (src, to) = (src.as_ptr().wrapping_add(base), self.start.as_ptr().wrapping_add(at));
+        // SAFETY: inside `src` and the mapping, as was checked; these are apart, since no reference
+        // points into the mapping.
+        unsafe { kernels::copy(copy, src, to, stores(copy)) };
+        Ok(())
+    }
+
+    /// Copies what `copy` says from here, where offset 0 is byte `at`, to `dst`, where it is byte
+    /// `base`.
+    ///
+    /// # Errors
+    /// As [`Segment::scatter`].
+    pub fn gather(
+        &self,
+        copy: &NdCopy,
+        at: usize,
+        (dst, base): (&mut [u8], usize),
+    ) -> Result<(), OutOfBounds> {
+        if copy.dims.iter().any(|dim| dim.extent == 0) {
+            return Ok(());
+        }
+        kernels::check_bounds(copy, (at, self.bytes), (base, dst.len()))?;
+        let from = self.start.as_ptr().wrapping_add(at);
+        // SAFETY: as for `scatter`.
+        unsafe { kernels::copy(copy, from, dst.as_mut_ptr().wrapping_add(base), stores(copy)) };
+        Ok(())
+    }
+
     /// The atomic word at byte `at`, a multiple of 8; `None` where there is none.
     #[must_use]
     #[inline]
@@ -128,6 +173,10 @@ impl Segment {
         let fits = at <= self.bytes && bytes <= self.bytes - at;
         fits.then(|| self.start.as_ptr().wrapping_add(at))
     }
+}
+
+fn stores(copy: &NdCopy) -> Stores {
+    Stores::for_bytes(copy.payload_bytes(), Crossover::default())
 }
 
 impl Drop for Segment {

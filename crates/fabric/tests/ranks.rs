@@ -3,9 +3,10 @@
 mod common;
 
 use common::{Over, ended, is_rank, join, start};
-use isometry_fabric::model::NodeId;
+use isometry_fabric::model::{NdCopy, NodeId};
 use isometry_fabric::{
-    Atomic, Barrier, Error, ErrorKind, Fabric, Handle, Handlers, MOST_ARGS, Payload, Which,
+    Atomic, Barrier, Error, ErrorKind, Fabric, Handle, Handlers, MOST_ARGS, Payload, Which, runs,
+    strided,
 };
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering::SeqCst};
@@ -349,6 +350,81 @@ fn a_region_waits_for_its_puts_and_its_gets() {
             let kept = fabric.get_value(me, 900_000, bytes).unwrap();
             assert_eq!(kept, value & u64::MAX.checked_shr(64 - 8 * bytes as u32).unwrap_or(0));
         }
+        fabric.barrier().unwrap();
+    });
+}
+
+/// Every byte that `copy` moves: from where, to where.
+fn moves(copy: &NdCopy) -> Vec<(usize, usize)> {
+    let mut places = vec![(0, 0)];
+    for (k, dim) in copy.dims.iter().enumerate() {
+        let place = |table: &Option<Arc<[u64]>>, i: u64, stride: i64| {
+            table.as_ref().map_or(i, |table| table[i as usize]) as i64 * stride
+        };
+        let stride = copy.fields[0].strides[k];
+        let turns = |(src, dst): (i64, i64)| {
+            (0..dim.extent).map(move |i| {
+                (
+                    src + place(&dim.src_index, i, stride.src),
+                    dst + place(&dim.dst_index, i, stride.dst),
+                )
+            })
+        };
+        places = places.into_iter().flat_map(turns).collect();
+    }
+    let run = |(src, dst)| (0..copy.fields[0].bytes as i64).map(move |i| (src + i, dst + i));
+    places.into_iter().flat_map(run).map(|(s, d)| (s as usize, d as usize)).collect()
+}
+
+#[test]
+fn what_lies_in_many_places_goes_to_many_others() {
+    // Of a matrix of rows of 40 elements every other, transposed; and runs of 8 B to runs of 12.
+    let transpose = strided(&[24, 20, 30], &[48, 960], &[24 * 30, 24]);
+    let from: Vec<_> = (0..600).map(|i| (30_000 - 16 * i, 8)).collect();
+    let to: Vec<_> = (0..400).map(|i| ((i * 7 % 400) * 20, 12)).collect();
+    let indexed = runs(&from, &to).unwrap();
+    ranks("what_lies_in_many_places_goes_to_many_others", Handlers::new, |fabric| {
+        let me = fabric.rank();
+        let other = NodeId((me.0 + 1) % fabric.size());
+        let src: Vec<u8> = pattern(me, other, 40_000);
+        for copies in [std::slice::from_ref(&transpose), &indexed] {
+            let mut expected = vec![0; 40_000];
+            for (from, to) in copies.iter().flat_map(moves) {
+                expected[to + 5] = src[from + 1];
+            }
+            fabric.barrier().unwrap();
+            fabric.fill(me, (0, 40_000), 0).unwrap();
+            fabric.barrier().unwrap();
+            fabric.put_copies(other, copies, (&src, 1), 5).unwrap().wait(LONG).unwrap();
+            let mut put = vec![1; 40_000];
+            fabric.get(other, 0, &mut put).unwrap();
+            assert!(put == expected, "what was put");
+            // And the same of a peer's memory, while nobody writes there.
+            fabric.put(other, 50_000, &src).unwrap();
+            let mut region = fabric.region();
+            put.fill(0);
+            region.get_copies(other, copies, 50_001, (&mut put, 5)).unwrap();
+            region.wait(Which::Gets, LONG).unwrap();
+            drop(region);
+            assert!(put == expected, "what was got");
+        }
+        let end = fabric.segment().bytes();
+        let one = std::slice::from_ref(&transpose);
+        let mut small = [0; 100];
+        for error in [
+            fabric.put_copies(other, one, (&src, 1), end - 1000).unwrap_err(),
+            fabric.put_copies(other, one, (&src, 1), u64::MAX).unwrap_err(),
+            fabric.get_copies(other, one, end - 1000, (&mut [0; 40_000], 0)).unwrap_err(),
+        ] {
+            assert!(matches!(error, Error::OutOfBounds { .. }), "{error}");
+        }
+        for error in [
+            fabric.put_copies(other, one, (&small.clone(), 0), 0).unwrap_err(),
+            fabric.get_copies(other, one, 0, (&mut small, 0)).unwrap_err(),
+        ] {
+            assert!(matches!(error, Error::OutOfBuffer { bytes: 100 }), "{error}");
+        }
+        fabric.put_copies(other, &[], (&[], 0), 0).unwrap().wait(LONG).unwrap();
         fabric.barrier().unwrap();
     });
 }

@@ -28,7 +28,7 @@ mod vector;
 mod walk;
 mod window;
 
-pub use split::split;
+pub use split::{halves, split};
 
 use instance::{Instance, detect};
 use layout::{NdCopy, touched};
@@ -140,19 +140,32 @@ pub fn copy_slices(
     if list.dims.iter().any(|d| d.extent == 0) {
         return Ok(());
     }
-    let (read, written) = touched(list);
-    if !list.is_well_formed() || !lies_in(&read, src_base, src.len()) {
-        return Err(OutOfBounds { side: "source" });
-    }
-    if !lies_in(&written, dst_base, dst.len()) {
-        return Err(OutOfBounds { side: "destination" });
-    }
+    check_bounds(list, (src_base, src.len()), (dst_base, dst.len()))?;
     let (src, dst) = (src.as_ptr().wrapping_add(src_base), dst.as_mut_ptr().wrapping_add(dst_base));
     let stores = Stores::for_bytes(list.payload_bytes(), Crossover::default());
     // SAFETY: every byte that the copy touches lies in the slices, which is checked above; a
     // shared and an exclusive slice don't overlap.
     unsafe { copy(list, src, dst, stores) };
     Ok(())
+}
+
+/// Whether `list` stays within memory of so many bytes on either side, where offset 0 lies at a base.
+///
+/// # Errors
+/// [`OutOfBounds`] as for [`copy_slices`].
+pub fn check_bounds(
+    list: &NdCopy,
+    (src_base, src_bytes): (usize, usize),
+    (dst_base, dst_bytes): (usize, usize),
+) -> Result<(), OutOfBounds> {
+    let (read, written) = touched(list);
+    if !list.is_well_formed() || !lies_in(&read, src_base, src_bytes) {
+        return Err(OutOfBounds { side: "source" });
+    }
+    match lies_in(&written, dst_base, dst_bytes) {
+        true => Ok(()),
+        false => Err(OutOfBounds { side: "destination" }),
+    }
 }
 
 fn lies_in(range: &Range<i64>, base: usize, len: usize) -> bool {

@@ -26,6 +26,23 @@ pub fn split(copy: &NdCopy, pieces: usize) -> Vec<NdCopy> {
     }
 }
 
+/// Two copies that together are `copy`, about equally large: of the outermost loop with several turns,
+/// or else of the one run. `None` where there is nothing to cut.
+#[must_use]
+pub fn halves(copy: &NdCopy) -> Option<[NdCopy; 2]> {
+    let outermost = (0..copy.dims.len()).find(|&k| copy.dims[k].extent >= 2);
+    match (outermost, &copy.fields[..]) {
+        (Some(k), _) => {
+            let turns = copy.dims[k].extent;
+            Some([0..turns / 2, turns / 2..turns].map(|range| turns_of(copy, k, range)))
+        }
+        (None, [only]) if only.bytes >= 2 => {
+            Some([0..only.bytes / 2, only.bytes / 2..only.bytes].map(|range| bytes_of(copy, range)))
+        }
+        _ => None,
+    }
+}
+
 /// `0..total` in at most `pieces` ranges of multiples of `unit`, but for the last.
 fn shares(total: u64, pieces: u64, unit: u64) -> impl Iterator<Item = Range<u64>> {
     let each = total.div_ceil(pieces).next_multiple_of(unit).max(1);

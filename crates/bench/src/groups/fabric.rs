@@ -1,14 +1,15 @@
 //! Ranks that reach each other's memory: what puts, gets and active messages cost.
 //!
 //! Two ranks, each a thread of this process, by shared memory. Small puts and gets are timed beside a
-//! store and a load behind a call that checks bounds, large ones beside memcpy, and the round trip of
-//! an active message beside two threads that wait for each other's stores: `core-to-core`.
+//! store and a load behind a call that checks bounds, large ones beside memcpy, strided ones beside
+//! memcpy of as many bytes and of one run after the other, and the round trip of an active message
+//! beside two threads that wait for each other's stores: `core-to-core`.
 
 use crate::problems;
 use crate::report::{Bench, Case, Contender};
 use crate::{Error, Report, Settings};
 use isometry::fabric::model::NodeId;
-use isometry::fabric::{Config, Fabric, Handlers, Job};
+use isometry::fabric::{Config, Fabric, Handlers, Job, strided};
 use serde::Deserialize;
 use std::cell::RefCell;
 use std::hint::{black_box, spin_loop};
@@ -26,6 +27,9 @@ struct Problems {
     batch: usize,
     /// Of puts and gets that are timed one by one.
     bulk_bytes: Vec<usize>,
+    /// Of strided puts and gets, each in runs of so many bytes, every other.
+    strided_bytes: usize,
+    run_bytes: Vec<usize>,
     /// Active messages that are timed together, each after the reply to the one before.
     round_trips: u64,
     /// Active messages that are timed together, without replies.
@@ -54,7 +58,7 @@ pub(super) fn run(settings: &Settings) -> Result<Report, Error> {
     let (answers, counted) = (Arc::new(AtomicU64::new(0)), Arc::new(AtomicU64::new(0)));
     let is_over = AtomicBool::new(false);
     let sizes = problems.small_bytes.iter().chain(&problems.bulk_bytes);
-    let most = sizes.copied().max().unwrap_or(0);
+    let most = sizes.copied().max().unwrap_or(0).max(2 * problems.strided_bytes);
     let job = Job::new(2).map_err(failed)?;
     let join = |rank: u32, handlers| {
         let variables = job.variables(rank);
@@ -102,6 +106,9 @@ impl Pair {
         for &bytes in &problems.bulk_bytes {
             self.moves(bench, (bytes, 1), problems.runs)?;
         }
+        for &run in &problems.run_bytes {
+            self.strided(bench, (problems.strided_bytes, run), problems.runs)?;
+        }
         self.words(bench, problems)?;
         self.round_trips(bench, (problems.round_trips, problems.runs))?;
         self.floods(bench, (problems.floods, problems.runs))
@@ -144,6 +151,60 @@ impl Pair {
         };
         time("put", &mut || (0..batch).try_for_each(|_| put()), &mut || there())?;
         time("get", &mut || (0..batch).try_for_each(|_| get()), &mut || came())
+    }
+
+    /// Puts of every other run of a buffer to every other of the segment, and gets back.
+    fn strided(
+        &self,
+        bench: &mut Bench,
+        (bytes, run): (usize, usize),
+        runs: usize,
+    ) -> Result<(), Error> {
+        let apart = [2 * run as i64];
+        let copies = [strided(&[run as u64, (bytes / run) as u64], &apart, &apart)];
+        let sent: Vec<u8> = (0..2 * bytes).map(|i| (i * 31 + i / 251) as u8).collect();
+        let back = RefCell::new(vec![0; 2 * bytes]);
+        let put = || self.fabric.put_copies(PEER, &copies, (black_box(&sent), 0), AT)?.wait(None);
+        let get = || {
+            let mut back = back.borrow_mut();
+            self.fabric.get_copies(PEER, &copies, AT, (black_box(&mut *back), 0))?.wait(None)
+        };
+        let is_right = |there: &[u8]| {
+            let pairs = there.chunks(run).zip(sent.chunks(run));
+            pairs.step_by(2).all(|(there, sent)| there == sent)
+        };
+        let copied = RefCell::new(vec![0; 2 * bytes]);
+        let mut by_memcpy = || {
+            memcpy(black_box(&sent[..bytes]), black_box(&mut copied.borrow_mut()[..bytes]));
+            Ok(())
+        };
+        let mut one_by_one = || {
+            let mut copied = copied.borrow_mut();
+            let pairs = copied.chunks_mut(run).zip(sent.chunks(run)).step_by(2);
+            pairs.for_each(|(copied, sent)| memcpy(black_box(sent), black_box(copied)));
+            Ok(())
+        };
+        let mut time = |verb: &str, ours: &mut Run<'_>, verify: &mut Check<'_>| {
+            let name = format!("{verb} {bytes} B in runs of {run} B, shared memory");
+            let case = Case { name, bytes: bytes as u64, threads: 1, runs, calls: 1 };
+            if !bench.wants(&case.name) {
+                return Ok(());
+            }
+            put().map_err(failed)?;
+            let mut contenders = [
+                Contender { name: "isometry", run: ours },
+                Contender { name: "memcpy", run: &mut by_memcpy },
+                Contender { name: "run by run", run: &mut one_by_one },
+            ];
+            bench.run(&case, &mut contenders, verify)
+        };
+        let mut there = || {
+            let mut there = vec![0; 2 * bytes];
+            self.fabric.get(PEER, AT, &mut there).map_err(failed)?;
+            Ok(is_right(&there))
+        };
+        time("put", &mut || put().map_err(failed), &mut there)?;
+        time("get", &mut || get().map_err(failed), &mut || Ok(is_right(&back.borrow())))
     }
 
     /// Puts and gets of a word.

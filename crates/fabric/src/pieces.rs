@@ -1,0 +1,252 @@
+//! A copy between memory here and memory of a peer, as pieces that messages hold: what lies there is
+//! said in words, and what moves is packed.
+//!
+//! In all of these the source is here, and the destination there.
+
+use crate::message::MOST_BYTES;
+use model::{CopyDim, FieldCopy, NdCopy, Stride};
+use std::sync::Arc;
+
+/// The most loops of several turns each that a message's bytes have.
+const MOST_DIMS: usize = MOST_BYTES.ilog2() as usize;
+
+/// `copy` the other way round.
+pub(crate) fn turned(copy: &NdCopy) -> NdCopy {
+    let dims = copy.dims.iter().map(|dim| CopyDim {
+        extent: dim.extent,
+        src_index: dim.dst_index.clone(),
+        dst_index: dim.src_index.clone(),
+    });
+    let turn = |s: &Stride| Stride { src: s.dst, dst: s.src };
+    let fields = copy.fields.iter().map(|field| FieldCopy {
+        bytes: field.bytes,
+        src_offset: field.dst_offset,
+        dst_offset: field.src_offset,
+        strides: field.strides.iter().map(turn).collect(),
+    });
+    NdCopy { dims: dims.collect(), fields: fields.collect() }
+}
+
+/// What `piece` takes from here, to where it lies packed from offset 0 on.
+pub(crate) fn packing(piece: &NdCopy) -> NdCopy {
+    let mut packing = piece.clone();
+    let only = &mut packing.fields[0];
+    only.dst_offset = 0;
+    let mut step = only.bytes as i64;
+    for (dim, stride) in packing.dims.iter_mut().zip(&mut only.strides).rev() {
+        (dim.dst_index, stride.dst) = (None, step);
+        step *= dim.extent as i64;
+    }
+    packing
+}
+
+/// The copies of one field each that together are `copy`, whose words and bytes take at most `room`
+/// bytes each, which is at least 64.
+pub(crate) fn pieces(copy: &NdCopy, room: usize) -> Vec<NdCopy> {
+    let mut pieces = Vec::new();
+    // The last is cut first.
+    let mut rest: Vec<_> = fields(copy).collect();
+    rest.reverse();
+    while let Some(copy) = rest.pop() {
+        let copy = folded(copy);
+        let bytes = copy.payload_bytes().saturating_add(8 * words(&copy) as u64);
+        match kernels::halves(&copy).filter(|_| bytes > room as u64) {
+            Some([first, second]) => rest.extend([second, first]),
+            None => pieces.push(copy),
+        }
+    }
+    pieces
+}
+
+fn fields(copy: &NdCopy) -> impl Iterator<Item = NdCopy> {
+    copy.fields.iter().map(|f| NdCopy { dims: copy.dims.clone(), fields: vec![f.clone()] })
+}
+
+/// `copy`, of one field, without its loops of one turn. All that it touches was checked, so that
+/// offsets are right in the end if they wrap between.
+fn folded(copy: NdCopy) -> NdCopy {
+    let mut only = FieldCopy { strides: Vec::new(), ..copy.fields[0] };
+    let mut dims = Vec::new();
+    for (dim, &stride) in copy.dims.into_iter().zip(&copy.fields[0].strides) {
+        if dim.extent > 1 {
+            dims.push(dim);
+            only.strides.push(stride);
+            continue;
+        }
+        let first = |table: &Option<Arc<[u64]>>| table.as_ref().map_or(0, |t| t[0]) as i64;
+        let (src, dst) = (first(&dim.src_index), first(&dim.dst_index));
+        only.src_offset = only.src_offset.wrapping_add(src.wrapping_mul(stride.src));
+        only.dst_offset = only.dst_offset.wrapping_add(dst.wrapping_mul(stride.dst));
+    }
+    NdCopy { dims, fields: vec![only] }
+}
+
+fn words(piece: &NdCopy) -> usize {
+    let table = |dim: &CopyDim| dim.dst_index.as_ref().map_or(0, |_| dim.extent as usize);
+    3 + piece.dims.iter().map(|dim| 3 + table(dim)).sum::<usize>()
+}
+
+/// Says where `piece` puts what is packed, if offset 0 is byte `at` there; `None` where that passes
+/// 63 bits.
+pub(crate) fn describe(piece: &NdCopy, at: u64, to: &mut Vec<u8>) -> Option<()> {
+    let only = &piece.fields[0];
+    let start = i64::try_from(at).ok()?.checked_add(only.dst_offset)?;
+    let mut put = |word: u64| to.extend(word.to_le_bytes());
+    [start as u64, only.bytes, piece.dims.len() as u64].into_iter().for_each(&mut put);
+    for (dim, stride) in piece.dims.iter().zip(&only.strides) {
+        let table = dim.dst_index.as_deref().map(|t| &t[..dim.extent as usize]);
+        [dim.extent, stride.dst as u64, u64::from(table.is_some())].into_iter().for_each(&mut put);
+        table.into_iter().flatten().copied().for_each(&mut put);
+    }
+    Some(())
+}
+
+/// What [`describe`] said, as a copy of packed bytes, and the bytes that follow; `None` for what it
+/// never says, and for more than a message holds.
+pub(crate) fn described(mut bytes: &[u8]) -> Option<(NdCopy, &[u8])> {
+    let mut word = || {
+        let (word, rest) = bytes.split_first_chunk::<8>()?;
+        bytes = rest;
+        Some(u64::from_le_bytes(*word))
+    };
+    let (start, run, count) = (word()? as i64, word()?, word()?);
+    let mut payload = run;
+    let fits = |payload: &u64| (1..=MOST_BYTES as u64).contains(payload);
+    let mut dims = Vec::new();
+    let mut strides = Vec::new();
+    if count > MOST_DIMS as u64 || !fits(&payload) {
+        return None;
+    }
+    for _ in 0..count {
+        let (extent, stride, has_table) = (word()?, word()? as i64, word()?);
+        payload = payload.checked_mul(extent).filter(fits)?;
+        let table = match has_table {
+            0 => None,
+            1 => Some((0..extent).map(|_| word()).collect::<Option<Arc<[u64]>>>()?),
+            _ => return None,
+        };
+        dims.push(CopyDim { extent, src_index: None, dst_index: table });
+        strides.push(Stride { src: 0, dst: stride });
+    }
+    let only = FieldCopy { bytes: run, src_offset: 0, dst_offset: start, strides };
+    // Packed on both sides, and then here only.
+    let there = NdCopy { dims, fields: vec![only] };
+    let mut packed = packing(&there);
+    let only = &mut packed.fields[0];
+    for (k, stride) in only.strides.iter_mut().enumerate() {
+        *stride = Stride { src: stride.dst, dst: there.fields[0].strides[k].dst };
+        packed.dims[k].dst_index.clone_from(&there.dims[k].dst_index);
+    }
+    only.dst_offset = start;
+    Some((packed, bytes))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use proptest::prelude::*;
+
+    /// Loops over a source of any order, and a destination in which nothing lies twice.
+    fn copy() -> impl Strategy<Value = NdCopy> {
+        let dim = (1_u64..7, any::<bool>(), any::<bool>(), 0_i64..200, any::<bool>());
+        (prop::collection::vec(dim, 0..4), 1_u64..40, 1_usize..3).prop_map(|(dims, run, fields)| {
+            let mut step = (run * fields as u64) as i64;
+            let mut start = 0;
+            let mut strides = Vec::new();
+            let dims: Vec<_> = dims
+                .into_iter()
+                .map(|(extent, has_src, has_dst, src, is_back)| {
+                    let dst = if is_back { -step } else { step };
+                    strides.push(Stride { src, dst });
+                    // Positions of every other place, the last first.
+                    let table = |has: bool| {
+                        has.then(|| (0..extent).rev().map(|i| 2 * i).collect::<Arc<[u64]>>())
+                    };
+                    let reach = if has_dst { 2 * extent - 1 } else { extent } as i64;
+                    start += if is_back { step * (reach - 1) } else { 0 };
+                    step *= reach;
+                    CopyDim { extent, src_index: table(has_src), dst_index: table(has_dst) }
+                })
+                .collect();
+            let field = |i: u64| FieldCopy {
+                bytes: run,
+                src_offset: 3 * i as i64,
+                dst_offset: start + (i * run) as i64,
+                strides: strides.clone(),
+            };
+            NdCopy { dims, fields: (0..fields as u64).map(field).collect() }
+        })
+    }
+
+    #[test]
+    fn what_is_never_said_is_nothing() {
+        let is_said = |run: u64, dims: &[[u64; 3]], table: &[u64]| {
+            let words =
+                [0, run, dims.len() as u64].into_iter().chain(dims.iter().flatten().copied());
+            let words = words.chain(table.iter().copied());
+            let bytes: Vec<u8> = words.flat_map(u64::to_le_bytes).collect();
+            described(&bytes).is_some()
+        };
+        let most = MOST_BYTES as u64;
+        assert!(is_said(most, &[], &[]) && is_said(1, &[[2, 8, 0]; MOST_DIMS], &[]));
+        assert!(is_said(8, &[[2, 8, 0], [2, 1, 1]], &[5, 1 << 40]));
+        for (run, dims, table) in [
+            (0, &[][..], &[][..]),
+            (most + 1, &[], &[]),
+            (1, &[[1, 8, 0]; MOST_DIMS + 1], &[]),
+            (most / 2, &[[3, 8, 0]], &[]),
+            (2, &[[u64::MAX, 8, 0]], &[]),
+            (8, &[[0, 8, 0]], &[]),
+            (8, &[[2, 8, 2]], &[1, 1]),
+            (8, &[[2, 8, 1]], &[1]),
+        ] {
+            assert!(!is_said(run, dims, table), "{run} {dims:?} {table:?}");
+        }
+        assert_eq!(described(&[0; 23]), None);
+    }
+
+    proptest! {
+        #[test]
+        fn pieces_that_were_packed_and_said_are_the_copy(copy in copy(), room in 64_usize..2000) {
+            let src: Vec<u8> = (0..20_000_u32).map(|i| (i * 7 / 3) as u8).collect();
+            let (mut direct, mut pieced) = (vec![0; 700_000], vec![0; 700_000]);
+            let bounds = layout::touched(&copy).1;
+            prop_assert!(bounds.start == 0 && bounds.end <= 699_990, "{bounds:?}");
+            kernels::copy_slices(&copy, &src, 0, &mut direct, 10).unwrap();
+            for piece in pieces(&copy, room) {
+                let mut message = Vec::new();
+                describe(&piece, 10, &mut message).unwrap();
+                prop_assert_eq!(message.len(), 8 * words(&piece));
+                let start = message.len();
+                let payload = piece.payload_bytes() as usize;
+                message.resize(start + payload, 0);
+                prop_assert!(message.len() <= room || payload == 1);
+                kernels::copy_slices(&packing(&piece), &src, 0, &mut message[start..], 0).unwrap();
+                let (there, packed) = described(&message).unwrap();
+                prop_assert_eq!(packed.len(), payload);
+                kernels::copy_slices(&there, packed, 0, &mut pieced, 0).unwrap();
+                prop_assert_eq!(turned(&turned(&there)), there);
+            }
+            prop_assert!(direct == pieced);
+        }
+
+        #[test]
+        fn nothing_that_is_said_makes_it_panic(
+            small in prop::collection::vec(0_u64..6, 0..40),
+            wild in prop::collection::vec((0_usize..40, any::<u64>()), 0..3),
+        ) {
+            let mut words = small;
+            for (at, word) in wild {
+                if let Some(place) = words.get_mut(at) {
+                    *place = word;
+                }
+            }
+            let bytes: Vec<u8> = words.iter().flat_map(|word| word.to_le_bytes()).collect();
+            if let Some((copy, rest)) = described(&bytes) {
+                prop_assert!(copy.payload_bytes() <= MOST_BYTES as u64 && copy.is_well_formed());
+                let mut there = [0; 500];
+                let _ = kernels::copy_slices(&copy, rest, 0, &mut there, 0);
+            }
+        }
+    }
+}

@@ -1,0 +1,256 @@
+//! Puts and gets of what does not lie in one piece: vector, indexed, and strided of any rank (VIS).
+//!
+//! All are canonical copies, the form that the kernels take. Where the peer's memory is mapped they
+//! move them at once. Else they pack pieces that messages hold, and the other side takes them apart.
+
+use crate::active::Call;
+use crate::conduit::Queue;
+use crate::error::Error;
+use crate::fabric::Fabric;
+use crate::handle::Handle;
+use crate::message::{MOST_BYTES, Message, Payload};
+use crate::pieces::{describe, described, packing, pieces, turned};
+use crate::remote::{self, DATA, Ticket, arguments, bytes_of, numbers};
+use model::{CopyDim, FieldCopy, NdCopy, NodeId, Stride};
+use std::collections::BTreeMap;
+use std::sync::Arc;
+
+pub(crate) const SCATTER: u8 = 7;
+pub(crate) const GATHER: u8 = 8;
+
+/// The copy of `counts[0]` bytes, of `counts[1]` such with strides `src[0]` and `dst[0]`, of
+/// `counts[2]` of those, and so on: GASNet's strided form. Strides are in bytes.
+///
+/// # Panics
+/// Where there is not one stride fewer than counts on both sides.
+#[must_use]
+pub fn strided(counts: &[u64], src: &[i64], dst: &[i64]) -> NdCopy {
+    let (bytes, extents) = counts.split_first().expect("there is a count of bytes");
+    assert_eq!([src.len(), dst.len()], [extents.len(); 2], "a stride for each count but the first");
+    let dims = extents.iter().rev();
+    let dims = dims.map(|&extent| CopyDim { extent, src_index: None, dst_index: None }).collect();
+    let strides = src.iter().zip(dst).rev().map(|(&src, &dst)| Stride { src, dst }).collect();
+    let only = FieldCopy { bytes: *bytes, src_offset: 0, dst_offset: 0, strides };
+    NdCopy { dims, fields: vec![only] }
+}
+
+/// The copies that fill runs of the destination with those of the source, one after the other: the
+/// vector and indexed forms of GASNet. A run is an offset and a number of bytes. Their numbers and
+/// lengths may differ; `None` where they don't have as many bytes in all.
+#[must_use]
+pub fn runs(src: &[(u64, u64)], dst: &[(u64, u64)]) -> Option<Vec<NdCopy>> {
+    let is_filled = |&(_, bytes): &(u64, u64)| bytes > 0;
+    let mut src = src.iter().copied().filter(is_filled);
+    let mut dst = dst.iter().copied().filter(is_filled);
+    let mut by_length: BTreeMap<u64, [Vec<u64>; 2]> = BTreeMap::new();
+    let (mut from, mut to) = (src.next(), dst.next());
+    while let (Some((s, s_bytes)), Some((d, d_bytes))) = (from, to) {
+        let bytes = s_bytes.min(d_bytes);
+        let [sources, destinations] = by_length.entry(bytes).or_default();
+        sources.push(s);
+        destinations.push(d);
+        from = if s_bytes > bytes {
+            Some((s.checked_add(bytes)?, s_bytes - bytes))
+        } else {
+            src.next()
+        };
+        to = if d_bytes > bytes {
+            Some((d.checked_add(bytes)?, d_bytes - bytes))
+        } else {
+            dst.next()
+        };
+    }
+    let all = by_length.into_iter().map(|(bytes, [src, dst])| {
+        let extent = src.len() as u64;
+        let dim =
+            CopyDim { extent, src_index: Some(Arc::from(src)), dst_index: Some(Arc::from(dst)) };
+        let strides = vec![Stride { src: 1, dst: 1 }];
+        let only = FieldCopy { bytes, src_offset: 0, dst_offset: 0, strides };
+        NdCopy { dims: vec![dim], fields: vec![only] }
+    });
+    (from.is_none() && to.is_none()).then(|| all.collect())
+}
+
+impl Fabric {
+    /// Makes `copies` from `src`, where offset 0 is byte `base`, to the segment of `to`, where it is
+    /// byte `at`. `src` may be reused at once.
+    ///
+    /// # Errors
+    /// As [`Fabric::put`], and [`Error::OutOfBuffer`]; copies before the one that reaches outside may
+    /// have been made.
+    pub fn put_copies(
+        &self,
+        to: NodeId,
+        copies: &[NdCopy],
+        src: (&[u8], usize),
+        at: u64,
+    ) -> Result<Handle<'_>, Error> {
+        self.check(to, at, 0)?;
+        let start = usize::try_from(at).map_err(|_| self.beyond(to, at, 0))?;
+        let outside = |copy: &NdCopy, side| match side {
+            "source" => Error::OutOfBuffer { bytes: src.0.len() },
+            _ => self.beyond(to, at, copy.payload_bytes() as usize),
+        };
+        if let Some(segment) = self.mapped(to) {
+            for copy in copies {
+                segment.scatter(copy, src, start).map_err(|e| outside(copy, e.side))?;
+            }
+            return Ok(Handle::over(self));
+        }
+        self.outside("reach memory that is not mapped")?;
+        let ticket = Ticket::new(self, to, 1, 0);
+        let there = (start, self.published_bytes(to));
+        for copy in copies.iter().filter(|copy| copy.payload_bytes() > 0) {
+            kernels::check_bounds(copy, (src.1, src.0.len()), there)
+                .map_err(|e| outside(copy, e.side))?;
+            self.send_pieces(to, copy, src, at)?;
+        }
+        self.put_by(Queue::Request, (to, 0), &[], ticket.id())?;
+        Ok(Handle::of(self, ticket, &mut []))
+    }
+
+    fn send_pieces(
+        &self,
+        to: NodeId,
+        copy: &NdCopy,
+        (src, base): (&[u8], usize),
+        at: u64,
+    ) -> Result<(), Error> {
+        let mut message = Vec::new();
+        for piece in pieces(copy, self.capabilities().medium_bytes) {
+            message.clear();
+            let payload = piece.payload_bytes() as usize;
+            describe(&piece, at, &mut message).ok_or_else(|| self.beyond(to, at, payload))?;
+            let start = message.len();
+            message.resize(start + payload, 0);
+            kernels::copy_slices(&packing(&piece), src, base, &mut message[start..], 0)
+                .expect("a part of what was checked");
+            let payload = Payload::Bytes(&message);
+            self.send(to, Queue::Request, &Message { handler: SCATTER, args: &[], payload })?;
+        }
+        Ok(())
+    }
+
+    /// Makes `copies` from the segment of `from`, where offset 0 is byte `at`, to `dst`, where it is
+    /// byte `base`.
+    ///
+    /// # Errors
+    /// As [`Fabric::put_copies`].
+    pub fn get_copies<'a>(
+        &'a self,
+        from: NodeId,
+        copies: &[NdCopy],
+        at: u64,
+        (dst, base): (&'a mut [u8], usize),
+    ) -> Result<Handle<'a>, Error> {
+        self.check(from, at, 0)?;
+        let start = usize::try_from(at).map_err(|_| self.beyond(from, at, 0))?;
+        let bytes = dst.len();
+        let outside = |copy: &NdCopy, side| match side {
+            "source" => self.beyond(from, at, copy.payload_bytes() as usize),
+            _ => Error::OutOfBuffer { bytes },
+        };
+        if let Some(segment) = self.mapped(from) {
+            for copy in copies {
+                segment.gather(copy, start, (dst, base)).map_err(|e| outside(copy, e.side))?;
+            }
+            return Ok(Handle::over(self));
+        }
+        self.outside("reach memory that is not mapped")?;
+        let there = (start, self.published_bytes(from));
+        let mut all = Vec::new();
+        for copy in copies.iter().filter(|copy| copy.payload_bytes() > 0) {
+            kernels::check_bounds(copy, there, (base, bytes)).map_err(|e| outside(copy, e.side))?;
+            all.extend(pieces(&turned(copy), self.capabilities().medium_bytes));
+        }
+        self.ask_pieces(from, &all, at, (dst, base))
+    }
+
+    fn ask_pieces<'a>(
+        &'a self,
+        from: NodeId,
+        pieces: &[NdCopy],
+        at: u64,
+        into: (&'a mut [u8], usize),
+    ) -> Result<Handle<'a>, Error> {
+        let bytes = pieces.iter().map(NdCopy::payload_bytes).sum::<u64>() as usize;
+        let ticket = Ticket::new(self, from, pieces.len(), bytes);
+        let mut unpacking = Vec::with_capacity(pieces.len());
+        let (mut message, mut offset) = (Vec::new(), 0);
+        for piece in pieces {
+            message.clear();
+            let payload = piece.payload_bytes() as usize;
+            describe(piece, at, &mut message).ok_or_else(|| self.beyond(from, at, payload))?;
+            let args = arguments([ticket.id(), offset as u64]);
+            let payload_of = Payload::Bytes(&message);
+            let asked = Message { handler: GATHER, args: &args, payload: payload_of };
+            self.send(from, Queue::Request, &asked)?;
+            unpacking.push((turned(&packing(piece)), offset));
+            offset += payload;
+        }
+        Ok(Handle::unpacking(self, ticket, unpacking, into))
+    }
+}
+
+/// Takes apart what was packed.
+pub(crate) fn scatter_asked(call: &Call<'_>) -> Option<()> {
+    let (copy, packed) = described(bytes_of(call))?;
+    call.fabric().segment().scatter(&copy, (packed, 0), 0).ok()
+}
+
+/// Packs what was asked for.
+pub(crate) fn gather_asked(call: &Call<'_>) -> Option<()> {
+    let [id, offset] = numbers(call.args())?;
+    let (copy, _) = described(bytes_of(call))?;
+    let mut buffer = [0; MOST_BYTES];
+    let buffer = buffer.get_mut(..usize::try_from(copy.payload_bytes()).ok()?)?;
+    call.fabric().segment().gather(&turned(&copy), 0, (buffer, 0)).ok()?;
+    remote::answer(call, DATA, &arguments([id, offset]), buffer);
+    Some(())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use proptest::prelude::*;
+
+    proptest! {
+        #[test]
+        fn runs_are_filled_in_their_order(
+            lengths in prop::collection::vec(0_u64..9, 0..12),
+            cuts in prop::collection::vec(0_u64..9, 0..12),
+        ) {
+            // Runs two bytes apart; the destination's are others, of as many bytes in all.
+            let apart = |lengths: &[u64]| {
+                let mut at = 0;
+                let run = |&bytes: &u64| {
+                    at += bytes + 2;
+                    (at - bytes, bytes)
+                };
+                lengths.iter().map(run).collect::<Vec<_>>()
+            };
+            let mut left: u64 = lengths.iter().sum();
+            let mut theirs: Vec<u64> = cuts.iter().map(|&cut| {
+                let some = cut.min(left);
+                left -= some;
+                some
+            }).collect();
+            theirs.push(left);
+            let (src_runs, dst_runs) = (apart(&lengths), apart(&theirs));
+            let src: Vec<u8> = (1..=200).collect();
+            let (mut dst, mut expected) = ([0; 200], [0; 200]);
+            let places = |runs: &[(u64, u64)]| {
+                runs.iter().flat_map(|&(at, bytes)| at..at + bytes).collect::<Vec<_>>()
+            };
+            for (from, to) in places(&src_runs).into_iter().zip(places(&dst_runs)) {
+                expected[to as usize] = src[from as usize];
+            }
+            for copy in runs(&src_runs, &dst_runs).unwrap() {
+                kernels::copy_slices(&copy, &src, 0, &mut dst, 0).unwrap();
+            }
+            prop_assert_eq!(dst, expected);
+            theirs.push(1);
+            prop_assert!(runs(&src_runs, &apart(&theirs)).is_none());
+        }
+    }
+}
