@@ -81,9 +81,9 @@ pub enum Error {
         /// The most bytes.
         most_bytes: usize,
     },
-    /// What a handler may not do: send requests, wait, or reply where there was no request or a
-    /// reply already.
-    #[error("a handler may not {what}")]
+    /// What a handler may not do, nor who holds handlers off: send requests, wait, or reply where
+    /// there was no request or a reply already.
+    #[error("a handler, or who holds handlers off, may not {what}")]
     InHandler {
         /// What it did.
         what: &'static str,

@@ -4,6 +4,7 @@ use crate::barrier::{self, Rounds};
 use crate::conduit::{Capabilities, Conduit, Lost, Queue, Refusal};
 use crate::config::Config;
 use crate::error::Error;
+use crate::held::{self, NoInterrupt};
 use crate::message::{MOST_ARGS, Message, Payload};
 use crate::remote::{self, Asked};
 use crate::segment::Segment;
@@ -18,11 +19,6 @@ const SPIN: Duration = Duration::from_micros(50);
 
 /// Looks at the clock once in so many polls.
 const POLLS: u32 = 16;
-
-thread_local! {
-    /// Whether this thread runs a handler.
-    static IN_HANDLER: Cell<bool> = const { Cell::new(false) };
-}
 
 /// A process among others: sends them active messages, and reads and writes what they published.
 ///
@@ -212,9 +208,10 @@ impl Fabric {
         Ok(u64::from_le_bytes(value))
     }
 
-    /// Runs the handlers of messages that have come, and returns how many; none in a handler.
+    /// Runs the handlers of messages that have come, and returns how many; none in a handler or a
+    /// [`NoInterrupt`] section.
     pub fn poll(&self) -> usize {
-        if IN_HANDLER.get() {
+        if held::is_held() {
             return 0;
         }
         let requests = self.receive(Queue::Request);
@@ -324,12 +321,11 @@ impl Fabric {
     }
 
     fn receive(&self, queue: Queue) -> usize {
-        let before = IN_HANDLER.replace(true);
-        let ended = Ended(before);
+        let section = NoInterrupt::begin();
         let count = self.conduit.receive(queue, &mut |from, message| {
             self.run((from, queue), message);
         });
-        drop(ended);
+        drop(section);
         if count > 0 {
             // Others may wait for what a handler did, or for what was left.
             self.conduit.wake();
@@ -391,7 +387,7 @@ impl Fabric {
     }
 
     pub(crate) fn outside(&self, what: &'static str) -> Result<(), Error> {
-        if IN_HANDLER.get() { Err(Error::InHandler { what }) } else { Ok(()) }
+        if held::is_held() { Err(Error::InHandler { what }) } else { Ok(()) }
     }
 
     #[cold]
@@ -408,14 +404,5 @@ impl Fabric {
 
     pub(crate) fn lost_error(&self, peer: NodeId) -> Error {
         Error::PeerLost { peer, why: self.conduit.lost(peer).unwrap_or(Lost::Died) }
-    }
-}
-
-/// Restores whether a thread runs a handler, also when that panics.
-struct Ended(bool);
-
-impl Drop for Ended {
-    fn drop(&mut self) {
-        IN_HANDLER.set(self.0);
     }
 }

@@ -5,8 +5,8 @@ mod common;
 use common::{Over, ended, is_rank, join, start};
 use isometry_fabric::model::{NdCopy, NodeId};
 use isometry_fabric::{
-    Atomic, Barrier, Error, ErrorKind, Fabric, Handle, Handlers, MOST_ARGS, Payload, Which, runs,
-    strided,
+    Atomic, Barrier, Error, ErrorKind, Fabric, Handle, HandlerSafe, Handlers, MOST_ARGS,
+    NoInterrupt, Payload, Which, runs, strided,
 };
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering::SeqCst};
@@ -350,6 +350,36 @@ fn a_region_waits_for_its_puts_and_its_gets() {
             let kept = fabric.get_value(me, 900_000, bytes).unwrap();
             assert_eq!(kept, value & u64::MAX.checked_shr(64 - 8 * bytes as u32).unwrap_or(0));
         }
+        fabric.barrier().unwrap();
+    });
+}
+
+#[test]
+fn no_handler_runs_while_handlers_are_held_off() {
+    let count: Arc<HandlerSafe<u64>> = Arc::default();
+    let counted = Arc::clone(&count);
+    let handlers = || Handlers::new().with(REQUEST, move |_| *counted.lock() += 1);
+    ranks("no_handler_runs_while_handlers_are_held_off", handlers, |fabric| {
+        fabric.barrier().unwrap();
+        peers(fabric).for_each(|to| fabric.request(to, REQUEST, &[], &[]).unwrap());
+        let mut held = count.lock();
+        let before = *held;
+        let outer = NoInterrupt::begin();
+        let inner = NoInterrupt::begin();
+        for error in [
+            fabric.request(fabric.rank(), REQUEST, &[], &[]).unwrap_err(),
+            fabric.wait_until(LONG, || true).unwrap_err(),
+        ] {
+            assert!(matches!(error, Error::InHandler { .. }), "{error}");
+        }
+        drop(outer);
+        assert_eq!((fabric.poll(), *held), (0, before));
+        *held += 100;
+        drop(held);
+        assert_eq!((fabric.poll(), *count.lock()), (0, before + 100));
+        drop(inner);
+        let all = u64::from(fabric.size()) + 100;
+        fabric.wait_until(LONG, || *count.lock() == all).unwrap();
         fabric.barrier().unwrap();
     });
 }
