@@ -3,13 +3,15 @@
 use crate::conduit::Queue;
 use crate::error::Error;
 use crate::fabric::Fabric;
+use crate::held;
 use crate::message::{Message, Payload};
 use model::NodeId;
 use std::cell::Cell;
 use std::fmt;
 
 /// Runs when a message comes, on a thread that polls. It may reply once, to a request; it may not
-/// send requests, wait, or poll. It should be short: others wait for it.
+/// send requests, wait, or poll, nor hold a lock that handlers of replies take while it replies. It
+/// should be short: others wait for it.
 pub type Handler = Box<dyn Fn(&Call<'_>) + Send + Sync>;
 
 /// Clients' handlers have indices from here on; GASNet keeps those below for itself.
@@ -115,8 +117,8 @@ impl<'a> Call<'a> {
     /// Waits for room as long as that peer lives.
     ///
     /// # Errors
-    /// [`Error::InHandler`] where this is no request or was replied to; [`Error::TooLong`];
-    /// [`Error::PeerLost`].
+    /// [`Error::InHandler`] where this is no request, was replied to, or handlers are held off;
+    /// [`Error::TooLong`]; [`Error::PeerLost`].
     pub fn reply(&self, handler: u8, args: &[u32], bytes: &[u8]) -> Result<(), Error> {
         self.send(&Message { handler, args, payload: Payload::of(bytes) })
     }
@@ -139,6 +141,9 @@ impl<'a> Call<'a> {
     fn send(&self, message: &Message<'_>) -> Result<(), Error> {
         if !self.may_reply.get() {
             return Err(Error::InHandler { what: "reply but once, and to a request" });
+        }
+        if held::is_held_twice() {
+            return Err(Error::InHandler { what: "reply while it holds handlers off" });
         }
         self.fabric.send(self.source, Queue::Reply, message)?;
         self.may_reply.set(false);

@@ -23,9 +23,10 @@ const POLLS: u32 = 16;
 /// A process among others: sends them active messages, and reads and writes what they published.
 ///
 /// Messages are delivered once and in no promised order. Somebody has to poll for handlers to run:
-/// every call that waits does, [`Fabric::poll`], and the thread of a [`Service`](crate::Service). Puts and gets need nobody at the other end. All
-/// methods may be called by any thread; handlers of requests run one at a time, as do those of
-/// replies. Dropping it leaves: peers that go on speaking to it get [`Error::PeerLost`].
+/// every call that waits does, [`Fabric::poll`], and the thread of a [`Service`](crate::Service). Puts
+/// and gets need nobody at the other end, unless the conduit maps no memory. All methods may be called
+/// by any thread; handlers of requests run one at a time, as do those of replies. Dropping it leaves:
+/// peers that go on speaking to it get [`Error::PeerLost`].
 #[derive(Debug)]
 pub struct Fabric {
     conduit: Box<dyn Conduit>,

@@ -14,6 +14,11 @@ pub(crate) fn is_held() -> bool {
     SECTIONS.get() > 0
 }
 
+/// Whether a handler holds others off besides: those of replies, which may run while it replies.
+pub(crate) fn is_held_twice() -> bool {
+    SECTIONS.get() > 1
+}
+
 /// While this lives, its thread runs no handlers (GASNet's no-interrupt section): it polls in vain, and
 /// may do no more than a handler. Other threads, such as a [`Service`](crate::Service)'s, still run them.
 #[derive(Debug)]
@@ -38,7 +43,7 @@ impl Drop for NoInterrupt {
 }
 
 /// What handlers and others share (GASNet's handler-safe lock): whoever holds it runs no handlers, so
-/// that none waits for the thread that it runs on.
+/// that none waits for the thread that it runs on. A handler gives it back before it replies.
 #[derive(Default)]
 pub struct HandlerSafe<T> {
     value: Mutex<T>,

@@ -358,7 +358,14 @@ fn a_region_waits_for_its_puts_and_its_gets() {
 fn no_handler_runs_while_handlers_are_held_off() {
     let count: Arc<HandlerSafe<u64>> = Arc::default();
     let counted = Arc::clone(&count);
-    let handlers = || Handlers::new().with(REQUEST, move |_| *counted.lock() += 1);
+    let handlers = || {
+        Handlers::new().with(REQUEST, move |call| {
+            let mut held = counted.lock();
+            let error = call.reply(REPLY, &[], &[]).unwrap_err();
+            assert!(matches!(error, Error::InHandler { .. }), "{error}");
+            *held += 1;
+        })
+    };
     ranks("no_handler_runs_while_handlers_are_held_off", handlers, |fabric| {
         fabric.barrier().unwrap();
         peers(fabric).for_each(|to| fabric.request(to, REQUEST, &[], &[]).unwrap());
