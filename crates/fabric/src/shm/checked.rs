@@ -1,48 +1,81 @@
-//! The ring under a model checker: its own file, compiled against shuttle, so that what is shipped
-//! is what is checked. Shuttle tries orders of steps; that memory may be weaker it doesn't know.
+//! Rings and bells under a model checker: their own files, compiled against shuttle, so that what is
+//! shipped is what is checked. Shuttle tries orders of steps; that memory may be weaker it doesn't
+//! know.
 
+#[path = "bell.rs"]
+#[allow(clippy::duplicate_mod, unreachable_pub, dead_code)]
+mod bell;
 #[path = "ring.rs"]
 #[allow(clippy::duplicate_mod, unreachable_pub, dead_code)]
 mod ring;
 
 mod sync {
-    pub(crate) use shuttle::sync::atomic::{AtomicU64, Ordering};
+    pub(crate) use shuttle::sync::atomic::{AtomicU32, AtomicU64, Ordering, fence};
 }
 
 use crate::message::{Copied, Message, Payload};
+use bell::Futex;
 use ring::{Found, RING_WORDS, Reader, Refused, Words, Writer};
+use shuttle::sync::atomic::AtomicBool;
 use shuttle::sync::{Condvar, Mutex};
 use shuttle::thread;
 use std::sync::Arc;
-use sync::{AtomicU64, Ordering};
+use std::time::Duration;
+use sync::{AtomicU32, AtomicU64, Ordering};
 
-/// What a process sleeps on: as the system's does, but for its name.
+/// As the system's.
 #[derive(Default)]
 struct Bell {
-    word: AtomicU64,
+    word: AtomicU32,
+    /// Held from looking at the word until asleep, and by who wakes.
     lock: Mutex<()>,
     rung: Condvar,
 }
 
-impl Bell {
-    fn wake(&self) {
-        if self.word.load(Ordering::SeqCst) != 0 && self.word.swap(0, Ordering::SeqCst) != 0 {
-            drop(self.lock.lock().unwrap());
-            self.rung.notify_all();
+impl Futex for Bell {
+    fn word(&self) -> &AtomicU32 {
+        &self.word
+    }
+
+    fn wait(&self, value: u32, _: Option<Duration>) {
+        let lock = self.lock.lock().unwrap();
+        if self.word.load(Ordering::SeqCst) == value {
+            drop(self.rung.wait(lock).unwrap());
         }
     }
 
-    /// Sleeps until it is rung, unless `is_over` says so after it was set.
-    fn sleep(&self, mut is_over: impl FnMut() -> bool) {
-        self.word.store(1, Ordering::SeqCst);
-        if is_over() {
-            return;
-        }
-        let mut lock = self.lock.lock().unwrap();
-        while self.word.load(Ordering::SeqCst) != 0 {
-            lock = self.rung.wait(lock).unwrap();
-        }
+    fn wake(&self) {
+        drop(self.lock.lock().unwrap());
+        self.rung.notify_all();
     }
+}
+
+/// Two threads sleep on one bell, each for something of its own; one that sleeps through hangs.
+fn two_sleepers() {
+    let bell: Arc<Bell> = Arc::default();
+    let flags: Arc<[AtomicBool; 2]> = Arc::default();
+    let sleepers = [0, 1].map(|i| {
+        let (bell, flags) = (Arc::clone(&bell), Arc::clone(&flags));
+        thread::spawn(move || {
+            while !flags[i].load(Ordering::SeqCst) {
+                bell::sleep(&*bell, None, || flags[i].load(Ordering::SeqCst));
+            }
+        })
+    });
+    let wakers = [0, 1].map(|i| {
+        let (bell, flags) = (Arc::clone(&bell), Arc::clone(&flags));
+        thread::spawn(move || {
+            flags[i].store(true, Ordering::SeqCst);
+            bell::wake(&*bell);
+        })
+    });
+    sleepers.into_iter().chain(wakers).for_each(|thread| thread.join().unwrap());
+}
+
+#[test]
+fn nobody_sleeps_through_what_wakes_another() {
+    shuttle::check_random(two_sleepers, 2000);
+    shuttle::check_pct(two_sleepers, 2000, 4);
 }
 
 /// A lost wake-up leaves both asleep for ever, which shuttle reports as a deadlock.
@@ -59,26 +92,26 @@ fn writer_and_reader() {
             let mut push = || writer.push(ring, &message);
             let mut pushed = push();
             while pushed == Err(Refused::Full) {
-                their_bells[0].sleep(|| {
+                bell::sleep(&their_bells[0], None, || {
                     pushed = push();
                     pushed.is_ok()
                 });
             }
             assert_eq!(pushed, Ok(()));
-            their_bells[1].wake();
+            bell::wake(&their_bells[1]);
         }
     });
     let (ring, mut reader, mut copied) = (Words(&words), Reader::default(), Copied::new());
     let mut next = 0;
     while next < COUNT {
         match reader.pop(ring, &mut copied) {
-            Found::Nothing => bells[1].sleep(|| reader.is_ready(ring)),
+            Found::Nothing => _ = bell::sleep(&bells[1], None, || reader.is_ready(ring)),
             Found::Broken => panic!("broken at {next}"),
             Found::Message { wakes } => {
                 copied.with(|message| assert_eq!(message.args, [next]));
                 next += 1;
                 if wakes {
-                    bells[0].wake();
+                    bell::wake(&bells[0]);
                 }
             }
         }

@@ -4,6 +4,7 @@
 //! writes its ring and rings the bell if the receiver sleeps. Each rank also has a segment, which all
 //! map. A socket to every peer ends when the peer does, and a thread that sleeps on these sees it.
 
+mod bell;
 #[cfg(test)]
 mod checked;
 mod join;
@@ -12,9 +13,9 @@ mod ring;
 mod tests;
 mod watch;
 
-/// What the rings synchronise with. A test compiles the same file against shuttle's.
+/// What rings and bells synchronise with. A test compiles the same files against shuttle's.
 mod sync {
-    pub(crate) use std::sync::atomic::{AtomicU64, Ordering};
+    pub(crate) use std::sync::atomic::{AtomicU32, AtomicU64, Ordering, fence};
 }
 
 use crate::conduit::{Capabilities, Conduit, Lost, Queue, Refusal};
@@ -22,6 +23,7 @@ use crate::config::Config;
 use crate::error::Error;
 use crate::message::{Copied, MOST_BYTES, Message};
 use crate::segment::Segment;
+use bell::Futex;
 use model::NodeId;
 use ring::{Found, LINE_WORDS, LINES, RING_WORDS, Reader, Refused, Words, Writer};
 use rustix::event::Timespec;
@@ -29,7 +31,7 @@ use rustix::thread::futex;
 use std::io::Write;
 use std::os::fd::OwnedFd;
 use std::os::unix::net::UnixStream;
-use std::sync::atomic::{AtomicU8, Ordering, fence};
+use std::sync::atomic::{AtomicU8, AtomicU32, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError, TryLockError};
 use std::time::Duration;
 use watch::{BYE, Watch};
@@ -198,12 +200,26 @@ impl Shared {
 impl Peer {
     /// Wakes whoever of the peer's sleeps.
     fn wake(&self) {
-        // Between what was written and whether the peer sleeps; its like is in `sleep`.
-        fence(Ordering::SeqCst);
-        let bell = self.mailbox.bell();
-        if bell.load(Ordering::Relaxed) != 0 && bell.swap(0, Ordering::Relaxed) != 0 {
-            let _ = futex::wake(bell, futex::Flags::empty(), i32::MAX as u32);
-        }
+        bell::wake(&Bell(self.mailbox.bell()));
+    }
+}
+
+/// The bell of a mailbox, on which threads of several processes may sleep.
+struct Bell<'a>(&'a AtomicU32);
+
+impl Futex for Bell<'_> {
+    fn word(&self) -> &AtomicU32 {
+        self.0
+    }
+
+    fn wait(&self, value: u32, most: Option<Duration>) {
+        let most = most.and_then(|most| Timespec::try_from(most).ok());
+        // Woken, interrupted, over or never asleep: the caller looks again.
+        let _ = futex::wait(self.0, futex::Flags::empty(), value, most.as_ref());
+    }
+
+    fn wake(&self) {
+        let _ = futex::wake(self.0, futex::Flags::empty(), i32::MAX as u32);
     }
 }
 
@@ -266,16 +282,11 @@ impl Conduit for Shm {
     }
 
     fn sleep(&self, is_over: &dyn Fn() -> bool, most: Option<Duration>) {
-        let bell = self.shared.me().mailbox.bell();
-        bell.store(1, Ordering::Relaxed);
-        // Between saying that it sleeps and looking once more; its like is in `wake`.
-        fence(Ordering::SeqCst);
-        if is_over() || QUEUES.iter().any(|&queue| self.shared.is_ready(queue)) {
-            return std::thread::yield_now();
+        let bell = Bell(self.shared.me().mailbox.bell());
+        let is_over = || is_over() || QUEUES.iter().any(|&queue| self.shared.is_ready(queue));
+        if !bell::sleep(&bell, most, is_over) {
+            std::thread::yield_now();
         }
-        let most = most.and_then(|most| Timespec::try_from(most).ok());
-        // Woken, interrupted, over or never asleep: the caller looks again.
-        let _ = futex::wait(bell, futex::Flags::empty(), 1, most.as_ref());
     }
 
     fn wake(&self) {
