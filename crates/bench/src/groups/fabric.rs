@@ -49,6 +49,8 @@ type Check<'a> = dyn FnMut() -> Result<bool, Error> + 'a;
 /// store before it to a buffer that starts just behind one, which memcpy's buffers don't.
 const AT: u64 = 1024;
 
+const LINE_BYTES: usize = 64;
+
 /// The rank at the other end.
 const PEER: NodeId = NodeId(1);
 
@@ -162,20 +164,27 @@ impl Pair {
     ) -> Result<(), Error> {
         let apart = [2 * run as i64];
         let copies = [strided(&[run as u64, (bytes / run) as u64], &apart, &apart)];
-        let sent: Vec<u8> = (0..2 * bytes).map(|i| (i * 31 + i / 251) as u8).collect();
-        let back = RefCell::new(vec![0; 2 * bytes]);
-        let put = || self.fabric.put_copies(PEER, &copies, (black_box(&sent), 0), AT)?.wait(None);
+        // All lie alike on lines, so that all contenders copy between the same places of them.
+        let mut room = [(); 3].map(|()| vec![0; 2 * bytes + LINE_BYTES]);
+        let [sent, back, copied] = room.each_mut().map(|room| {
+            let start = room.as_ptr().align_offset(LINE_BYTES);
+            &mut room[start..start + 2 * bytes]
+        });
+        sent.iter_mut().zip(0_usize..).for_each(|(byte, i)| *byte = (i * 31 + i / 251) as u8);
+        let sent = &*sent;
+        let (back, copied) = (RefCell::new(back), RefCell::new(copied));
+        let put = || self.fabric.put_copies(PEER, &copies, (black_box(sent), 0), AT)?.wait(None);
         let get = || {
             let mut back = back.borrow_mut();
-            self.fabric.get_copies(PEER, &copies, AT, (black_box(&mut *back), 0))?.wait(None)
+            self.fabric.get_copies(PEER, &copies, AT, (black_box(&mut **back), 0))?.wait(None)
         };
         let is_right = |there: &[u8]| {
             let pairs = there.chunks(run).zip(sent.chunks(run));
             pairs.step_by(2).all(|(there, sent)| there == sent)
         };
-        let copied = RefCell::new(vec![0; 2 * bytes]);
         let mut by_memcpy = || {
-            memcpy(black_box(&sent[..bytes]), black_box(&mut copied.borrow_mut()[..bytes]));
+            let mut copied = copied.borrow_mut();
+            memcpy(black_box(&sent[..bytes]), black_box(&mut copied[..bytes]));
             Ok(())
         };
         let mut one_by_one = || {
