@@ -164,15 +164,16 @@ impl Pair {
     ) -> Result<(), Error> {
         let apart = [2 * run as i64];
         let copies = [strided(&[run as u64, (bytes / run) as u64], &apart, &apart)];
-        // All lie alike on lines, so that all contenders copy between the same places of them.
-        let mut room = [(); 3].map(|()| vec![0; 2 * bytes + LINE_BYTES]);
-        let [sent, back, copied] = room.each_mut().map(|room| {
+        // All lie alike on lines, so that all contenders copy between the same places of them; each
+        // has a destination of its own.
+        let mut room = [(); 4].map(|()| vec![0; 2 * bytes + LINE_BYTES]);
+        let [sent, back, copied, apart_copied] = room.each_mut().map(|room| {
             let start = room.as_ptr().align_offset(LINE_BYTES);
             &mut room[start..start + 2 * bytes]
         });
         sent.iter_mut().zip(0_usize..).for_each(|(byte, i)| *byte = (i * 31 + i / 251) as u8);
         let sent = &*sent;
-        let (back, copied) = (RefCell::new(back), RefCell::new(copied));
+        let back = RefCell::new(back);
         let put = || self.fabric.put_copies(PEER, &copies, (black_box(sent), 0), AT)?.wait(None);
         let get = || {
             let mut back = back.borrow_mut();
@@ -183,13 +184,11 @@ impl Pair {
             pairs.step_by(2).all(|(there, sent)| there == sent)
         };
         let mut by_memcpy = || {
-            let mut copied = copied.borrow_mut();
             memcpy(black_box(&sent[..bytes]), black_box(&mut copied[..bytes]));
             Ok(())
         };
         let mut one_by_one = || {
-            let mut copied = copied.borrow_mut();
-            let pairs = copied.chunks_mut(run).zip(sent.chunks(run)).step_by(2);
+            let pairs = apart_copied.chunks_mut(run).zip(sent.chunks(run)).step_by(2);
             pairs.for_each(|(copied, sent)| memcpy(black_box(sent), black_box(copied)));
             Ok(())
         };
