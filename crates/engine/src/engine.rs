@@ -32,7 +32,8 @@ use std::collections::{BTreeSet, HashMap, VecDeque};
 /// - [`Engine::handle_completion`] for each request that a channel has ended,
 ///   [`Engine::handle_fence`] for each fence, [`Engine::handle_timeout`] when
 ///   [`Engine::poll_timeout`] says so, [`Engine::handle_peer`] for each packet of another node's
-///   engine, [`Engine::handle_disconnected`] for each peer that was cut off;
+///   engine, [`Engine::handle_lost`] for each node that has died, and
+///   [`Engine::handle_disconnected`] for each peer that was cut off;
 /// - `poll_*`: after any of the above, [`Engine::poll_request`] until it says `None`, handing
 ///   each request to its channel in that order, then [`Engine::poll_peer`],
 ///   [`Engine::poll_disconnect`] and [`Engine::poll_event`] until `None`;
@@ -131,6 +132,14 @@ impl Engine {
     pub fn handle_peer(&mut self, now: Time, packet: Packet) {
         self.now = now;
         self.receive(packet);
+        self.settle();
+    }
+
+    /// The driver knows that `node` has died, or has left: what counts on it fails now, and so does
+    /// what will, until something of it is heard again.
+    pub fn handle_lost(&mut self, now: Time, node: NodeId) {
+        self.now = now;
+        self.give_up(node);
         self.settle();
     }
 

@@ -133,6 +133,32 @@ fn a_transfer_is_reserved_opened_run_and_ended() {
     assert_eq!(staged(&b), 0);
 }
 
+/// Who is known to be gone is not waited for, neither by what runs nor by what comes later.
+#[test]
+fn a_node_that_is_gone_fails_all_that_counts_on_it_at_once() {
+    let mut a = node(0);
+    let first = a.submit(Time(0), transfer()).unwrap();
+    a.handle_lost(Time(5), NodeId(1));
+    let later = a.submit(Time(6), transfer()).unwrap();
+    a.handle_timeout(Time(6));
+    for id in [first, later] {
+        let event = a.poll_event().unwrap();
+        let Outcome::Failed(error) = event.outcome else { panic!("{:?}", event.outcome) };
+        let kind = ChannelErrorKind::PeerLost;
+        assert_eq!((event.transfer, error.cause.kind, error.memory.node), (id, kind, NodeId(1)));
+    }
+    assert_eq!(a.poll_disconnect().map(|lost| lost.0), Some(NodeId(1)));
+    assert!(a.is_idle());
+    // Once it is heard again it is as any other.
+    while a.poll_peer().is_some() {}
+    let mut back = reborn(2);
+    for engine in [&mut back, &mut a] {
+        engine.submit(Time(0), transfer()).unwrap();
+    }
+    run_both(&mut a, &mut back);
+    assert!([a, back].iter_mut().all(|e| e.poll_event().unwrap().outcome == Outcome::Done));
+}
+
 #[test]
 fn nobody_writes_where_he_has_not_been_let() {
     let mut a = node(0);

@@ -27,8 +27,9 @@
 //! 4. A party that fails, or that the asker tells to [`Stop`](PeerMessage::Stop), has who writes to
 //!    it [`Hush`](PeerMessage::Hush), and keeps its memory until that one is
 //!    [`Quiet`](PeerMessage::Quiet). When one has ended so, the asker stops the others.
-//! 5. A peer that is not heard for a lease is given up with all that it has part in: see
-//!    [`session`], which also makes of the wire's packets messages that come once and in order.
+//! 5. A peer that is not heard for a lease, or that the driver knows to be gone, is given up with
+//!    all that it has part in: see [`session`], which also makes of the wire's packets messages that
+//!    come once and in order.
 
 mod asking;
 mod session;
@@ -256,6 +257,14 @@ impl Engine {
         for (node, users) in peers.sessions.handle_timeout(self.now) {
             self.lose(node, users);
         }
+    }
+
+    /// A peer is gone.
+    pub(crate) fn give_up(&mut self, node: NodeId) {
+        if let Some(peers) = &mut self.peers {
+            peers.sessions.give_up(self.now, node);
+        }
+        self.mind_peers();
     }
 
     /// A peer is given up: all that counted on it fails, and the driver is to cut it off.

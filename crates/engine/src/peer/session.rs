@@ -102,6 +102,8 @@ struct Session {
     theirs: u64,
     /// `theirs` was given up.
     is_dead: bool,
+    /// The driver has said that the peer is gone, and nothing was heard of it since.
+    is_gone: bool,
     users: BTreeSet<Use>,
     last_number: u64,
     unacked: VecDeque<Out>,
@@ -151,6 +153,7 @@ impl Session {
             mine: u64::from(life) << LIFE_SHIFT | 1,
             theirs: 0,
             is_dead: false,
+            is_gone: false,
             users: BTreeSet::new(),
             last_number: 0,
             unacked: VecDeque::new(),
@@ -168,6 +171,7 @@ impl Session {
         let next = Session::new(0, now);
         let old = std::mem::replace(self, next);
         (self.mine, self.theirs, self.is_dead) = (old.mine + 1, old.theirs, old.theirs != 0);
+        self.is_gone = old.is_gone;
         old.users
     }
 
@@ -181,8 +185,16 @@ impl Session {
         self.is_in_use().then(|| self.heard_at.min(oldest))
     }
 
+    /// Whether it is used in vain: its lease is over, or it is gone.
+    fn is_lost(&self, now: Time, lease: Duration) -> bool {
+        self.in_use_since().is_some_and(|since| self.is_gone || now.since(since) >= lease)
+    }
+
     /// When something is to be done about it.
     fn due(&self, config: &PeerConfig) -> Option<Time> {
+        if self.is_gone && self.is_in_use() {
+            return Some(Time::default());
+        }
         let again = self.unacked.front().map(|out| out.sent_at + config.resend);
         let ack = self.owes_since.map(|at| at + config.resend / 4);
         let use_by = self.in_use_since().map(|since| since + config.lease);
@@ -215,6 +227,7 @@ impl Session {
             return Answer::Greet(theirs);
         }
         (self.theirs, self.is_dead, self.heard_at) = (theirs, false, now);
+        self.is_gone = false;
         while self.unacked.front().is_some_and(|out| out.number <= packet.ack) {
             self.unacked.pop_front();
         }
@@ -270,6 +283,12 @@ impl Sessions {
         });
     }
 
+    /// The peer is gone: who counts on it, now or before it is heard again, is not to wait for its
+    /// lease.
+    pub(crate) fn give_up(&mut self, now: Time, node: NodeId) {
+        self.change(now, node, |session| session.is_gone = true);
+    }
+
     /// Nobody counts on the peer for that any more.
     pub(crate) fn release(&mut self, now: Time, node: NodeId, by: Use) {
         self.change(now, node, |session| {
@@ -318,7 +337,7 @@ impl Sessions {
     fn wake(&mut self, now: Time, node: NodeId) -> Option<BTreeSet<Use>> {
         let config = self.config;
         let session = self.all.get_mut(&node)?;
-        if session.in_use_since().is_some_and(|since| now.since(since) >= config.lease) {
+        if session.is_lost(now, config.lease) {
             return Some(session.renew(now));
         }
         let late = |out: &&mut Out| now.since(out.sent_at) >= config.resend;
