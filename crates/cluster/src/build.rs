@@ -3,8 +3,8 @@
 use crate::error::ClusterError;
 use crate::raw::{self, Curve};
 use model::{
-    Channel, ChannelKind, Curves, Link, LinkEnd, Memory, MemoryKind, NodeClass, Throughput,
-    Topology, Wire,
+    Channel, ChannelId, ChannelKind, Curves, Link, LinkEnd, Memory, MemoryKind, NodeClass,
+    Throughput, Topology, Wire,
 };
 
 type Checked<T> = Result<T, ClusterError>;
@@ -53,6 +53,7 @@ fn class(raw: &raw::Node, key: &str) -> Checked<NodeClass> {
     let memories: Vec<Memory> = memories.collect::<Checked<_>>()?;
     let mut class = NodeClass {
         name: raw.name.clone(),
+        first: raw.first,
         count: raw.count,
         memories,
         channels: Vec::new(),
@@ -133,9 +134,10 @@ fn link(raw: &raw::Link, key: &str, classes: &[NodeClass]) -> Checked<Link> {
     stream_from(raw, key)?;
     let ends = |names: &[String], key: &str| {
         let found = names.iter().map(|n| {
-            link_end(n, classes).ok_or_else(|| unknown(key, "memory (`class.memory`)", n))
+            let ends = link_ends(n, classes);
+            if ends.is_empty() { Err(unknown(key, "memory (`class.memory`)", n)) } else { Ok(ends) }
         });
-        distinct(found.collect::<Checked<Vec<_>>>()?, key)
+        distinct(found.collect::<Checked<Vec<_>>>()?.concat(), key)
     };
     Ok(Link {
         kind: channel_kind(raw, key)?,
@@ -148,11 +150,14 @@ fn link(raw: &raw::Link, key: &str, classes: &[NodeClass]) -> Checked<Link> {
     })
 }
 
-fn link_end(name: &str, classes: &[NodeClass]) -> Option<LinkEnd> {
-    let (class, memory) = name.split_once('.')?;
-    let class = position(classes.iter().map(|c| &*c.name), class)?;
-    let memories = classes[usize::from(class)].memories.iter();
-    Some(LinkEnd { class, memory: position(memories.map(|m| &*m.name), memory)? })
+/// The memory of that name of all classes of that name.
+fn link_ends(name: &str, classes: &[NodeClass]) -> Vec<LinkEnd> {
+    let Some((class, memory)) = name.split_once('.') else { return Vec::new() };
+    let named = (0..).zip(classes).filter(|(_, c)| c.name == class);
+    let end = |(class, c): (u16, &NodeClass)| {
+        Some(LinkEnd { class, memory: position(c.memories.iter().map(|m| &*m.name), memory)? })
+    };
+    named.filter_map(end).collect()
 }
 
 fn channel_kind(raw: &raw::Channel, key: &str) -> Checked<ChannelKind> {
@@ -203,12 +208,27 @@ fn check_name(name: &str, key: &str) -> Checked<()> {
     Err(ClusterError::name(key, format!("`{name}` is not a name: letters, digits, `_` and `-`")))
 }
 
-/// Class names must tell nodes apart: `n` and `n1` would both have an `n10`.
+/// Class names must tell nodes apart: `n` and `n1` would both have an `n10`. Two classes of one name
+/// have other numbers.
 fn check_classes(classes: &[NodeClass]) -> Checked<()> {
-    unique(classes.iter().map(|c| &*c.name), "node")?;
     for (i, class) in classes.iter().enumerate() {
+        let numbers = |c: &NodeClass| {
+            let first = u64::from(c.first);
+            first..first + u64::from(c.count)
+        };
+        let (mine, name) = (numbers(class), &class.name);
+        let meets = |c: &NodeClass| {
+            let theirs = numbers(c);
+            c.name == *name && theirs.start < mine.end && mine.start < theirs.end
+        };
+        if classes[..i].iter().any(meets) {
+            let why = format!("`{name}` is there twice");
+            return Err(ClusterError::name(format!("node[{i}].name"), why));
+        }
         let is_number = |rest: &str| rest.bytes().all(|b| b.is_ascii_digit());
-        let extends = |c: &NodeClass| class.name.strip_prefix(&*c.name).is_some_and(is_number);
+        let extends = |c: &NodeClass| {
+            c.name != *name && class.name.strip_prefix(&*c.name).is_some_and(is_number)
+        };
         if classes.iter().enumerate().any(|(k, c)| k != i && extends(c)) {
             let why = format!("`{}` is another class's name and a number", class.name);
             return Err(ClusterError::name(format!("node[{i}].name"), why));
@@ -221,8 +241,8 @@ fn check_classes(classes: &[NodeClass]) -> Checked<()> {
 fn check_sizes(topology: &Topology) -> Checked<()> {
     let nodes: u64 = topology.classes.iter().map(|c| u64::from(c.count)).sum();
     let most = usize::from(u16::MAX);
-    let fits =
-        |c: &NodeClass| c.memories.len() <= most && c.channels.len() + topology.links.len() <= most;
+    let most_channels = usize::from(ChannelId::FIRST_LINK);
+    let fits = |c: &NodeClass| c.memories.len() <= most && c.channels.len() <= most_channels;
     if topology.classes.is_empty() {
         return Err(ClusterError::value("node", "a cluster has at least one node"));
     }
@@ -230,7 +250,10 @@ fn check_sizes(topology: &Topology) -> Checked<()> {
         return Err(ClusterError::value("node", "more nodes than 32 bits can number"));
     }
     if !topology.classes.iter().all(fits) {
-        return Err(ClusterError::value("node", "more memories or channels than 65535"));
+        return Err(ClusterError::value("node", "more than 65535 memories or 32768 channels"));
+    }
+    if topology.links.len() > most_channels {
+        return Err(ClusterError::value("link", "more than 32768 links"));
     }
     Ok(())
 }

@@ -27,6 +27,8 @@ pub(crate) struct Cluster {
 #[serde(deny_unknown_fields)]
 pub(crate) struct Node {
     pub(crate) name: String,
+    #[serde(default, skip_serializing_if = "is_zero")]
+    pub(crate) first: u32,
     #[serde(default = "one")]
     pub(crate) count: u32,
     pub(crate) memory: Vec<Memory>,
@@ -146,4 +148,9 @@ fn default_th() -> u64 {
 
 fn one() -> u32 {
     1
+}
+
+#[expect(clippy::trivially_copy_pass_by_ref, reason = "serde hands a reference")]
+fn is_zero(number: &u32) -> bool {
+    *number == 0
 }

@@ -1,7 +1,7 @@
 //! Both formats, both shipped files, and what is refused.
 
 use crate::{ErrorKind, parse, parse_json, parse_toml, to_json};
-use model::{ChannelKind, MemoryKind, Topology};
+use model::{ChannelKind, MemoryKind, NodeId, Topology};
 use proptest::prelude::*;
 
 const TWO_NODES: &str = include_str!("../../../clusters/two-nodes.toml");
@@ -156,6 +156,20 @@ fn classes_that_share_a_nodes_name_are_refused() {
     let two = format!("{SMALL}\n[[node]]\nname = \"n1\"\nmemory = []\n");
     assert_eq!(parse_toml(&two).unwrap_err().kind(), ErrorKind::Name);
     assert!(parse_toml(&two.replace("n1", "m")).is_ok());
+    let same = two.replace("n1", "n");
+    assert_eq!(parse_toml(&same).unwrap_err().kind(), ErrorKind::Name);
+    assert!(parse_toml(&format!("{same}first = 1\n")).is_err(), "the first class has two nodes");
+}
+
+#[test]
+fn classes_of_one_name_have_other_numbers_and_share_links() {
+    let more = "[[node]]\nname = \"n\"\nfirst = 2\nmemory = [{ name = \"sys\", kind = \"SYS\" }]\n";
+    let topology = parse(&format!("{SMALL}\n{more}")).unwrap();
+    let sys = topology.memory_named("n2.sys").unwrap();
+    assert_eq!((sys.node, topology.memory_name(sys).unwrap().as_str()), (NodeId(2), "n2.sys"));
+    assert_eq!((topology.links[0].from.len(), topology.links[0].to.len()), (2, 2));
+    assert_eq!(to_json(&topology)["memories"][4]["name"], "n2.sys");
+    round_trip(&topology);
 }
 
 #[test]

@@ -45,6 +45,7 @@ fn node(class: &NodeClass) -> raw::Node {
     };
     raw::Node {
         name: class.name.clone(),
+        first: class.first,
         count: class.count,
         memory: class.memories.iter().map(memory).collect(),
         channel: class.channels.iter().map(|c| channel(c, class)).collect(),
@@ -69,7 +70,15 @@ fn channel(channel: &model::Channel, class: &NodeClass) -> raw::Channel {
 }
 
 fn link(link: &model::Link, topology: &Topology) -> raw::Link {
-    let names = |ends: &[LinkEnd]| ends.iter().map(|&e| end_name(topology, e)).collect();
+    let names = |ends: &[LinkEnd]| {
+        let mut names: Vec<String> = Vec::new();
+        for name in ends.iter().map(|&end| end_name(topology, end)) {
+            if !names.contains(&name) {
+                names.push(name);
+            }
+        }
+        names
+    };
     raw::Channel {
         from: names(&link.from),
         to: names(&link.to),
@@ -121,6 +130,7 @@ fn nodes(topology: &Topology) -> impl Iterator<Item = (usize, &NodeClass, String
     let all = counts.into_iter().flat_map(|(i, count)| (0..count).map(move |n| (i, n)));
     all.take(LISTED_NODES as usize).map(move |(i, number)| {
         let class = &topology.classes[i];
+        let number = u64::from(class.first) + u64::from(number);
         let prefix = if alone { String::new() } else { format!("{}{number}.", class.name) };
         (i, class, prefix)
     })

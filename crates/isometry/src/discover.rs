@@ -93,6 +93,7 @@ fn skeleton(settings: &Settings, cores: &Cores) -> Topology {
     };
     let class = NodeClass {
         name: "node".to_owned(),
+        first: 0,
         count: 1,
         memories,
         channels: vec![memcpy],

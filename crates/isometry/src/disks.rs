@@ -172,6 +172,7 @@ impl DiskCurves {
         let channels = [Direction::Read, Direction::Write].map(|d| entry(d, (1, 0), &[0], self));
         let class = model::NodeClass {
             name: "node".into(),
+            first: 0,
             count: 1,
             memories: vec![host, disk],
             channels: channels.into(),

@@ -16,14 +16,27 @@ pub struct MemoryId {
     pub index: u16,
 }
 
-/// One channel, and so one DMA worker. Indices below the number of channels of the node's class
-/// are those; the ones above are the cluster's links, in file order, seen from their source node.
+/// One channel, and so one DMA worker. Indices below [`ChannelId::FIRST_LINK`] are the channels of
+/// the node's class; the ones from there on are the cluster's links, in file order, seen from their
+/// source node. So a class may get another channel, and no other is called otherwise.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, PartialOrd, Ord)]
 pub struct ChannelId {
     /// The node whose worker drives the channel (the source's, for a link).
     pub node: NodeId,
-    /// Position among the channels of the node's class, then among the cluster's links.
+    /// Position among the channels of the node's class, or among the cluster's links.
     pub index: u16,
+}
+
+impl ChannelId {
+    /// The index of the first link.
+    pub const FIRST_LINK: u16 = 1 << 15;
+
+    /// The link at a position among the cluster's, as `node` drives it; `None` past the last index.
+    #[must_use]
+    pub fn of_link(node: NodeId, position: usize) -> Option<ChannelId> {
+        let index = Self::FIRST_LINK.checked_add(u16::try_from(position).ok()?)?;
+        Some(ChannelId { node, index })
+    }
 }
 
 /// One wire of a node.

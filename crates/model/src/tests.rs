@@ -94,6 +94,7 @@ fn memories_are_found_by_name() {
     };
     let class = NodeClass {
         name: "n".into(),
+        first: 0,
         count: 2,
         memories: vec![memory],
         channels: vec![],
@@ -113,4 +114,9 @@ fn memories_are_found_by_name() {
     assert_eq!(topology.memory_named("sys"), None);
     topology.classes[0].count = 1;
     assert!(topology.memory_named("sys").is_some());
+    let two = NodeClass { first: 1, count: 2, ..topology.classes[0].clone() };
+    topology.classes.push(two);
+    let id = topology.memory_named("n2.sys").unwrap();
+    assert_eq!((id.node, topology.node_name(id.node)), (NodeId(2), Some("n2".to_owned())));
+    assert_eq!(topology.memory_named("n3.sys"), None);
 }

@@ -135,6 +135,8 @@ pub struct Wire {
 pub struct NodeClass {
     /// Its nodes are called by this and their number: `n0`, `n1`.
     pub name: String,
+    /// The number of its first node; those of the others follow.
+    pub first: u32,
     /// How many nodes there are; at least 1.
     pub count: u32,
     /// The memories of each node.
@@ -235,7 +237,8 @@ impl Topology {
     #[must_use]
     pub fn node_name(&self, id: NodeId) -> Option<String> {
         let (class, number) = self.class_of(id)?;
-        Some(format!("{}{number}", self.classes[class].name))
+        let class = &self.classes[class];
+        Some(format!("{}{}", class.name, u64::from(class.first) + u64::from(number)))
     }
 
     /// The name of a memory for people: `n0.sys`, or `sys` for short where there is one node only.
@@ -275,15 +278,15 @@ impl Topology {
     /// The link `id`, where it joins two nodes.
     #[must_use]
     pub fn link(&self, id: ChannelId) -> Option<&Link> {
-        let (class, _) = self.class_of(id.node)?;
-        let index = usize::from(id.index).checked_sub(self.classes[class].channels.len())?;
-        self.links.get(index)
+        self.class_of(id.node)?;
+        self.links.get(usize::from(id.index.checked_sub(ChannelId::FIRST_LINK)?))
     }
 
     fn node_named(&self, name: &str) -> Option<NodeId> {
         let mut first = 0;
         for class in &self.classes {
             let number = name.strip_prefix(&*class.name).and_then(|n| n.parse::<u32>().ok());
+            let number = number.and_then(|n| n.checked_sub(class.first));
             if let Some(number) = number.filter(|&n| n < class.count) {
                 return Some(NodeId(first + number));
             }

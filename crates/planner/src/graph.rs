@@ -214,9 +214,9 @@ impl<'t> Graph<'t> {
         }
         let several = graph.sites.len() > 1;
         for site in graph.sites.iter().filter(|_| several) {
-            let first = site.class.channels.len();
-            let lane = |(at, link)| Lane::of_link(link, index(first + at), site, &graph.sites);
-            graph.lanes.extend(topology.links.iter().enumerate().map(lane));
+            let first = ChannelId::FIRST_LINK..=u16::MAX;
+            let lane = |(index, link)| Lane::of_link(link, index, site, &graph.sites);
+            graph.lanes.extend(first.zip(&topology.links).map(lane));
         }
         if graph.lanes.len() > MAX_LANES {
             return Err(PlanError::Query { why: "the nodes have more than 250 channels" });
@@ -426,10 +426,6 @@ fn chain_through(
     chain.push(src);
     chain.reverse();
     chain
-}
-
-fn index(n: usize) -> u16 {
-    u16::try_from(n).unwrap_or(u16::MAX)
 }
 
 fn small(n: usize) -> u8 {

@@ -21,6 +21,7 @@ pub(crate) fn topology(rng: &mut Rng, memories: u16, specs: &[ChannelSpec]) -> T
     };
     let class = NodeClass {
         name: "n".to_owned(),
+        first: 0,
         count: 1,
         memories: (0..memories).map(memory).collect(),
         channels: specs.iter().map(|spec| channel(rng, memories, spec)).collect(),

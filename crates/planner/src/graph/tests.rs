@@ -66,8 +66,7 @@ fn links_join_nodes_of_their_classes_in_their_direction() {
     assert_eq!(graph.after(1 << 2), 0b01_1100);
     assert_eq!(graph.before(1 << 4), 0b01_0101);
     assert_eq!(graph.intermediates(), 0b11_1111);
-    // A channel's number, then a link's, within the node.
-    assert_eq!(graph.lanes[6].id, ChannelId { node: B0, index: 2 });
+    assert_eq!(Some(graph.lanes[6].id), ChannelId::of_link(B0, 1));
     let alone = Graph::of(&row, &[A], (m(A), m(A)), &Options::default()).unwrap();
     assert_eq!(alone.lanes.len(), 1);
 }

@@ -53,6 +53,7 @@ pub(crate) fn random_topology(random: &mut Random, total: u64) -> Topology {
     }
     let class = NodeClass {
         name: "n".into(),
+        first: 0,
         count: 1,
         memories: (0..count).map(|i| random_memory(random, i)).collect(),
         channels,

@@ -6,10 +6,10 @@ use model::{ChannelId, MemoryId, NodeClass, NodeId, Topology};
 pub(crate) fn channels(topology: &Topology, node: NodeId) -> Vec<ChannelId> {
     let Some((at, class)) = class_of(topology, node) else { return Vec::new() };
     let leaves = |link: &model::Link| link.from.iter().any(|end| usize::from(end.class) == at);
-    let links = (class.channels.len()..).zip(&topology.links);
-    let links = links.filter(|(_, link)| leaves(link)).map(|(index, _)| index);
-    let id = |index: usize| Some(ChannelId { node, index: u16::try_from(index).ok()? });
-    (0..class.channels.len()).chain(links).filter_map(id).collect()
+    let links = topology.links.iter().enumerate().filter(|(_, link)| leaves(link));
+    let links = links.filter_map(|(position, _)| ChannelId::of_link(node, position));
+    let here = (0..).zip(&class.channels).map(|(index, _)| ChannelId { node, index });
+    here.chain(links).collect()
 }
 
 /// Every memory of a node that may hold an intermediate buffer.
