@@ -104,6 +104,28 @@ impl Fabric {
         self.send(to, Queue::Request, &Message { handler, args, payload: Payload::of(bytes) })
     }
 
+    /// As [`Fabric::request`], but does not wait for room: returns whether it was sent. Where it was
+    /// not, [`Fabric::wait_until`] looks again when there is room.
+    ///
+    /// # Errors
+    /// As [`Fabric::request`].
+    pub fn try_request(
+        &self,
+        to: NodeId,
+        handler: u8,
+        args: &[u32],
+        bytes: &[u8],
+    ) -> Result<bool, Error> {
+        self.outside("send requests")?;
+        let message = Message { handler, args, payload: Payload::of(bytes) };
+        self.check_message(to, &message)?;
+        match self.conduit.send(to, Queue::Request, &message) {
+            Ok(()) => Ok(true),
+            Err(Refusal::Full) => Ok(false),
+            Err(Refusal::Lost) => Err(self.lost_error(to)),
+        }
+    }
+
     /// Sends a long request: puts `bytes` at byte `at` of the segment of `to` before the handler
     /// runs.
     ///
@@ -291,12 +313,7 @@ impl Fabric {
         queue: Queue,
         message: &Message<'_>,
     ) -> Result<(), Error> {
-        if to.0 >= self.size() {
-            return Err(self.unreachable(to));
-        }
-        if !message.fits(self.capabilities().medium_bytes) {
-            return Err(self.too_long(message.args.len(), message.bytes()));
-        }
+        self.check_message(to, message)?;
         let sent = Cell::new(self.conduit.send(to, queue, message));
         let try_again = || {
             sent.set(self.conduit.send(to, queue, message));
@@ -311,6 +328,16 @@ impl Fabric {
                 Err(Refusal::Full) => self.conduit.sleep(&try_again, None),
             }
         }
+    }
+
+    fn check_message(&self, to: NodeId, message: &Message<'_>) -> Result<(), Error> {
+        if to.0 >= self.size() {
+            return Err(self.unreachable(to));
+        }
+        if !message.fits(self.capabilities().medium_bytes) {
+            return Err(self.too_long(message.args.len(), message.bytes()));
+        }
+        Ok(())
     }
 
     /// Runs what has come: what a reply waits for is only that its receiver takes replies.

@@ -115,8 +115,10 @@ impl<'a> Handle<'a> {
         self.failed.take().map_or(Ok(true), Err)
     }
 
-    /// Whether [`Handle::settle`] would take something.
-    fn has_news(&self) -> bool {
+    /// Whether [`Handle::try_wait`] would find out something, as far as is known without looking: what
+    /// a thread waits for that waits for other things too, by [`Fabric::wait_until`].
+    #[must_use]
+    pub fn has_news(&self) -> bool {
         self.pending.last().is_none_or(|last| last.ticket.is_over())
     }
 }

@@ -69,6 +69,13 @@ impl Segment {
         self.bytes as u64
     }
 
+    /// Its first byte, as long as it lives; dangling where it has none. Whoever reads or writes there
+    /// answers for races, as with any memory that others map.
+    #[must_use]
+    pub fn start(&self) -> NonNull<u8> {
+        self.start
+    }
+
     /// Copies what lies from byte `at` on into `to`; `None` where there is not as much.
     #[must_use]
     #[inline]

@@ -1,0 +1,106 @@
+//! RemoteMemcpy (paper, table 2): host memory of this node to registered memory of another.
+//!
+//! **Hazard.** A peer is lost while bytes are on their way to it, and the memory that they come from
+//! is wanted back. **Guarantee.** A request ends once its bytes are where they belong, or never will
+//! be: until then its job, and so the memory, is held. **Structure.** A [`RemoteSpan`] says where a
+//! region lies in a peer's segment; [`RemoteChannel`] has a thread of its own, which puts what a job
+//! says through a [`Fabric`] and converts the layout on the way. It sleeps when there is nothing to
+//! do, and runs handlers while it waits.
+
+mod lane;
+
+use channel::model::{Completion, MemoryId, NodeId};
+use channel::{Bell, Capabilities, Channel, DoneQueue, Job, Region};
+use fabric::Fabric;
+use lane::Lane;
+use std::io;
+use std::os::fd::{AsFd, BorrowedFd};
+use std::sync::Arc;
+use std::thread::{Builder, JoinHandle};
+
+/// Requests held at once: one is on its way while another is made ready, and one waits.
+const MAX_IN_FLIGHT: u32 = 3;
+
+/// Where a region lies that another node published.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct RemoteSpan {
+    /// Whose segment.
+    pub node: NodeId,
+    /// From which byte of it on.
+    pub at: u64,
+}
+
+impl RemoteSpan {
+    /// The region of `len_bytes` bytes there, which is a part of `memory`.
+    #[must_use]
+    pub fn into_region(self, memory: MemoryId, len_bytes: u64) -> Region {
+        Region::device(memory, len_bytes, Arc::new(self))
+    }
+}
+
+/// Puts bytes of this node's host memory into other nodes' segments.
+#[derive(Debug)]
+pub struct RemoteChannel {
+    lane: Arc<Lane>,
+    thread: Option<JoinHandle<()>>,
+    /// Taken and not yet polled.
+    held: u32,
+}
+
+impl RemoteChannel {
+    /// A channel by way of `fabric`.
+    ///
+    /// # Errors
+    /// When the process has no descriptors or threads left.
+    pub fn new(fabric: Arc<Fabric>) -> io::Result<Self> {
+        let done = DoneQueue::new(Arc::new(Bell::new()?));
+        let lane = Arc::new(Lane::new(fabric, done));
+        let served = Arc::clone(&lane);
+        let thread = Builder::new().name("iso-remote".to_owned()).spawn(move || served.serve())?;
+        Ok(RemoteChannel { lane, thread: Some(thread), held: 0 })
+    }
+}
+
+impl Drop for RemoteChannel {
+    fn drop(&mut self) {
+        self.lane.close();
+        // A panic of the thread was printed when it happened.
+        let _ = self.thread.take().map(JoinHandle::join);
+    }
+}
+
+impl Channel for RemoteChannel {
+    fn capabilities(&self) -> Capabilities {
+        Capabilities { max_in_flight: MAX_IN_FLIGHT, commits: false }
+    }
+
+    fn submit(&mut self, job: Job) -> Result<(), Job> {
+        if self.held == MAX_IN_FLIGHT {
+            return Err(job);
+        }
+        self.held += 1;
+        self.lane.push(job);
+        Ok(())
+    }
+
+    fn poll(&mut self, done: &mut Vec<Completion>) {
+        let first = done.len();
+        self.lane.done.bell().clear();
+        self.lane.done.take(done);
+        self.held -= u32::try_from(done.len() - first).expect("no more than were held");
+    }
+
+    fn wake_fd(&self) -> Option<BorrowedFd<'_>> {
+        Some(self.lane.done.bell().as_fd())
+    }
+
+    fn drain(&mut self) {
+        let mut done = Vec::new();
+        while done.len() < self.held as usize {
+            self.lane.done.bell().wait();
+            self.lane.done.bell().clear();
+            self.lane.done.take(&mut done);
+        }
+        done.into_iter().for_each(|completion| self.lane.done.push(completion));
+    }
+}
