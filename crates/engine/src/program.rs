@@ -14,6 +14,7 @@ use crate::ring::{Ring, Slot};
 use layout::{Part, Side, Stream};
 use model::{ChannelId, ChannelKind, MemoryId, NodeId, Plan};
 use std::ops::Range;
+use std::sync::Arc;
 
 /// The most hops of a program.
 const MAX_HOPS: usize = 64;
@@ -55,6 +56,7 @@ pub(crate) struct Stretch {
 /// that are alike, since all offsets count from the instances' bases.
 #[derive(Debug)]
 pub struct Program {
+    plan: Arc<Plan>,
     src: Part,
     dst: Part,
     hops: Vec<Hop>,
@@ -91,13 +93,20 @@ impl Program {
         };
         let spans = [src.span(), dst.span()];
         let stretches = stretches(&hops).unwrap_or_default();
+        let bare = Arc::new(plan.bare());
         let mut program =
-            Program { src, dst, hops, rings, direct, payload_bytes, spans, stretches };
+            Program { plan: bare, src, dst, hops, rings, direct, payload_bytes, spans, stretches };
         for hop in 0..program.hops.len() {
             program.hops[hop].memo = Memo::new(program.repeat(plan, hop));
             program.hops[hop].heads = program.heads(hop);
         }
         Ok(program)
+    }
+
+    /// The plan that it runs, without what else was weighed and what the search did.
+    #[must_use]
+    pub fn plan(&self) -> &Arc<Plan> {
+        &self.plan
     }
 
     /// The bytes that the program moves.

@@ -12,6 +12,7 @@ pub const ALLOWED: &[(&str, &[&str])] = &[
     ("planner", &["model", "layout"]),
     ("channel", &["model", "layout"]),
     ("engine", &["model", "layout", "channel"]),
+    ("wire", &["model", "layout", "engine"]),
     ("fabric", &["model", "layout", "kernels"]),
     ("channel-host", &["channel", "kernels"]),
     ("channel-disk", &["channel", "kernels"]),

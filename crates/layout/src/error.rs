@@ -29,6 +29,13 @@ pub enum LayoutError {
         /// The position that was asked for.
         field: usize,
     },
+    /// A dimension of a part that counts in other digits than its layout's, or by steps that no
+    /// layout has.
+    #[error("dimension {dim} doesn't count as its layout does")]
+    Digits {
+        /// The dimension's position in the index space.
+        dim: usize,
+    },
     /// A destination in which a dimension of several entries has stride 0.
     #[error("a destination has stride 0 in dimension {dim}")]
     StrideZero {

@@ -11,6 +11,8 @@ mod class;
 mod copies;
 mod digits;
 mod error;
+#[cfg(feature = "serde")]
+mod form;
 mod lattice;
 mod merge;
 pub mod oracle;

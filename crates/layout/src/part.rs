@@ -2,6 +2,8 @@
 
 use crate::LayoutError;
 use crate::digits::{Digit, free_ranges, products};
+#[cfg(feature = "serde")]
+use crate::form::PartForm;
 use crate::overlap::{Progression, overlap, overlaps_itself};
 use crate::placement::{Axis, Placement, Step};
 use model::{Component, Layout, Selection, Span};
@@ -17,16 +19,30 @@ pub(crate) enum Indices {
     List(Arc<[u64]>),
 }
 
+impl Indices {
+    /// Those of `list`; one that counts up by one is a range.
+    pub(crate) fn listed(list: Arc<[u64]>) -> Self {
+        let counts_up = list.windows(2).all(|pair| pair[0].checked_add(1) == Some(pair[1]));
+        match list.first() {
+            Some(&start) if counts_up => Indices::From(start),
+            None => Indices::From(0),
+            _ => Indices::List(list),
+        }
+    }
+}
+
 /// A box of an instance with some of its fields: where each entry lies, for box-relative indices
 /// from 0 and fields in the order of the copy. Offsets are relative to the instance's base.
 #[derive(Debug, Clone, PartialEq, Eq, Hash)]
+#[cfg_attr(feature = "serde", derive(serde::Serialize, serde::Deserialize))]
+#[cfg_attr(feature = "serde", serde(into = "PartForm", try_from = "PartForm"))]
 pub struct Part {
-    extents: Vec<u64>,
-    axes: Vec<(Axis, Indices)>,
-    offsets: Vec<i64>,
-    field_bytes: Vec<u64>,
-    phase: Vec<u64>,
-    layout: Layout,
+    pub(crate) extents: Vec<u64>,
+    pub(crate) axes: Vec<(Axis, Indices)>,
+    pub(crate) offsets: Vec<i64>,
+    pub(crate) field_bytes: Vec<u64>,
+    pub(crate) phase: Vec<u64>,
+    pub(crate) layout: Layout,
 }
 
 impl Part {
@@ -287,7 +303,7 @@ fn check_fields(fields: &[usize], count: usize) -> Result<(), LayoutError> {
     Ok(())
 }
 
-/// The span's indices from the lower bound; a list that counts up by one is a range.
+/// The span's indices from the lower bound.
 fn indices_of(span: &Span, lo: i64, extent: u64) -> Option<Indices> {
     let relative = |i: i64| u64::try_from(i.checked_sub(lo)?).ok();
     match span {
@@ -297,18 +313,12 @@ fn indices_of(span: &Span, lo: i64, extent: u64) -> Option<Indices> {
         }
         Span::List(list) => {
             let list: Arc<[u64]> = list.iter().map(|&i| relative(i)).collect::<Option<_>>()?;
-            let counts_up = list.windows(2).all(|pair| pair[0] + 1 == pair[1]);
-            match list.first() {
-                _ if list.iter().any(|&i| i >= extent) => None,
-                Some(&start) if counts_up => Some(Indices::From(start)),
-                None => Some(Indices::From(0)),
-                _ => Some(Indices::List(list)),
-            }
+            list.iter().all(|&i| i < extent).then(|| Indices::listed(list))
         }
     }
 }
 
-fn phase_of(indices: &Indices, blocks: impl Iterator<Item = u64>) -> u64 {
+pub(crate) fn phase_of(indices: &Indices, blocks: impl Iterator<Item = u64>) -> u64 {
     match indices {
         Indices::From(start) => start % blocks.fold(1u64, u64::saturating_mul),
         Indices::List(_) => 0,

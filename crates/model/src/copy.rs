@@ -79,6 +79,7 @@ pub type CopyList = Arc<[NdCopy]>;
 /// What a copy looks like to the hardware that runs it. A channel has a throughput function for
 /// each class, since a 4-byte interleave and a 4-byte transpose differ by a factor.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, PartialOrd, Ord)]
+#[cfg_attr(feature = "serde", derive(serde::Serialize, serde::Deserialize))]
 pub enum ShapeClass {
     /// Contiguous runs on both sides, in one order.
     Run,

@@ -56,6 +56,7 @@ pub enum ModelError {
 
 /// Why a channel could not do its work.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
+#[cfg_attr(feature = "serde", derive(serde::Serialize, serde::Deserialize))]
 pub enum ChannelErrorKind {
     /// The storage is full.
     NoSpace,
@@ -81,6 +82,7 @@ pub enum ChannelErrorKind {
 
 /// A failed request.
 #[derive(Debug, Clone, PartialEq, Eq, Error)]
+#[cfg_attr(feature = "serde", derive(serde::Serialize, serde::Deserialize))]
 #[error("{detail}")]
 pub struct ChannelError {
     /// What kind of failure it is.
@@ -107,6 +109,7 @@ impl ChannelError {
 
 /// Why a transfer failed.
 #[derive(Debug, Clone, PartialEq, Eq, Error)]
+#[cfg_attr(feature = "serde", derive(serde::Serialize, serde::Deserialize))]
 #[error("hop {hop} failed: {cause}")]
 pub struct TransferError {
     /// The hop whose request failed, from 0.
@@ -119,6 +122,7 @@ pub struct TransferError {
 
 /// How a transfer ended. In every case no channel touches its memory any more.
 #[derive(Debug, Clone, PartialEq, Eq)]
+#[cfg_attr(feature = "serde", derive(serde::Serialize, serde::Deserialize))]
 pub enum Outcome {
     /// Every byte of the destination's box is written, and committed if that was asked.
     Done,

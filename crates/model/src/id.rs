@@ -4,11 +4,13 @@ use std::fmt;
 
 /// One node of a cluster, counted over all node classes in the order of the cluster file.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, PartialOrd, Ord)]
+#[cfg_attr(feature = "serde", derive(serde::Serialize, serde::Deserialize))]
 pub struct NodeId(pub u32);
 
 /// One memory: the `index`-th of its node's class. The order is the global order of memories in
 /// which staging is reserved (paper, section 3.6).
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, PartialOrd, Ord)]
+#[cfg_attr(feature = "serde", derive(serde::Serialize, serde::Deserialize))]
 pub struct MemoryId {
     /// The node that holds the memory.
     pub node: NodeId,
@@ -20,6 +22,7 @@ pub struct MemoryId {
 /// the node's class; the ones from there on are the cluster's links, in file order, seen from their
 /// source node. So a class may get another channel, and no other is called otherwise.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, PartialOrd, Ord)]
+#[cfg_attr(feature = "serde", derive(serde::Serialize, serde::Deserialize))]
 pub struct ChannelId {
     /// The node whose worker drives the channel (the source's, for a link).
     pub node: NodeId,
@@ -50,6 +53,7 @@ pub struct WireId {
 
 /// A span of registered bytes in one memory. The generation makes a stale id harmless.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, PartialOrd, Ord)]
+#[cfg_attr(feature = "serde", derive(serde::Serialize, serde::Deserialize))]
 pub struct RegionId {
     /// Slot in the region table.
     pub index: u32,
@@ -77,6 +81,7 @@ pub struct FenceId(pub u64);
 
 /// How urgent a transfer is; larger is more urgent.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, PartialOrd, Ord, Default)]
+#[cfg_attr(feature = "serde", derive(serde::Serialize, serde::Deserialize))]
 pub struct Priority(pub i32);
 
 impl fmt::Display for NodeId {

@@ -6,6 +6,7 @@ use std::{fmt, sync::Arc};
 
 /// One element of a layout vector.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, PartialOrd, Ord)]
+#[cfg_attr(feature = "serde", derive(serde::Serialize, serde::Deserialize))]
 pub enum Component {
     /// `F`: the field space.
     Fields,
@@ -44,6 +45,8 @@ impl Component {
 /// `x_in + c1·(x_in2 + c2·(… + x_out))`, whatever the order in the vector. A clone shares the
 /// components.
 #[derive(Debug, Clone, PartialEq, Eq, Hash, PartialOrd, Ord)]
+#[cfg_attr(feature = "serde", derive(serde::Serialize, serde::Deserialize))]
+#[cfg_attr(feature = "serde", serde(into = "Vec<Component>", try_from = "Vec<Component>"))]
 pub struct Layout {
     components: Arc<[Component]>,
 }
@@ -96,6 +99,27 @@ impl Layout {
     #[must_use]
     pub fn display<'a>(&'a self, space: &'a IndexSpace) -> impl fmt::Display + 'a {
         Named { layout: self, space }
+    }
+}
+
+#[cfg(feature = "serde")]
+impl From<Layout> for Vec<Component> {
+    fn from(layout: Layout) -> Self {
+        layout.components.to_vec()
+    }
+}
+
+/// For an index space of as many dimensions as are named, at most [`crate::MAX_DIMS`].
+#[cfg(feature = "serde")]
+impl TryFrom<Vec<Component>> for Layout {
+    type Error = ModelError;
+
+    fn try_from(components: Vec<Component>) -> Result<Self, ModelError> {
+        let rank = components.iter().filter_map(|c| c.dim()).max().map_or(0, |dim| dim + 1);
+        if rank > crate::MAX_DIMS {
+            return Err(ModelError::Rank { dims: rank });
+        }
+        Layout::new(components, rank)
     }
 }
 

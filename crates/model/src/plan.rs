@@ -4,6 +4,7 @@ use crate::{ChannelId, ChannelKind, Layout, MemoryId, ShapeClass};
 
 /// How a path was searched.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, PartialOrd, Ord)]
+#[cfg_attr(feature = "serde", derive(serde::Serialize, serde::Deserialize))]
 pub enum Algorithm {
     /// Section 4.2: every path, layout and blocking factor.
     Full,
@@ -34,6 +35,7 @@ impl Algorithm {
 
 /// What a plan's predicted cost counts.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, PartialOrd, Ord)]
+#[cfg_attr(feature = "serde", derive(serde::Serialize, serde::Deserialize))]
 pub enum CostModel {
     /// Section 4.2 to the letter: the least throughput over the hops.
     Paper,
@@ -58,6 +60,7 @@ impl CostModel {
 
 /// One direct transfer of a plan, from `memories[i]` to `memories[i + 1]`.
 #[derive(Debug, Clone, PartialEq)]
+#[cfg_attr(feature = "serde", derive(serde::Serialize, serde::Deserialize))]
 pub struct Hop {
     /// The channel that runs it.
     pub channel: ChannelId,
@@ -78,6 +81,7 @@ pub struct Hop {
 
 /// One intermediate buffer: a ring over the payload stream.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
+#[cfg_attr(feature = "serde", derive(serde::Serialize, serde::Deserialize))]
 pub struct Buffer {
     /// Where it is allocated.
     pub memory: MemoryId,
@@ -87,6 +91,7 @@ pub struct Buffer {
 
 /// Why a plan is not faster.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, PartialOrd, Ord)]
+#[cfg_attr(feature = "serde", derive(serde::Serialize, serde::Deserialize))]
 pub enum Limit {
     /// The channel is at its peak, or several hops share it.
     Channel,
@@ -116,6 +121,7 @@ impl Limit {
 
 /// Which hop bounds a plan, and how.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
+#[cfg_attr(feature = "serde", derive(serde::Serialize, serde::Deserialize))]
 pub struct Bound {
     /// The hop, from 0.
     pub hop: usize,
@@ -159,6 +165,7 @@ pub struct SearchReport {
 /// written with the same splits; at the two ends these are notation, the instances keep their
 /// addresses.
 #[derive(Debug, Clone, PartialEq)]
+#[cfg_attr(feature = "serde", derive(serde::Serialize, serde::Deserialize))]
 pub struct Plan {
     /// How it was found.
     pub algorithm: Algorithm,
@@ -181,8 +188,27 @@ pub struct Plan {
     pub buffers: Vec<Buffer>,
     /// What bounds it.
     pub bound_by: Bound,
-    /// What else was weighed, best first.
+    /// What else was weighed, best first. It is not serialized.
+    #[cfg_attr(feature = "serde", serde(skip))]
     pub alternatives: Vec<Alternative>,
-    /// What the search did.
+    /// What the search did. It is not serialized.
+    #[cfg_attr(feature = "serde", serde(skip))]
     pub search: SearchReport,
+}
+
+impl Plan {
+    /// The plan without what the search did and what else it weighed: all that the engine needs.
+    #[must_use]
+    pub fn bare(&self) -> Self {
+        Plan {
+            memories: self.memories.clone(),
+            layouts: self.layouts.clone(),
+            phase: self.phase.clone(),
+            hops: self.hops.clone(),
+            buffers: self.buffers.clone(),
+            alternatives: Vec::new(),
+            search: SearchReport::default(),
+            ..*self
+        }
+    }
 }

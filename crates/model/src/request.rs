@@ -4,6 +4,7 @@ use crate::{ChannelError, ChannelId, CopyList, RegionId, RequestId, TransferId};
 
 /// A position in a region.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
+#[cfg_attr(feature = "serde", derive(serde::Serialize, serde::Deserialize))]
 pub struct Place {
     /// The region.
     pub region: RegionId,

@@ -43,6 +43,7 @@ impl MemoryKind {
 
 /// The kinds of channel of the paper's Table 2.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, PartialOrd, Ord)]
+#[cfg_attr(feature = "serde", derive(serde::Serialize, serde::Deserialize))]
 pub enum ChannelKind {
     /// Host memory to host memory, by the CPU.
     Memcpy,

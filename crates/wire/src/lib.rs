@@ -1,0 +1,40 @@
+//! What engines of several nodes say to each other, as bytes.
+//!
+//! **Hazard.** Whoever holds the cluster's key may send anything: a length that lies, a number that
+//! overflows where it is multiplied, blocks so odd that their copies fill the memory. **Guarantee.**
+//! Whatever the bytes, [`Decoder::decode`] ends soon, takes memory in proportion to them and to named
+//! limits, and never panics; what it gives no constructor would refuse, and an engine that is handed
+//! it neither overflows nor grows without bound. Channels, memories and regions may be any: the
+//! engine refuses those that it does not have. **Structure.** A packet is a version, then the values
+//! of [`form`] in postcard's format. A program travels as its plan and its two parts, in a byte
+//! string of its own, and is compiled again where it arrives; since the same copies come again and
+//! again, the [`Decoder`] keeps those that came lately, by these very bytes.
+#![forbid(unsafe_code)]
+
+mod decoder;
+mod error;
+mod form;
+mod programs;
+
+pub use decoder::Decoder;
+pub use error::{WireError, WireErrorKind};
+
+use engine::Packet;
+use form::PacketForm;
+
+/// The first byte of every packet. Who speaks another version is not understood.
+pub const VERSION: u8 = 1;
+
+/// The longest packet that is read, in bytes: index lists are the only thing that makes one long.
+pub const MAX_PACKET_BYTES: usize = 64 << 20;
+
+/// The bytes of `packet`. What [`engine::HopReport::held_up_by`] names is its own node's affair, and
+/// stays there; of its times nobody is told more than 2^64 ns.
+///
+/// One of more than [`MAX_PACKET_BYTES`] is not read by anyone; only the index lists of a transfer
+/// make it so.
+#[must_use]
+pub fn encode(packet: &Packet) -> Vec<u8> {
+    let form = PacketForm::from(packet);
+    postcard::to_extend(&form, vec![VERSION]).expect("plain values in memory always serialize")
+}
