@@ -217,6 +217,13 @@ impl Engine {
         Some((record.done_bytes, record.transfer.program.payload_bytes()))
     }
 
+    /// The memories that a request which is out reads and writes.
+    #[must_use]
+    pub fn ends(&self, request: &Request) -> Option<[MemoryId; 2]> {
+        let hops = self.table.get(request.transfer)?.transfer.program.hops();
+        hops.get(usize::from(request.hop)).map(|hop| hop.ends)
+    }
+
     /// Where the transfer's time went.
     #[must_use]
     pub fn report(&self, id: TransferId) -> Option<Report> {

@@ -32,6 +32,7 @@ pub const ALLOWED: &[(&str, &[&str])] = &[
             "cluster",
             "fabric",
             "files",
+            "wire",
         ],
     ),
     ("bench", &["isometry"]),

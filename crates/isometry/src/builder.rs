@@ -3,13 +3,15 @@
 use crate::discover::{self, Found, LARGEST_BUFFER_PARTS};
 use crate::disks::{Disks, check_path};
 use crate::machine::Machine;
+use crate::nodes::Nodes;
 use crate::runtime::{Clock, Core, NewChannel, Shared};
 use crate::trace::Recorder;
 use crate::{ArgumentError, Error};
-use channel::{Provider, Regions};
-use channel_host::{Cores, HostProvider, Limits, MemcpyChannel, MemcpyConfig, Pages};
-use engine::{ChannelConfig, EngineConfig, Policy, PoolConfig};
-use model::{ChannelId, ChannelKind, MemoryId, NodeId};
+use channel::{Channel, Provider, Region, Regions};
+use channel_host::{Cores, HostProvider, Limits, MemcpyChannel, MemcpyConfig, NumaNode, Pages};
+use channel_remote::RemoteChannel;
+use engine::{ChannelConfig, EngineConfig, PeerConfig, Policy, PoolConfig};
+use model::{ChannelId, ChannelKind, MemoryId, NodeId, RegionId, Topology};
 use std::collections::HashMap;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
@@ -124,29 +126,50 @@ impl MachineBuilder {
     /// [`MachineBuilder::disk`] is not there; [`Error::Channel`] where there is no memory for
     /// staging.
     pub fn open(self) -> Result<Machine, Error> {
-        let regions = Arc::new(Regions::new());
-        let clock = Clock::start();
-        let cores = Cores::detect();
-        let settings = self.settings(cores.nodes.len());
+        self.make(None)
+    }
+
+    /// Opens the machine as one node among those that `config` speaks of; returns when all have
+    /// joined and said what they are. How much memory it registers follows from
+    /// [`MachineBuilder::staging`], whatever `config` says.
+    ///
+    /// # Errors
+    /// As [`MachineBuilder::open`]; [`Error::Nodes`] where not all join in time, or one is refused;
+    /// [`Error::Introduction`].
+    pub fn join(self, config: &fabric::Config) -> Result<Machine, Error> {
+        self.make(Some(config))
+    }
+
+    fn make(self, joins: Option<&fabric::Config>) -> Result<Machine, Error> {
+        let (regions, clock, cores) = (Regions::new(), Clock::start(), Cores::detect());
+        let mut settings = self.settings(cores.nodes.len() + usize::from(joins.is_some()));
         let memcpy = self.memcpy(&cores)?;
+        let nodes = joins.map(|config| Nodes::join(config, settings.pool_bytes())).transpose()?;
+        settings.here = nodes.as_ref().map_or(0, |nodes| nodes.here().0);
         let Found { topology, memcpy, pools } = discover::host(&settings, &cores, memcpy);
-        let mut configs = Vec::new();
-        let mut arenas = Vec::new();
-        for (&memory, node) in pools.iter().zip(&cores.nodes) {
-            let node = (pools.len() > 1).then_some(node.number);
-            let pages = Pages { prefault: false, huge: true, node };
-            let bytes = settings.pool_bytes(pools.len());
-            let region = regions.insert(HostProvider::new(memory, pages).allocate(bytes, 4096)?);
-            let reserve_bytes = bytes / RESERVE_PARTS;
-            configs.push(PoolConfig { memory, region, capacity_bytes: bytes, reserve_bytes });
-            arenas.extend(regions.get(region));
+        let mut made = Made { topology, pools: Vec::new(), arenas: Vec::new() };
+        made.add_pools(&regions, &settings, pools.iter().copied().zip(&cores.nodes))?;
+        if let (Some(nodes), Some(config)) = (&nodes, joins) {
+            made.introduce(nodes, &regions, &settings, config.timeout)?;
         }
-        let recorder = self.trace.then(|| Recorder::new(pools));
-        let mut core = Core::new(self.engine(configs), recorder);
-        let config = settings.channel(MEMCPY, ChannelKind::Memcpy);
-        let memcpy = NewChannel { config, channel: Box::new(memcpy), pinned: false };
-        core.add_channels([memcpy]).map_err(|e| Error::resource("watching a channel", e))?;
-        let shared = Shared::new(core, topology, regions, clock);
+        let Made { topology, pools, arenas } = made;
+        let recorder = self.trace.then(|| Recorder::new(pools.iter().map(|p| p.memory).collect()));
+        let mut core = Core::new(self.engine(pools, nodes.as_deref()), recorder);
+        let mut channels: Vec<(_, _, Box<dyn Channel>)> =
+            vec![(settings.channel_id(0), ChannelKind::Memcpy, Box::new(memcpy))];
+        if let Some(nodes) = &nodes {
+            let link = nodes.link();
+            let remote = RemoteChannel::new(Arc::clone(&nodes.fabric));
+            let remote = remote.map_err(|e| Error::resource("starting a thread for puts", e))?;
+            channels.push((link, ChannelKind::RemoteMemcpy, Box::new(remote)));
+        }
+        let driven = channels.into_iter().map(|(id, kind, channel)| NewChannel {
+            config: settings.channel(id, kind),
+            channel,
+            pinned: false,
+        });
+        core.add_channels(driven).map_err(|e| Error::resource("watching a channel", e))?;
+        let shared = Shared::new(core, (topology, nodes), Arc::new(regions), clock);
         let shared = Arc::new(shared.map_err(|e| Error::resource("eventfd", e))?);
         let machine = Machine::start(shared, Disks::new(settings, arenas))?;
         for path in &self.disk {
@@ -157,8 +180,9 @@ impl MachineBuilder {
         Ok(machine)
     }
 
-    fn engine(&self, pools: Vec<PoolConfig>) -> EngineConfig {
-        EngineConfig { ageing: self.ageing, ..EngineConfig::new(Vec::new(), pools) }
+    fn engine(&self, pools: Vec<PoolConfig>, nodes: Option<&Nodes>) -> EngineConfig {
+        let peers = nodes.map(|nodes| PeerConfig::new(nodes.here()));
+        EngineConfig { ageing: self.ageing, peers, ..EngineConfig::new(Vec::new(), pools) }
     }
 
     fn memcpy(&self, cores: &Cores) -> Result<MemcpyChannel, Error> {
@@ -171,13 +195,16 @@ impl MachineBuilder {
         MemcpyChannel::new(&config).map_err(|e| Error::resource(what(), e))
     }
 
-    fn settings(&self, nodes: usize) -> Settings {
+    /// For `pools` memories that have staging.
+    fn settings(&self, pools: usize) -> Settings {
         let user = || directories::ProjectDirs::from("", "", "isometry");
         let dir = || user().map(|dirs| dirs.cache_dir().to_owned());
         let limit = || Limits::detect().default_staging_bytes();
         let largest = self.largest_buffer_bytes.saturating_mul(LARGEST_BUFFER_PARTS);
-        let least = largest.saturating_mul(nodes as u64).max(1 << 20);
+        let least = largest.saturating_mul(pools as u64).max(1 << 20);
         Settings {
+            here: 0,
+            pools,
             cache_dir: self.cache_dir.clone().or_else(dir),
             remeasure: self.remeasure,
             assume: self.assume,
@@ -187,9 +214,65 @@ impl MachineBuilder {
     }
 }
 
+/// What a machine is made of.
+struct Made {
+    topology: Topology,
+    pools: Vec<PoolConfig>,
+    /// The staging that direct I/O reaches.
+    arenas: Vec<Arc<Region>>,
+}
+
+impl Made {
+    /// Allocates the staging of each memory.
+    fn add_pools<'a>(
+        &mut self,
+        regions: &Regions,
+        settings: &Settings,
+        memories: impl ExactSizeIterator<Item = (MemoryId, &'a NumaNode)>,
+    ) -> Result<(), Error> {
+        let several = memories.len() > 1;
+        for (memory, node) in memories {
+            let pages = Pages { prefault: false, huge: true, node: several.then_some(node.number) };
+            let bytes = settings.pool_bytes();
+            let region = regions.insert(HostProvider::new(memory, pages).allocate(bytes, 4096)?);
+            self.add_pool(regions, (memory, region, bytes));
+        }
+        Ok(())
+    }
+
+    fn add_pool(&mut self, regions: &Regions, pool: (MemoryId, RegionId, u64)) {
+        let (memory, region, capacity_bytes) = pool;
+        let reserve_bytes = capacity_bytes / RESERVE_PARTS;
+        self.pools.push(PoolConfig { memory, region, capacity_bytes, reserve_bytes });
+        self.arenas.extend(regions.get(region));
+    }
+
+    /// Becomes a node among others.
+    fn introduce(
+        &mut self,
+        nodes: &Nodes,
+        regions: &Regions,
+        settings: &Settings,
+        timeout: Duration,
+    ) -> Result<(), Error> {
+        let mut class = self.topology.classes.remove(0);
+        let registered = nodes.add_registered(&mut class, regions);
+        self.add_pool(regions, (registered.memory, registered.region, registered.bytes));
+        for memory in &mut class.memories {
+            memory.th_bytes = memory.th_bytes.or(Some(settings.th_bytes()));
+        }
+        self.topology = nodes.introduce(class, &registered, timeout)?;
+        Ok(())
+    }
+}
+
 /// What discovery needs of the settings.
 #[derive(Debug, Clone, Default)]
 pub(crate) struct Settings {
+    /// Which node this is, by number.
+    pub(crate) here: u32,
+    /// How many memories have staging.
+    pub(crate) pools: usize,
     pub(crate) cache_dir: Option<PathBuf>,
     pub(crate) remeasure: bool,
     pub(crate) assume: bool,
@@ -207,21 +290,25 @@ impl Settings {
         }
     }
 
-    /// The staging of each of `nodes` memories.
-    pub(crate) fn pool_bytes(&self, nodes: usize) -> u64 {
-        (self.staging_bytes / nodes.max(1) as u64).max(1)
+    /// The staging of each memory that has any.
+    pub(crate) fn pool_bytes(&self) -> u64 {
+        (self.staging_bytes / self.pools.max(1) as u64).max(1)
     }
-}
 
-/// The node that we are.
-pub(crate) const HERE: NodeId = NodeId(0);
+    /// The largest intermediate buffer.
+    pub(crate) fn th_bytes(&self) -> u64 {
+        self.pool_bytes() / LARGEST_BUFFER_PARTS
+    }
 
-/// The channel inside host memory is the first.
-pub(crate) const MEMCPY: ChannelId = ChannelId { node: HERE, index: 0 };
+    /// Channel `index` of this node; the one inside host memory is the first.
+    pub(crate) fn channel_id(&self, index: u16) -> ChannelId {
+        ChannelId { node: NodeId(self.here), index }
+    }
 
-/// Memory `index` of this node.
-pub(crate) fn memory(index: u16) -> MemoryId {
-    MemoryId { node: HERE, index }
+    /// Memory `index` of this node.
+    pub(crate) fn memory(&self, index: u16) -> MemoryId {
+        MemoryId { node: NodeId(self.here), index }
+    }
 }
 
 #[cfg(test)]
@@ -232,17 +319,17 @@ mod tests {
     fn staging_has_room_for_the_largest_buffers() {
         let builder = MachineBuilder::default().staging(8 << 20).largest_buffer(100 << 20);
         for nodes in 1..3 {
-            let room = builder.settings(nodes).pool_bytes(nodes);
+            let room = builder.settings(nodes).pool_bytes();
             assert!(room >= 300 << 20, "{nodes} nodes: {room}");
         }
-        assert_eq!(MachineBuilder::default().staging(8 << 20).settings(2).pool_bytes(2), 4 << 20);
+        assert_eq!(MachineBuilder::default().staging(8 << 20).settings(2).pool_bytes(), 4 << 20);
     }
 
     #[test]
     fn waiting_copies_age_where_it_is_asked_for() {
         let ageing = Duration::from_millis(5);
-        let config = MachineBuilder::default().ageing(ageing).engine(Vec::new());
+        let config = MachineBuilder::default().ageing(ageing).engine(Vec::new(), None);
         assert_eq!(config.ageing, Some(ageing));
-        assert_eq!(MachineBuilder::default().engine(Vec::new()).ageing, None);
+        assert_eq!(MachineBuilder::default().engine(Vec::new(), None).ageing, None);
     }
 }

@@ -1,7 +1,7 @@
 //! What this machine is: its memories and channels, with measured curves.
 
 use crate::Error;
-use crate::builder::{Settings, memory};
+use crate::builder::Settings;
 use crate::probe::{self, HostRates};
 use channel::Channel as _;
 use channel_host::{Cores, Crossover, Limits, MemcpyChannel};
@@ -43,7 +43,7 @@ pub(crate) fn host(settings: &Settings, cores: &Cores, mut memcpy: MemcpyChannel
         }
     }
     let pools = (0..topology.classes[0].memories.len()).filter_map(|i| u16::try_from(i).ok());
-    let pools = pools.map(memory).collect();
+    let pools = pools.map(|index| settings.memory(index)).collect();
     Found { topology, memcpy, pools }
 }
 
@@ -102,7 +102,7 @@ fn skeleton(settings: &Settings, cores: &Cores) -> Topology {
     Topology {
         name: "this machine".to_owned(),
         generation: 1,
-        th_bytes: settings.pool_bytes(cores.nodes.len()) / LARGEST_BUFFER_PARTS,
+        th_bytes: settings.th_bytes(),
         classes: vec![class],
         links: Vec::new(),
     }
@@ -182,14 +182,15 @@ mod tests {
 
     #[test]
     fn each_node_has_room_for_two_of_the_largest_buffers_and_more() {
-        let settings = Settings { staging_bytes: 192 << 20, ..Settings::default() };
         for count in 1..=4 {
+            let settings =
+                Settings { staging_bytes: 192 << 20, pools: count as usize, ..Settings::default() };
             let node = |number| NumaNode { number, cores: BTreeSet::from([number as usize]) };
             let nodes: Vec<_> = (0..count).map(node).collect();
             let allowed = (0..count as usize).collect();
             let topology = skeleton(&settings, &Cores { allowed, nodes });
             assert_eq!(topology.classes[0].memories.len(), count as usize);
-            let room = settings.pool_bytes(count as usize);
+            let room = settings.pool_bytes();
             assert!(2 * topology.th_bytes < room, "{count} nodes: {} of {room}", topology.th_bytes);
         }
     }

@@ -1,6 +1,6 @@
 //! File systems as memories: each joins the machine when a path on it is first used.
 
-use crate::builder::{Settings, memory};
+use crate::builder::Settings;
 use crate::discover::{Cache, machine_key};
 use crate::machine::Machine;
 use crate::probe;
@@ -8,9 +8,7 @@ use crate::runtime::NewChannel;
 use crate::{ArgumentError, Error};
 use channel::Region;
 use channel_disk::{Direction, DiskChannel, DiskConfig, Interface, clean_stale};
-use model::{
-    Channel, ChannelId, ChannelKind, Curves, Memory, MemoryId, MemoryKind, Throughput, Wire,
-};
+use model::{Channel, ChannelKind, Curves, Memory, MemoryId, MemoryKind, Throughput, Wire};
 use rustix::fs::{statfs, statvfs};
 use std::collections::{HashMap, HashSet};
 use std::fs;
@@ -74,11 +72,10 @@ impl Machine {
     }
 
     fn add_disk(&self, curves: &DiskCurves) -> Result<MemoryId, Error> {
-        let mut topology = (*self.topology()).clone();
-        let class = &mut topology.classes[0];
-        let index = u16::try_from(class.memories.len()).unwrap_or(u16::MAX);
+        let mut class = self.shared.class();
+        let disk = u16::try_from(class.memories.len()).unwrap_or(u16::MAX);
         let hosts: Vec<u16> =
-            (0..index).filter(|&i| class.memories[usize::from(i)].kind.is_host()).collect();
+            (0..disk).filter(|&i| class.memories[usize::from(i)].kind.is_host()).collect();
         let disks = class.memories.len() - hosts.len();
         let name = if disks == 0 { "dsk".to_owned() } else { format!("dsk{disks}") };
         let wire = u16::try_from(class.wires.len()).unwrap_or(u16::MAX);
@@ -95,21 +92,18 @@ impl Machine {
         let (reads, writes) = (channel(Direction::Read)?, channel(Direction::Write)?);
         let both = [(Direction::Read, reads), (Direction::Write, writes)];
         let both = both.map(|(direction, channel)| {
-            let id = ChannelId {
-                node: crate::builder::HERE,
-                index: u16::try_from(class.channels.len()).unwrap_or(u16::MAX),
-            };
-            let entry = entry(direction, (index, wire), &hosts, curves);
+            let index = u16::try_from(class.channels.len()).unwrap_or(u16::MAX);
+            let id = self.disks.settings.channel_id(index);
+            let entry = entry(direction, (disk, wire), &hosts, curves);
             let config = self.disks.settings.channel(id, entry.kind);
             class.channels.push(entry);
             NewChannel { config, channel: Box::new(channel), pinned: true }
         });
         let added = self.shared.core().add_channels(both);
         added.map_err(|e| Error::resource("watching a disk's channels", e))?;
-        topology.generation += 1;
-        self.shared.set_topology(topology);
+        self.shared.set_class(class);
         self.channels_changed();
-        Ok(memory(index))
+        Ok(self.disks.settings.memory(disk))
     }
 }
 

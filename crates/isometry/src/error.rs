@@ -113,6 +113,38 @@ pub enum ArgumentError {
         /// The path.
         path: PathBuf,
     },
+    /// Memory that holds buffers, and nothing else.
+    #[error("`{name}` holds intermediate buffers only")]
+    BuffersOnly {
+        /// The memory.
+        name: String,
+    },
+    /// Something that only a node among others can do.
+    #[error("the machine has joined no others; open it by joining them")]
+    NotJoined,
+    /// A name that nothing is published under.
+    #[error("`{name}` is no name: letters, digits, `_` and `-`, 256 at most")]
+    Name {
+        /// The name.
+        name: String,
+    },
+    /// A name that this node has published something under.
+    #[error("this node has published `{name}` already")]
+    Published {
+        /// The name.
+        name: String,
+    },
+    /// An instance that another node has, published by this one.
+    #[error("only the node that an instance lies in may publish it")]
+    NotHere,
+    /// No node of that name.
+    #[error("no node `{name}`; there are {there}")]
+    NoNode {
+        /// The name.
+        name: String,
+        /// Those that there are.
+        there: String,
+    },
     /// An instance or event of another machine.
     #[error("the instance belongs to another machine")]
     OtherMachine,
@@ -233,6 +265,17 @@ pub enum Error {
     /// The machine is closed.
     #[error("the machine is closed")]
     Closed,
+    /// Nodes that could not join each other, or that did not meet at a barrier.
+    #[error("{0}")]
+    Nodes(Arc<fabric::Error>),
+    /// A node that says of itself what can't be.
+    #[error("{node} says of itself what can't be: {why}")]
+    Introduction {
+        /// Which.
+        node: model::NodeId,
+        /// What is wrong.
+        why: String,
+    },
     /// The process forked after the machine was opened: its threads did not come along.
     #[error("the machine was opened before a fork; open one in this process")]
     Forked,
@@ -291,7 +334,10 @@ impl Error {
             Error::Argument(_) => ErrorKind::Argument,
             Error::Cancelled => ErrorKind::Cancelled,
             Error::TimedOut => ErrorKind::Timeout,
-            Error::Closed | Error::Forked | Error::Busy => ErrorKind::State,
+            Error::Nodes(error) => kind_of_nodes(error),
+            Error::Closed | Error::Forked | Error::Busy | Error::Introduction { .. } => {
+                ErrorKind::State
+            }
         }
     }
 
@@ -312,6 +358,10 @@ impl Error {
         Error::Resource { what: what.into(), error: Arc::new(error) }
     }
 
+    pub(crate) fn nodes(error: fabric::Error) -> Self {
+        Error::Nodes(Arc::new(error))
+    }
+
     /// What a file's channel refused, as an error about the file at `path` where the operating
     /// system has a number for it.
     pub(crate) fn of_file(path: &Path, error: ChannelError) -> Self {
@@ -319,6 +369,17 @@ impl Error {
             Some(number) => Error::io(path, io::Error::from_raw_os_error(number)),
             None => Error::Channel(error),
         }
+    }
+}
+
+fn kind_of_nodes(error: &fabric::Error) -> ErrorKind {
+    match error.kind() {
+        fabric::ErrorKind::Usage => ErrorKind::Argument,
+        fabric::ErrorKind::PeerLost => ErrorKind::PeerLost,
+        fabric::ErrorKind::Timeout => ErrorKind::Timeout,
+        fabric::ErrorKind::Io => ErrorKind::Io,
+        _ if matches!(error, fabric::Error::Missing { .. }) => ErrorKind::Timeout,
+        _ => ErrorKind::State,
     }
 }
 

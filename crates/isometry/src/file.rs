@@ -215,7 +215,7 @@ mod tests {
         let hops = &prepared.plan.hops;
         let channels = hops.iter().map(|hop| ChannelConfig::new(hop.channel, 4)).collect();
         let region = RegionId { index: u32::MAX, generation: 0 };
-        let (memory, bytes) = (crate::builder::memory(0), 8 << 20);
+        let (memory, bytes) = (machine.shared.memory_named("sys").unwrap(), 8 << 20);
         let pool = PoolConfig { memory, region, capacity_bytes: bytes, reserve_bytes: 0 };
         let mut engine = Engine::new(EngineConfig::new(channels, vec![pool]));
         let program = Arc::clone(&prepared.program);

@@ -15,8 +15,10 @@ pub(crate) struct Holding {
     pub(crate) id: RegionId,
     pub(crate) region: Arc<Region>,
     pub(crate) writable: bool,
-    /// Whether the region is a file that this machine makes.
+    /// Whether the region is a file that its machine makes.
     pub(crate) is_created: bool,
+    /// Whether the region is in this machine's table, and not another node's.
+    is_ours: bool,
     /// Held by those who look inside from the program's threads.
     inside: RwLock<()>,
 }
@@ -27,14 +29,24 @@ impl Holding {
         let id = shared.regions.insert(region);
         let region = shared.regions.get(id).expect("just inserted");
         let (shared, inside) = (Arc::clone(shared), RwLock::new(()));
-        Holding { shared, id, region, writable, is_created: false, inside }
+        Holding { shared, id, region, writable, is_created: false, is_ours: true, inside }
+    }
+
+    /// A region of another node, which that one calls `id`. It keeps it as long as it is published.
+    pub(crate) fn of_other(
+        shared: &Arc<Shared>,
+        (id, region): (RegionId, Region),
+        (writable, is_created): (bool, bool),
+    ) -> Self {
+        let (shared, region, inside) = (Arc::clone(shared), Arc::new(region), RwLock::new(()));
+        Holding { shared, id, region, writable, is_created, is_ours: false, inside }
     }
 }
 
 impl Drop for Holding {
     /// In the child of a fork nobody may be there to give the table's lock back.
     fn drop(&mut self) {
-        if self.shared.is_of_this_process() {
+        if self.is_ours && self.shared.is_of_this_process() {
             // Requests in flight hold the region itself.
             self.shared.regions.revoke(self.id);
         }
@@ -222,7 +234,9 @@ impl Instance {
     /// Whether the two could share bytes: both on the host, or in one region.
     pub(crate) fn may_share_bytes(&self, other: &Instance) -> bool {
         let (a, b) = (&self.holding, &other.holding);
-        a.id == b.id || (a.region.host_span().is_some() && b.region.host_span().is_some())
+        let are_near = self.memory().node == other.memory().node;
+        (are_near && a.id == b.id)
+            || (a.region.host_span().is_some() && b.region.host_span().is_some())
     }
 
     pub(crate) fn new(holding: Arc<Holding>, base: u64, view: View) -> Self {

@@ -4,13 +4,14 @@ use crate::builder::MachineBuilder;
 use crate::disks::Disks;
 use crate::instance::{Holding, Instance};
 use crate::memory::Foreign;
+use crate::nodes::Service;
 use crate::runtime::{Driver, Shared};
 use crate::view::View;
 use crate::{ArgumentError, Array, Error};
 use channel::Provider;
 use channel_host::{Cores, HostProvider, Pages};
 use layout::Placement;
-use model::{FieldSpace, IndexSpace, MemoryId, Topology};
+use model::{FieldSpace, IndexSpace, MemoryId, MemoryKind, NodeClass, Topology};
 use serde_json::Value;
 use std::os::fd::{AsFd, BorrowedFd};
 use std::sync::{Arc, Mutex, PoisonError};
@@ -27,6 +28,8 @@ pub struct Machine {
     pub(crate) shared: Arc<Shared>,
     pub(crate) disks: Disks,
     driver: Mutex<Option<Driver>>,
+    /// Hears other nodes, where there are any.
+    service: Mutex<Option<Service>>,
 }
 
 impl std::fmt::Debug for Machine {
@@ -52,9 +55,10 @@ impl Machine {
     }
 
     pub(crate) fn start(shared: Arc<Shared>, disks: Disks) -> Result<Self, Error> {
-        let driver = Driver::start(&shared)
-            .map_err(|e| Error::resource("starting the driver's thread", e))?;
-        Ok(Machine { shared, disks, driver: Mutex::new(Some(driver)) })
+        let refused = |e| Error::resource("starting the driver's threads", e);
+        let service = Mutex::new(Service::start(&shared).map_err(refused)?);
+        let driver = Mutex::new(Some(Driver::start(&shared).map_err(refused)?));
+        Ok(Machine { shared, disks, driver, service })
     }
 
     /// Memories, channels and their measured curves, as they are now: a file system joins them on
@@ -73,12 +77,15 @@ impl Machine {
     pub fn empty(&self, array: Array, memory: &str) -> Result<Instance, Error> {
         self.shared.check_open()?;
         let id = self.shared.memory_named(memory)?;
-        let topology = self.topology();
-        if !topology.memory(id).is_some_and(|m| m.kind.is_host()) {
-            return Err(ArgumentError::NotHost { name: memory.to_owned() }.into());
+        match self.topology().memory(id).map(|memory| memory.kind) {
+            Some(MemoryKind::Reg) => {
+                return Err(ArgumentError::BuffersOnly { name: memory.to_owned() }.into());
+            }
+            Some(kind) if kind.is_host() && id.node == self.shared.here() => {}
+            _ => return Err(ArgumentError::NotHost { name: memory.to_owned() }.into()),
         }
-        let provider =
-            HostProvider::new(id, Pages { node: numa_node(&topology, id), ..Pages::default() });
+        let node = numa_node(&self.shared.class(), id);
+        let provider = HostProvider::new(id, Pages { node, ..Pages::default() });
         let region = provider.allocate(array.bytes()?, ALIGN_BYTES)?;
         let holding = Holding::new(&self.shared, region, true);
         Ok(Instance::new(Arc::new(holding), 0, View::of_array(id, array)))
@@ -156,6 +163,10 @@ impl Machine {
         }
         self.shared.close();
         driver.join(&self.shared);
+        let service = self.service.lock().unwrap_or_else(PoisonError::into_inner).take();
+        if let Some(service) = service {
+            service.join();
+        }
         self.shared.discard_created();
     }
 
@@ -183,9 +194,9 @@ impl Drop for Machine {
 }
 
 /// The kernel's number of the node that `memory` lies in; `None` where there is only one.
-fn numa_node(topology: &Topology, memory: MemoryId) -> Option<u32> {
-    let hosts = topology.classes[0].memories.iter().filter(|m| m.kind.is_host()).count();
-    if hosts < 2 {
+fn numa_node(class: &NodeClass, memory: MemoryId) -> Option<u32> {
+    let plain = class.memories.iter().filter(|m| m.kind == MemoryKind::Sys).count();
+    if plain < 2 {
         return None;
     }
     Cores::detect().nodes.get(usize::from(memory.index)).map(|node| node.number)

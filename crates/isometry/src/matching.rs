@@ -104,7 +104,9 @@ fn span_of(instance: &Instance, span: &Range<i64>) -> Option<Bytes> {
     // Host memory is one space, each other region one of its own.
     let (space, start) = match region.host_span() {
         Some(host) => (u64::MAX, host.start().as_ptr() as usize as i128),
-        None => (u64::from(instance.holding.id.index), 0),
+        None => {
+            (u64::from(instance.memory().node.0) << 32 | u64::from(instance.holding.id.index), 0)
+        }
     };
     let base = start + i128::from(instance.base);
     let (from, to) = (base + i128::from(span.start), base + i128::from(span.end));
@@ -115,7 +117,7 @@ fn span_of(instance: &Instance, span: &Range<i64>) -> Option<Bytes> {
 fn same_instance_apart(src: &Instance, dst: &Instance) -> bool {
     let (a, b) = (&src.view, &dst.view);
     let alike = a.space == b.space && a.fields == b.fields && a.arrangement == b.arrangement;
-    let same = src.place() == dst.place() && alike;
+    let same = src.place() == dst.place() && src.memory() == dst.memory() && alike;
     let mut pairs = a.selection.spans().iter().zip(b.selection.spans());
     same && pairs.any(|(a, b)| share_nothing(a, b)) && keeps_entries_apart(a)
 }

@@ -8,6 +8,7 @@
 //! owner; [`bytes_of`] and [`write_to`] are the two ways to look inside from safe code.
 
 use channel::{HostSpan, Region};
+use fabric::Fabric;
 use model::MemoryId;
 use std::any::Any;
 use std::mem::ManuallyDrop;
@@ -131,6 +132,16 @@ impl Drop for Given {
         // that used the bytes has gone, or it would hold this value.
         drop(unsafe { Vec::from_raw_parts(self.base.as_ptr(), self.len, self.capacity) });
     }
+}
+
+/// This node's segment of `fabric`, which stays joined as long as the region lives.
+pub(crate) fn segment(memory: MemoryId, fabric: &Arc<Fabric>) -> Region {
+    let segment = fabric.segment();
+    let len = usize::try_from(segment.bytes()).unwrap_or(0);
+    // SAFETY: the segment is mapped for reading and writing as long as the fabric lives.
+    let span = unsafe { HostSpan::new(segment.start(), len) };
+    let owner: Arc<Fabric> = Arc::clone(fabric);
+    Region::host(memory, span, owner)
 }
 
 /// A copy of the bytes `range` of host memory; `None` where they are not there.

@@ -70,6 +70,11 @@ impl View {
         (self.memory, &self.space, &self.fields, &self.arrangement, &self.selection)
     }
 
+    /// The same instance with another box.
+    pub(crate) fn selecting(self, selection: Selection) -> Self {
+        Self::new(self.memory, self.space, self.fields, (self.arrangement, selection))
+    }
+
     /// The same box but for dimension `name`, which becomes `span` of what was selected: absolute
     /// indices, which must lie in the selection where that is a range.
     pub(crate) fn with_span(&self, name: &str, span: Span) -> Result<Self, Error> {

@@ -110,6 +110,12 @@ struct Session {
     waiting: VecDeque<Note>,
     received: u64,
     early: BTreeMap<u64, Note>,
+    times: Times,
+}
+
+/// When a peer was heard last and told something, and since when it is owed an acknowledgement.
+#[derive(Debug)]
+struct Times {
     heard_at: Time,
     sent_at: Time,
     owes_since: Option<Time>,
@@ -160,9 +166,7 @@ impl Session {
             waiting: VecDeque::new(),
             received: 0,
             early: BTreeMap::new(),
-            heard_at: now,
-            sent_at: now,
-            owes_since: None,
+            times: Times { heard_at: now, sent_at: now, owes_since: None },
         }
     }
 
@@ -181,8 +185,8 @@ impl Session {
 
     /// From when on a peer that is in use owes a word, or an acknowledgement.
     fn in_use_since(&self) -> Option<Time> {
-        let oldest = self.unacked.front().map_or(self.heard_at, |out| out.since);
-        self.is_in_use().then(|| self.heard_at.min(oldest))
+        let oldest = self.unacked.front().map_or(self.times.heard_at, |out| out.since);
+        self.is_in_use().then(|| self.times.heard_at.min(oldest))
     }
 
     /// Whether it is used in vain: its lease is over, or it is gone.
@@ -196,9 +200,9 @@ impl Session {
             return Some(Time::default());
         }
         let again = self.unacked.front().map(|out| out.sent_at + config.resend);
-        let ack = self.owes_since.map(|at| at + config.resend / 4);
+        let ack = self.times.owes_since.map(|at| at + config.resend / 4);
         let use_by = self.in_use_since().map(|since| since + config.lease);
-        let beat = self.is_in_use().then(|| self.sent_at + beat(config));
+        let beat = self.is_in_use().then(|| self.times.sent_at + beat(config));
         [again, ack, use_by, beat].into_iter().flatten().min()
     }
 
@@ -226,13 +230,13 @@ impl Session {
         if !names_me {
             return Answer::Greet(theirs);
         }
-        (self.theirs, self.is_dead, self.heard_at) = (theirs, false, now);
+        (self.theirs, self.is_dead, self.times.heard_at) = (theirs, false, now);
         self.is_gone = false;
         while self.unacked.front().is_some_and(|out| out.number <= packet.ack) {
             self.unacked.pop_front();
         }
         if packet.asks || packet.body.is_some() {
-            self.owes_since.get_or_insert(now);
+            self.times.owes_since.get_or_insert(now);
         }
         if let Some((number, ask, message)) = packet.body {
             heard.notes = self.take(number, Note { ask, message });
@@ -277,7 +281,7 @@ impl Sessions {
     pub(crate) fn hold(&mut self, now: Time, node: NodeId, by: Use) {
         self.change(now, node, |session| {
             if !session.is_in_use() {
-                session.heard_at = now;
+                session.times.heard_at = now;
             }
             session.users.insert(by);
         });
@@ -346,9 +350,9 @@ impl Sessions {
             (out.number, out.note.clone())
         });
         let again: Vec<_> = again.collect();
-        let beats = session.is_in_use() && now.since(session.sent_at) >= beat(&config);
+        let beats = session.is_in_use() && now.since(session.times.sent_at) >= beat(&config);
         let overdue = |at: Time| now.since(at) >= config.resend / 4;
-        let owes = session.owes_since.is_some_and(overdue);
+        let owes = session.times.owes_since.is_some_and(overdue);
         if again.is_empty() && (beats || owes) {
             self.post(now, node, if beats { Word::Beat } else { Word::Ack });
         }
@@ -387,7 +391,7 @@ impl Sessions {
         while session.unacked.len() < WINDOW {
             let Some(note) = session.waiting.pop_front() else { break };
             if session.unacked.is_empty() && session.users.is_empty() {
-                session.heard_at = now;
+                session.times.heard_at = now;
             }
             session.last_number += 1;
             let number = session.last_number;
@@ -408,13 +412,13 @@ impl Sessions {
     /// Sends a packet.
     fn post(&mut self, now: Time, node: NodeId, word: Word) {
         let Some(session) = self.all.get_mut(&node) else { return };
-        session.sent_at = now;
+        session.times.sent_at = now;
         let greeted = match word {
             Word::Greet(theirs) => Some(theirs),
             _ => None,
         };
         if greeted.is_none() {
-            session.owes_since = None;
+            session.times.owes_since = None;
         }
         let is_open = session.is_open() && greeted.is_none();
         let to_session = greeted.unwrap_or(session.theirs);

@@ -1,9 +1,8 @@
 //! Curves of a file system, by direct I/O on a temporary.
 
 use super::shapes::{dim, step};
-use super::{Bench, job_of, nanos_of};
+use super::{Bench, job_of, memory, nanos_of};
 use crate::Error;
-use crate::builder::memory;
 use crate::disks::DiskCurves;
 use channel::{Provider, Region};
 use channel_disk::{Cache, Direction, DiskChannel, DiskConfig, FileRegion, Interface};

@@ -5,9 +5,8 @@
 
 use super::crossover::Search;
 use super::shapes::{gathered, interleaved, runs, transposed};
-use super::{Bench, job_of, nanos_of};
+use super::{Bench, job_of, memory, nanos_of};
 use crate::Error;
-use crate::builder::memory;
 use channel::{Channel, Provider, Region};
 use channel_host::{Crossover, HostProvider, Limits, MemcpyChannel, Pages, last_cache_bytes};
 use model::{Curves, FieldCopy, NdCopy, Throughput};

@@ -9,7 +9,7 @@ pub(crate) use disk::disk;
 pub(crate) use host::{HostRates, memcpy};
 
 use channel::{Channel, Job, Region};
-use model::{ChannelError, CopyWork, NdCopy, Place, RegionId, RequestId, Work};
+use model::{ChannelError, CopyWork, MemoryId, NdCopy, NodeId, Place, RegionId, RequestId, Work};
 use rustix::event::{PollFd, PollFlags, poll};
 use std::sync::Arc;
 use std::time::{Duration, Instant};
@@ -80,6 +80,11 @@ impl Bench<'_> {
             let _ = poll(&mut [PollFd::new(&fd, PollFlags::IN)], None);
         }
     }
+}
+
+/// Of which node it is does not matter to who copies.
+fn memory(index: u16) -> MemoryId {
+    MemoryId { node: NodeId(0), index }
 }
 
 fn payload(work: &Work) -> u64 {

@@ -4,13 +4,14 @@ use super::Urgency;
 use super::urgency::Census;
 use crate::event::State;
 use crate::instance::Holding;
+use crate::nodes::{self, Nodes};
 use crate::prepare::Prepared;
 use crate::trace::Recorder;
-use channel::{Channel, Job, Regions};
-use engine::{ChannelConfig, Engine, EngineConfig, Report, SubmitError, Transfer};
+use channel::{Channel, Job, Region, Regions};
+use engine::{ChannelConfig, Engine, EngineConfig, Packet, Report, SubmitError, Transfer};
 use model::{
-    ChannelError, ChannelErrorKind, ChannelId, Completion, MemoryId, Outcome, Priority, RegionId,
-    Request, Time, TransferId, Work,
+    ChannelError, ChannelErrorKind, ChannelId, Completion, MemoryId, NodeId, Outcome, Priority,
+    RegionId, Request, Time, TransferId, Work,
 };
 use std::collections::{HashMap, VecDeque};
 use std::io;
@@ -32,6 +33,21 @@ pub(crate) struct Ended {
     pub(crate) pending: Pending,
     pub(crate) outcome: Outcome,
     pub(crate) report: Report,
+}
+
+/// What a step of the engine has brought, for when the lock is given back.
+#[derive(Default)]
+pub(crate) struct Outcomes {
+    pub(crate) ended: Vec<Ended>,
+    /// What other nodes are to hear.
+    pub(crate) packets: Vec<Packet>,
+}
+
+/// Where the regions of a request are found: this machine's, and those of other nodes.
+#[derive(Clone, Copy)]
+pub(crate) struct Reach<'a> {
+    pub(crate) regions: &'a Regions,
+    pub(crate) nodes: Option<&'a Nodes>,
 }
 
 /// Who calls. Some channels serve the driver's thread only: io_uring cancels what a thread has
@@ -81,6 +97,8 @@ pub(crate) struct Core {
     pending: HashMap<TransferId, Pending>,
     census: Census,
     completions: Vec<Completion>,
+    /// Peers that were given up and may still write, with the session that begins.
+    cut_off: Vec<(NodeId, u64)>,
     pub(crate) recorder: Option<Recorder>,
 }
 
@@ -92,6 +110,7 @@ impl Core {
             pending: HashMap::new(),
             census: Census::default(),
             completions: Vec::new(),
+            cut_off: Vec::new(),
             recorder,
         }
     }
@@ -167,19 +186,25 @@ impl Core {
         self.channels.iter().any(|c| c.pinned && !c.waiting.is_empty())
     }
 
-    /// Whether nothing is pending.
+    /// Whether nothing is pending, here or for another node.
     pub(crate) fn is_idle(&self) -> bool {
-        self.pending.is_empty()
+        self.pending.is_empty() && self.engine.is_idle()
+    }
+
+    /// Hears what other nodes say, and then that some are gone.
+    pub(crate) fn hear_peers(&mut self, now: Time, packets: Vec<Packet>, lost: &[NodeId]) {
+        packets.into_iter().for_each(|packet| self.engine.handle_peer(now, packet));
+        lost.iter().for_each(|&node| self.engine.handle_lost(now, node));
     }
 
     /// Takes what the channels have completed, gives them what the engine gives out, until
-    /// neither has more, and returns what has ended.
+    /// neither has more, and returns what that has brought.
     pub(crate) fn pump(
         &mut self,
         (now, caller): (Time, Caller),
-        regions: &Regions,
+        reach: Reach<'_>,
         urgency: &Urgency,
-    ) -> Vec<Ended> {
+    ) -> Outcomes {
         if self.engine.poll_timeout().is_some_and(|due| due <= now) {
             self.engine.handle_timeout(now);
         }
@@ -188,14 +213,29 @@ impl Core {
             moved = self.take_completions(now, caller);
             while let Some(request) = self.engine.poll_request() {
                 moved = true;
-                self.start(now, request, regions);
+                self.start(now, request, reach);
             }
             self.feed(caller);
+            moved |= self.mind_lost(now, reach.nodes);
         }
         if let Some(recorder) = &mut self.recorder {
             recorder.staging(now, &self.engine);
         }
-        self.take_events(now, urgency)
+        let packets = std::iter::from_fn(|| self.engine.poll_peer()).collect();
+        Outcomes { ended: self.take_events(now, urgency), packets }
+    }
+
+    /// Sees to it that peers that were given up write nothing any more: those that are gone don't,
+    /// and what the others may still write is kept from others. Returns whether there were any.
+    fn mind_lost(&mut self, now: Time, nodes: Option<&Nodes>) -> bool {
+        let lost = std::iter::from_fn(|| self.engine.poll_disconnect());
+        self.cut_off.extend(lost);
+        let is_gone = |node: NodeId| nodes.is_some_and(|n| n.fabric.lost(node).is_some());
+        let (gone, there) = self.cut_off.drain(..).partition(|&(node, _)| is_gone(node));
+        self.cut_off = there;
+        let gone: Vec<(NodeId, u64)> = gone;
+        gone.iter().for_each(|&(node, floor)| self.engine.handle_disconnected(now, node, floor));
+        !gone.is_empty()
     }
 
     fn take_completions(&mut self, now: Time, caller: Caller) -> bool {
@@ -212,16 +252,55 @@ impl Core {
         any
     }
 
-    fn start(&mut self, now: Time, request: Request, regions: &Regions) {
+    fn start(&mut self, now: Time, request: Request, reach: Reach<'_>) {
         if let Some(recorder) = &mut self.recorder {
             recorder.started(now, &request);
         }
+        let job = self.job_of(&request, reach);
         let driven = self.channels.iter_mut().find(|c| c.id == request.channel);
-        match (job_of(&request, regions), driven) {
-            (Some(job), Some(driven)) => driven.waiting.push_back(job),
-            _ => {
-                self.completions.push(Completion { request: request.id, result: Err(no_region()) })
+        match (job, driven) {
+            (Ok(job), Some(driven)) => driven.waiting.push_back(job),
+            (job, _) => {
+                let error = job.err().unwrap_or_else(no_region);
+                self.completions.push(Completion { request: request.id, result: Err(error) });
             }
+        }
+    }
+
+    fn job_of(&self, request: &Request, reach: Reach<'_>) -> Result<Job, ChannelError> {
+        let asker = self.engine.ask_id(request.transfer).map(|ask| ask.asker);
+        let others = reach.nodes.filter(|nodes| asker.is_some_and(|asker| asker != nodes.here()));
+        let ours = |id: RegionId| {
+            if others.is_some_and(|nodes| !nodes.is_open(id)) {
+                return Err(nodes::not_open());
+            }
+            reach.regions.get(id).ok_or_else(no_region)
+        };
+        let (src, dst) = match &request.work {
+            Work::Copy(copy) => {
+                (ours(copy.src.region)?, self.destination(request, copy.dst.region, reach, ours)?)
+            }
+            Work::Commit { region, .. } | Work::Abort { region } => {
+                (ours(*region)?, ours(*region)?)
+            }
+        };
+        Ok(Job { request: request.id, work: request.work.clone(), src, dst })
+    }
+
+    /// The region that a copy writes, which may be another node's.
+    fn destination(
+        &self,
+        request: &Request,
+        id: RegionId,
+        reach: Reach<'_>,
+        ours: impl Fn(RegionId) -> Result<Arc<Region>, ChannelError>,
+    ) -> Result<Arc<Region>, ChannelError> {
+        let ends = self.engine.ends(request);
+        match (reach.nodes, ends) {
+            (Some(nodes), Some([_, to])) if to.node != nodes.here() => {
+                nodes.region_of(to, id).ok_or_else(no_region)
+            }
+            _ => ours(id),
         }
     }
 
@@ -252,15 +331,6 @@ impl Core {
         }
         ended
     }
-}
-
-fn job_of(request: &Request, regions: &Regions) -> Option<Job> {
-    let find = |id: RegionId| regions.get(id);
-    let (src, dst) = match &request.work {
-        Work::Copy(copy) => (find(copy.src.region)?, find(copy.dst.region)?),
-        Work::Commit { region, .. } | Work::Abort { region } => (find(*region)?, find(*region)?),
-    };
-    Some(Job { request: request.id, work: request.work.clone(), src, dst })
 }
 
 fn no_region() -> ChannelError {

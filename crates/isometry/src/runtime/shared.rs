@@ -1,16 +1,20 @@
 //! What machines, instances and events share.
 
 use super::Urgency;
-use super::core::{Caller, Core, Ended, Pending, dependency_failed};
+use super::core::{Caller, Core, Ended, Outcomes, Pending, Reach, dependency_failed};
 use crate::event::{Event, State};
 use crate::instance::Holding;
+use crate::nodes::Nodes;
 use crate::prepare::{Plans, Prepared};
 use crate::report::CopyReport;
 use crate::wake;
 use crate::{ArgumentError, Error};
 use channel::{Bell, DoneQueue, Regions};
-use engine::{Commit, Dependency, SubmitError, Transfer};
-use model::{FenceId, MemoryId, Outcome, Place, Plan, Priority, Time, Topology, TransferId};
+use engine::{Commit, Dependency, Packet, SubmitError, Transfer};
+use model::{
+    FenceId, MemoryId, NodeClass, NodeId, Outcome, Place, Plan, Priority, Time, Topology,
+    TransferId,
+};
 use serde_json::Value;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError, RwLock, Weak};
@@ -40,14 +44,22 @@ pub(crate) struct Shared {
     pub(crate) clock: Clock,
     topology: RwLock<Arc<Topology>>,
     core: Arc<Mutex<Core>>,
+    notes: Notes,
+    /// The others, where this machine is a node among several.
+    pub(crate) nodes: Option<Arc<Nodes>>,
+    /// Wakes the driver.
+    pub(crate) bell: Bell,
+    life: Life,
+}
+
+/// What is to be remembered beside the engine.
+#[derive(Default)]
+struct Notes {
     /// Transfers that have been told of, to be forgotten by the engine.
     told: Mutex<Vec<TransferId>>,
     /// Files that were created and may not have been committed.
     created: Mutex<Vec<Weak<Holding>>>,
     fences: AtomicU64,
-    /// Wakes the driver.
-    pub(crate) bell: Bell,
-    life: Life,
 }
 
 /// Whether a machine may be used, by whom, and whether it keeps a trace.
@@ -72,7 +84,7 @@ pub(crate) struct Submission {
 impl Shared {
     pub(crate) fn new(
         core: Core,
-        topology: Topology,
+        (topology, nodes): (Topology, Option<Arc<Nodes>>),
         regions: Arc<Regions>,
         clock: Clock,
     ) -> std::io::Result<Self> {
@@ -86,9 +98,8 @@ impl Shared {
             clock,
             topology: RwLock::new(Arc::new(topology)),
             core: Arc::new(Mutex::new(core)),
-            told: Mutex::new(Vec::new()),
-            created: Mutex::default(),
-            fences: AtomicU64::new(0),
+            notes: Notes::default(),
+            nodes,
             bell: Bell::new()?,
             life: Life { closed: AtomicBool::new(false), forks: wake::forks(), traces },
         })
@@ -98,9 +109,41 @@ impl Shared {
         Arc::clone(&self.topology.read().unwrap_or_else(PoisonError::into_inner))
     }
 
-    /// Replaces the topology; its generation must have grown.
+    /// Replaces the topology, unless it is an older one.
     pub(crate) fn set_topology(&self, topology: Topology) {
-        *self.topology.write().unwrap_or_else(PoisonError::into_inner) = Arc::new(topology);
+        let mut current = self.topology.write().unwrap_or_else(PoisonError::into_inner);
+        if topology.generation > current.generation {
+            *current = Arc::new(topology);
+        }
+    }
+
+    /// This node: its memories and channels.
+    pub(crate) fn class(&self) -> NodeClass {
+        let topology = self.topology();
+        let here = topology.class_of(self.here()).map_or(0, |(class, _)| class);
+        NodeClass { count: 1, ..topology.classes[here].clone() }
+    }
+
+    /// Has this node be another, and others hear of it.
+    pub(crate) fn set_class(&self, class: NodeClass) {
+        match &self.nodes {
+            Some(nodes) => {
+                if let Some(topology) = nodes.change(class) {
+                    self.set_topology(topology);
+                }
+            }
+            None => {
+                let mut topology = (*self.topology()).clone();
+                topology.generation += 1;
+                topology.classes[0] = class;
+                self.set_topology(topology);
+            }
+        }
+    }
+
+    /// Which node this is.
+    pub(crate) fn here(&self) -> NodeId {
+        self.nodes.as_ref().map_or(NodeId(0), |nodes| nodes.here())
     }
 
     /// The topology's generation.
@@ -140,7 +183,7 @@ impl Shared {
 
     /// Remembers a created file.
     pub(crate) fn note_created(&self, holding: &Arc<Holding>) {
-        let mut created = self.created.lock().unwrap_or_else(PoisonError::into_inner);
+        let mut created = self.notes.created.lock().unwrap_or_else(PoisonError::into_inner);
         created.retain(|file| file.strong_count() > 0);
         created.push(Arc::downgrade(holding));
     }
@@ -148,7 +191,7 @@ impl Shared {
     /// Deletes the created files that were not committed.
     pub(crate) fn discard_created(&self) {
         let created =
-            std::mem::take(&mut *self.created.lock().unwrap_or_else(PoisonError::into_inner));
+            std::mem::take(&mut *self.notes.created.lock().unwrap_or_else(PoisonError::into_inner));
         created.iter().filter_map(Weak::upgrade).for_each(|file| crate::file::discard(&file));
     }
 
@@ -241,7 +284,7 @@ impl Shared {
             } else if let Some(outcome) = event.outcome() {
                 outcome?;
             } else {
-                let fence = FenceId(self.fences.fetch_add(1, Ordering::Relaxed));
+                let fence = FenceId(self.notes.fences.fetch_add(1, Ordering::Relaxed));
                 awaited.push((fence, event.clone()));
                 all.push(Dependency::Fence(fence));
             }
@@ -267,7 +310,8 @@ impl Shared {
     pub(crate) fn step(&self, caller: Caller) -> Option<Time> {
         let (mut core, now) = self.core_now();
         core.forget(std::mem::take(&mut *self.told()).into_iter());
-        let ended = core.pump((now, caller), &self.regions, &self.urgency);
+        let reach = Reach { regions: &self.regions, nodes: self.nodes.as_deref() };
+        let Outcomes { ended, packets } = core.pump((now, caller), reach, &self.urgency);
         let timeout = core.engine().poll_timeout();
         // The driver may sleep with nothing left to ring for it, and is to see the end.
         let is_over = self.is_closed() && core.is_idle();
@@ -276,8 +320,20 @@ impl Shared {
         if wake {
             self.bell.ring();
         }
+        if let Some(nodes) = &self.nodes {
+            nodes.send(packets, timeout.is_some());
+        }
         self.tell(ended);
         timeout
+    }
+
+    /// Hears what other nodes' engines say, and then that some nodes are gone. Returns whether
+    /// anything is to be done later although nobody says anything.
+    pub(crate) fn hear_peers(&self, packets: Vec<Packet>, lost: &[NodeId]) -> bool {
+        let (mut core, now) = self.core_now();
+        core.hear_peers(now, packets, lost);
+        drop(core);
+        self.step(Caller::Any).is_some()
     }
 
     pub(crate) fn cancel(&self, transfers: &[TransferId]) {
@@ -340,7 +396,7 @@ impl Shared {
     }
 
     fn told(&self) -> MutexGuard<'_, Vec<TransferId>> {
-        self.told.lock().unwrap_or_else(PoisonError::into_inner)
+        self.notes.told.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
     fn result_of(&self, outcome: &Outcome) -> Result<(), Error> {
@@ -368,13 +424,16 @@ impl Shared {
         self.topology().short_name(id)
     }
 
-    /// The memory called `name`.
+    /// The memory called `name`, of this node where it names none.
     pub(crate) fn memory_named(&self, name: &str) -> Result<MemoryId, Error> {
         let topology = self.topology();
-        let there = || topology.classes.iter().flat_map(|c| &c.memories).map(|m| m.name.clone());
-        let unknown =
-            || ArgumentError::NoMemory { name: name.to_owned(), there: there().collect() };
-        Ok(topology.memory_named(name).ok_or_else(unknown)?)
+        let class = self.class();
+        let there = || class.memories.iter().map(|m| m.name.clone()).collect();
+        let unknown = || ArgumentError::NoMemory { name: name.to_owned(), there: there() };
+        let index = class.memories.iter().position(|memory| memory.name == name);
+        let here = index.and_then(|index| u16::try_from(index).ok());
+        let here = here.map(|index| MemoryId { node: self.here(), index });
+        Ok(here.or_else(|| topology.memory_named(name)).ok_or_else(unknown)?)
     }
 }
 

@@ -1,0 +1,83 @@
+//! What a machine says as a node among others.
+
+use crate::instance::Instance;
+use crate::machine::Machine;
+use crate::nodes::Nodes;
+use crate::{ArgumentError, Error};
+use model::NodeId;
+use std::sync::Arc;
+use std::time::Duration;
+
+impl Machine {
+    /// Which node this machine is; 0 where it has joined no others.
+    #[must_use]
+    pub fn rank(&self) -> u32 {
+        self.shared.here().0
+    }
+
+    /// How many nodes there are, this one among them.
+    #[must_use]
+    pub fn size(&self) -> u32 {
+        self.shared.nodes.as_ref().map_or(1, |nodes| nodes.fabric.size())
+    }
+
+    /// Waits until all nodes have called this, as often as this one has; what any of them published
+    /// before is there then.
+    ///
+    /// # Errors
+    /// [`Error::Nodes`] where a node is lost, or where that takes longer than `timeout`: this node
+    /// has come to the barrier all the same. [`Error::Closed`], [`Error::Forked`].
+    pub fn barrier(&self, timeout: Option<Duration>) -> Result<(), Error> {
+        self.shared.check_open()?;
+        self.shared.nodes.as_ref().map_or(Ok(()), |nodes| nodes.barrier(timeout))
+    }
+
+    /// Lets other nodes find `instance` under `name`, and copy from and to it, for as long as this
+    /// machine lives. It may be a box.
+    ///
+    /// # Errors
+    /// [`ArgumentError::NotJoined`], [`ArgumentError::Name`], [`ArgumentError::Published`],
+    /// [`ArgumentError::NotHere`], [`ArgumentError::OtherMachine`]; [`Error::Closed`],
+    /// [`Error::Forked`].
+    pub fn publish(&self, name: &str, instance: &Instance) -> Result<(), Error> {
+        let nodes = self.nodes()?;
+        if !Arc::ptr_eq(&instance.holding.shared, &self.shared) {
+            return Err(ArgumentError::OtherMachine.into());
+        }
+        if instance.memory().node != self.shared.here() {
+            return Err(ArgumentError::NotHere.into());
+        }
+        nodes.publish(name, instance)
+    }
+
+    /// What another node, or this one, publishes under a name: `node0/weights`. Waits until it does.
+    ///
+    /// # Errors
+    /// [`ArgumentError::NotJoined`], [`ArgumentError::NoNode`], [`ArgumentError::Name`];
+    /// [`Error::Nodes`] where that node is lost; [`Error::TimedOut`] after `timeout`;
+    /// [`Error::Closed`], [`Error::Forked`].
+    pub fn lookup(&self, name: &str, timeout: Option<Duration>) -> Result<Instance, Error> {
+        let nodes = self.nodes()?;
+        let (node, name) = name.split_once('/').unwrap_or(("", name));
+        nodes.lookup(&self.shared, (self.node_named(node)?, name), timeout)
+    }
+
+    fn nodes(&self) -> Result<&Nodes, Error> {
+        self.shared.check_open()?;
+        Ok(self.shared.nodes.as_deref().ok_or(ArgumentError::NotJoined)?)
+    }
+
+    fn node_named(&self, name: &str) -> Result<NodeId, ArgumentError> {
+        let topology = self.topology();
+        let called = |node: &NodeId| topology.node_name(*node).as_deref() == Some(name);
+        let last = topology.node_count() - 1;
+        (0..=last).map(NodeId).find(called).ok_or_else(|| {
+            let name_of = |node| topology.node_name(NodeId(node)).unwrap_or_default();
+            let there = match last {
+                0 => name_of(0),
+                last => format!("{} to {}", name_of(0), name_of(last)),
+            };
+            ArgumentError::NoNode { name: name.to_owned(), there }
+        })
+    }
+}

@@ -1,0 +1,124 @@
+//! What one node tells another of an instance that it publishes.
+
+use crate::instance::{Holding, Instance};
+use crate::runtime::Shared;
+use crate::view::{Arrangement, View};
+use crate::{Array, Error};
+use channel::Region;
+use layout::Placement;
+use model::{Dim, Field, FieldSpace, IndexSpace, Layout, MemoryId, RegionId, Selection, Span};
+use serde::{Deserialize, Serialize};
+use std::sync::Arc;
+
+/// An instance: where it is, and everything that a copy needs to know of it.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+pub(crate) struct Described {
+    memory: u16,
+    region: RegionId,
+    /// How long the region is.
+    bytes: u64,
+    base: u64,
+    is_writable: bool,
+    is_created: bool,
+    /// Name, and bounds.
+    dims: Vec<(String, i64, i64)>,
+    /// Name, size, offset and type.
+    fields: Vec<(String, u64, u64, String)>,
+    item_bytes: u64,
+    arranged: Arranged,
+    selected: Vec<Selected>,
+}
+
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+enum Arranged {
+    Layout(Layout),
+    Strides(Vec<i64>),
+}
+
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+enum Selected {
+    Range(i64, i64),
+    List(Vec<i64>),
+}
+
+impl Described {
+    /// What to say of `instance`.
+    pub(crate) fn of(instance: &Instance) -> Described {
+        let (view, holding) = (&instance.view, &instance.holding);
+        let place = instance.place();
+        let dim = |dim: &Dim| (dim.name.to_string(), dim.lo, dim.hi);
+        let field = |f: &Field| (f.name.to_string(), f.bytes, f.offset, f.dtype.to_string());
+        let span = |span: &Span| match span {
+            Span::Range { lo, hi } => Selected::Range(*lo, *hi),
+            Span::List(list) => Selected::List(list.to_vec()),
+        };
+        Described {
+            memory: view.memory.index,
+            region: place.region,
+            bytes: holding.region.len_bytes(),
+            base: place.offset,
+            is_writable: holding.writable,
+            is_created: holding.is_created,
+            dims: view.space.dims().iter().map(dim).collect(),
+            fields: view.fields.fields().iter().map(field).collect(),
+            item_bytes: view.fields.item_bytes(),
+            arranged: match &view.arrangement {
+                Arrangement::Layout(layout) => Arranged::Layout(layout.clone()),
+                Arrangement::Strides(strides) => Arranged::Strides(strides.clone()),
+            },
+            selected: view.selection.spans().iter().map(span).collect(),
+        }
+    }
+
+    /// The instance, as `node`, whose it is, describes it.
+    ///
+    /// # Errors
+    /// Where no instance is like that.
+    pub(crate) fn instance(
+        self,
+        shared: &Arc<Shared>,
+        node: model::NodeId,
+    ) -> Result<Instance, Error> {
+        let memory = MemoryId { node, index: self.memory };
+        let view = self.view(memory)?;
+        let holding = Holding::of_other(
+            shared,
+            (self.region, Region::device(memory, self.bytes, Arc::new(()))),
+            (self.is_writable, self.is_created),
+        );
+        Ok(Instance::new(Arc::new(holding), self.base, view))
+    }
+
+    fn view(&self, memory: MemoryId) -> Result<View, Error> {
+        let dim = |(name, lo, hi): &(String, i64, i64)| Dim {
+            name: name.as_str().into(),
+            lo: *lo,
+            hi: *hi,
+        };
+        let field = |(name, bytes, offset, dtype): &(String, u64, u64, String)| Field {
+            name: name.as_str().into(),
+            bytes: *bytes,
+            offset: *offset,
+            dtype: dtype.as_str().into(),
+        };
+        let space = IndexSpace::new(self.dims.iter().map(dim).collect())?;
+        let fields = FieldSpace::new(self.fields.iter().map(field).collect(), self.item_bytes)?;
+        let view = match &self.arranged {
+            Arranged::Layout(layout) => {
+                Placement::of_layout(layout, &space, &fields)?;
+                View::of_array(memory, Array { space, fields, layout: layout.clone() })
+            }
+            Arranged::Strides(strides) => {
+                Placement::of_strides(&space, &fields, strides)?;
+                View::of_strides(memory, (space, fields), strides.clone())
+            }
+        };
+        let span = |selected: &Selected| match selected {
+            Selected::Range(lo, hi) => Span::Range { lo: *lo, hi: *hi },
+            Selected::List(list) => Span::List(list.as_slice().into()),
+        };
+        let spans: Vec<_> = self.selected.iter().map(span).collect();
+        let selection = Selection::new(&view.space, spans)?;
+        Ok(view.selecting(selection))
+    }
+}

@@ -1,0 +1,239 @@
+//! Letters: bytes of any length from one node to another, once and in order, cut into messages.
+//!
+//! **Hazard.** A handler may not send, and who sends may not wait for a peer that has stopped.
+//! **Guarantee.** Handlers only put together what comes; what does not go out at once waits in a queue
+//! of its peer's, and goes on when there is room. A letter that is not what one is never becomes one.
+//! **Structure.** [`Inbox`] is filled by the handler and emptied by the thread that serves;
+//! [`Outbox`] has a queue for each peer, which any thread may flush.
+
+use fabric::{Call, Fabric, Handlers, Payload};
+use model::NodeId;
+use std::collections::{HashMap, VecDeque};
+use std::sync::atomic::{AtomicUsize, Ordering};
+use std::sync::{Mutex, MutexGuard, PoisonError};
+
+/// The handler of letters.
+const HANDLER: u8 = 128;
+
+/// The longest letter: only an index list makes one long.
+const MOST_BYTES: usize = wire::MAX_PACKET_BYTES;
+
+/// How much may wait for one peer before letters that may be lost are.
+const MOST_WAITING: usize = 1024;
+
+/// What a letter is about.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Topic {
+    /// A packet of one engine for another.
+    Packet,
+    /// What the sender's memories and channels are.
+    Class,
+    /// The sender asks for what is published under a name.
+    Lookup,
+    /// The answer.
+    Found,
+}
+
+impl Topic {
+    const ALL: [Topic; 4] = [Topic::Packet, Topic::Class, Topic::Lookup, Topic::Found];
+
+    fn of(number: u32) -> Option<Topic> {
+        Topic::ALL.into_iter().find(|topic| *topic as u32 == number)
+    }
+}
+
+/// What has come.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub(crate) struct Letter {
+    pub(crate) from: NodeId,
+    pub(crate) topic: Topic,
+    pub(crate) bytes: Vec<u8>,
+}
+
+/// Letters that have come, and those of which a part has.
+#[derive(Debug, Default)]
+pub(crate) struct Inbox {
+    state: Mutex<Incoming>,
+}
+
+#[derive(Debug, Default)]
+struct Incoming {
+    parts: HashMap<NodeId, Part>,
+    whole: Vec<Letter>,
+}
+
+#[derive(Debug)]
+struct Part {
+    topic: Topic,
+    total: usize,
+    bytes: Vec<u8>,
+}
+
+impl Inbox {
+    /// Adds the handler that fills `inbox`.
+    pub(crate) fn handle(inbox: &std::sync::Arc<Inbox>, handlers: Handlers) -> Handlers {
+        let inbox = std::sync::Arc::clone(inbox);
+        handlers.with(HANDLER, move |call: &Call<'_>| {
+            let bytes = if let Payload::Bytes(bytes) = call.payload() { bytes } else { &[] };
+            if inbox.lock().hear(call.source(), call.args(), bytes).is_none() {
+                log::warn!("dropped a letter of node {}: not what one is", call.source().0);
+            }
+        })
+    }
+
+    pub(crate) fn is_empty(&self) -> bool {
+        self.lock().whole.is_empty()
+    }
+
+    /// All that have come, in the order of each sender.
+    pub(crate) fn take(&self) -> Vec<Letter> {
+        std::mem::take(&mut self.lock().whole)
+    }
+
+    /// Puts back what came before all that is there now.
+    pub(crate) fn put_back(&self, mut early: Vec<Letter>) {
+        let whole = &mut self.lock().whole;
+        early.append(whole);
+        *whole = early;
+    }
+
+    fn lock(&self) -> MutexGuard<'_, Incoming> {
+        self.state.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+impl Incoming {
+    /// Takes a part of a letter; `None` for what is none.
+    fn hear(&mut self, from: NodeId, args: &[u32], bytes: &[u8]) -> Option<()> {
+        let before = self.parts.remove(&from);
+        let &[topic, total, at] = args else { return None };
+        let (total, at) = (total as usize, at as usize);
+        let mut part = match before {
+            Some(part) if at > 0 => part,
+            _ => Part { topic: Topic::of(topic)?, total, bytes: Vec::new() },
+        };
+        let goes_on = part.bytes.len() == at && part.total == total && total <= MOST_BYTES;
+        if !goes_on || part.topic as u32 != topic || bytes.len() > total - at {
+            return None;
+        }
+        part.bytes.extend_from_slice(bytes);
+        if part.bytes.len() < total {
+            // A part of nothing would never come to an end.
+            return (!bytes.is_empty()).then(|| _ = self.parts.insert(from, part));
+        }
+        self.whole.push(Letter { from, topic: part.topic, bytes: part.bytes });
+        Some(())
+    }
+}
+
+/// Letters that are to go, by peer.
+#[derive(Debug)]
+pub(crate) struct Outbox {
+    queues: Vec<Mutex<VecDeque<Outgoing>>>,
+    waiting: AtomicUsize,
+}
+
+#[derive(Debug)]
+struct Outgoing {
+    topic: Topic,
+    bytes: Vec<u8>,
+    sent: usize,
+}
+
+impl Outbox {
+    pub(crate) fn new(size: u32) -> Outbox {
+        Outbox { queues: (0..size).map(|_| Mutex::default()).collect(), waiting: 0.into() }
+    }
+
+    /// Sends a letter, now or when there is room. A packet is lost where much waits already: the
+    /// engine says it again.
+    pub(crate) fn post(&self, fabric: &Fabric, to: NodeId, topic: Topic, bytes: Vec<u8>) {
+        if bytes.len() > MOST_BYTES {
+            return log::error!("{} B are too many to say to {to} at once", bytes.len());
+        }
+        let mut queue = self.queue(to.0 as usize);
+        if topic == Topic::Packet && queue.len() >= MOST_WAITING {
+            return;
+        }
+        queue.push_back(Outgoing { topic, bytes, sent: 0 });
+        self.waiting.fetch_add(1, Ordering::Relaxed);
+        self.flush(fabric, to, &mut queue);
+    }
+
+    /// Sends what there is room for; returns whether anything went.
+    pub(crate) fn flush_all(&self, fabric: &Fabric) -> bool {
+        if self.waiting.load(Ordering::Relaxed) == 0 {
+            return false;
+        }
+        let mut any = false;
+        for to in (0..fabric.size()).map(NodeId) {
+            any |= self.flush(fabric, to, &mut self.queue(to.0 as usize));
+        }
+        any
+    }
+
+    fn queue(&self, to: usize) -> MutexGuard<'_, VecDeque<Outgoing>> {
+        self.queues[to].lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// Under the queue's lock, so that the parts of two letters don't mix.
+    fn flush(&self, fabric: &Fabric, to: NodeId, queue: &mut VecDeque<Outgoing>) -> bool {
+        let room = fabric.capabilities().medium_bytes;
+        let mut any = false;
+        while let Some(first) = queue.front_mut() {
+            let end = first.bytes.len().min(first.sent + room);
+            let args = [first.topic as u32, first.bytes.len() as u32, first.sent as u32];
+            match fabric.try_request(to, HANDLER, &args, &first.bytes[first.sent..end]) {
+                Ok(true) => first.sent = end,
+                Ok(false) => break,
+                // The peer is lost, and with it all that was for it.
+                Err(_) => first.sent = first.bytes.len(),
+            }
+            any = true;
+            if first.sent == first.bytes.len() {
+                queue.pop_front();
+                self.waiting.fetch_sub(1, Ordering::Relaxed);
+            }
+        }
+        any
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const FROM: NodeId = NodeId(3);
+
+    fn heard(parts: &[([u32; 3], usize)]) -> (Vec<Option<()>>, Vec<usize>) {
+        let mut incoming = Incoming::default();
+        let hear = |(args, bytes): &([u32; 3], usize)| incoming.hear(FROM, args, &vec![7; *bytes]);
+        let answers = parts.iter().map(hear).collect();
+        (answers, incoming.whole.iter().map(|letter| letter.bytes.len()).collect())
+    }
+
+    #[test]
+    fn parts_that_follow_each_other_are_a_letter() {
+        let topic = Topic::Lookup as u32;
+        let yes = Some(());
+        assert_eq!(heard(&[([topic, 0, 0], 0)]), (vec![yes], vec![0]));
+        let parts = [([topic, 5, 0], 2), ([topic, 5, 2], 3), ([topic, 1, 0], 1)];
+        assert_eq!(heard(&parts), (vec![yes; 3], vec![5, 1]));
+    }
+
+    #[test]
+    fn anything_else_is_none() {
+        let (topic, most) = (Topic::Lookup as u32, MOST_BYTES as u32);
+        for parts in [
+            [([topic, 5, 2], 3), ([topic, 5, 5], 0)],
+            [([topic, 5, 0], 2), ([topic, 5, 3], 2)],
+            [([topic, 5, 0], 2), ([topic, 6, 2], 4)],
+            [([topic, 5, 0], 2), ([topic + 1, 5, 2], 3)],
+            [([topic, 5, 0], 6), ([topic, 5, 0], 0)],
+            [([99, 1, 0], 1), ([topic, most + 1, 0], 1)],
+        ] {
+            let (answers, letters) = heard(&parts);
+            assert!(answers.contains(&None) && letters.is_empty(), "{parts:?}: {answers:?}");
+        }
+    }
+}

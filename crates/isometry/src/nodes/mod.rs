@@ -1,0 +1,350 @@
+//! A machine among others: each process is a node, and a copy may go from any node's memory to any
+//! other's.
+//!
+//! **Hazard.** A node dies, leaves or is slow; what another says is late, or nonsense; another names
+//! memory that is not its business. **Guarantee.** What a node says comes whole and in order, or
+//! not at all. Others reach the buffers in registered memory and what was published, nothing else; the
+//! destination of a copy is written by the node that it lies in. **Structure.** [`Nodes`] joins the
+//! others through a [`Fabric`]: [`letters`] carry what nodes say, [`topology`] makes one cluster of
+//! what they are, [`registry`] knows what they publish. A thread ([`service`]) hears them, and hands
+//! the engine what its peers say; whoever steps the engine sends what that has to say.
+
+mod described;
+mod known;
+mod letters;
+mod registry;
+mod service;
+mod topology;
+
+pub(crate) use service::Service;
+
+use crate::instance::Instance;
+use crate::runtime::Shared;
+use crate::{ArgumentError, Error};
+use channel::{Region, Regions};
+use described::Described;
+use engine::Packet;
+use fabric::{Barrier, Config, Fabric, Handlers};
+use known::{Introduction, Known};
+use letters::{Inbox, Letter, Outbox, Topic};
+use model::{
+    ChannelError, ChannelErrorKind, ChannelId, MemoryId, NodeClass, NodeId, RegionId, Topology,
+};
+use registry::Registry;
+use serde::{Deserialize, Serialize};
+use std::collections::BTreeSet;
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::time::{Duration, Instant};
+
+/// This node among others.
+pub(crate) struct Nodes {
+    pub(crate) fabric: Arc<Fabric>,
+    inbox: Arc<Inbox>,
+    outbox: Outbox,
+    registry: Registry,
+    known: Mutex<Known>,
+    decoder: Mutex<wire::Decoder>,
+    /// Those of whose loss the engine was told.
+    mourned: Mutex<BTreeSet<NodeId>>,
+    alarm: Alarm,
+    is_in_barrier: Mutex<bool>,
+}
+
+/// What the thread that serves looks at, besides what comes.
+#[derive(Debug, Default)]
+struct Alarm {
+    is_over: AtomicBool,
+    /// Whether it looks at the clock.
+    minds_clock: AtomicBool,
+    /// Whether it should begin to.
+    rings: AtomicBool,
+}
+
+/// A question for what is published under a name.
+#[derive(Debug, Serialize, Deserialize)]
+struct Lookup {
+    serial: u64,
+    name: String,
+}
+
+/// Its answer.
+#[derive(Debug, Serialize, Deserialize)]
+struct Found {
+    serial: u64,
+    what: Described,
+}
+
+/// Registered memory as this node's engine and its peers see it.
+pub(crate) struct Registered {
+    pub(crate) memory: MemoryId,
+    pub(crate) region: RegionId,
+    pub(crate) bytes: u64,
+}
+
+impl Nodes {
+    /// Joins the nodes that `config` speaks of, with so much registered memory.
+    pub(crate) fn join(config: &Config, bytes: u64) -> Result<Arc<Nodes>, Error> {
+        let inbox: Arc<Inbox> = Arc::default();
+        let handlers = Inbox::handle(&inbox, Handlers::new());
+        let config = Config { segment_bytes: bytes, ..config.clone() };
+        let fabric = Fabric::join(&config, handlers).map_err(Error::nodes)?;
+        Ok(Arc::new(Nodes {
+            inbox,
+            outbox: Outbox::new(fabric.size()),
+            registry: Registry::default(),
+            known: Mutex::new(Known::new(fabric.size())),
+            decoder: Mutex::default(),
+            mourned: Mutex::default(),
+            alarm: Alarm::default(),
+            is_in_barrier: Mutex::default(),
+            fabric: Arc::new(fabric),
+        }))
+    }
+
+    /// This node.
+    pub(crate) fn here(&self) -> NodeId {
+        self.fabric.rank()
+    }
+
+    fn known(&self) -> MutexGuard<'_, Known> {
+        self.known.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// All nodes but this one.
+    fn others(&self) -> impl Iterator<Item = NodeId> + use<> {
+        let here = self.here();
+        (0..self.fabric.size()).map(NodeId).filter(move |&node| node != here)
+    }
+
+    /// Adds registered memory to this node, all of it for buffers.
+    pub(crate) fn add_registered(&self, class: &mut NodeClass, regions: &Regions) -> Registered {
+        let index = u16::try_from(class.memories.len()).unwrap_or(u16::MAX);
+        let memory = MemoryId { node: self.here(), index };
+        let bytes = self.fabric.segment().bytes();
+        topology::add_registered(class, bytes);
+        let region = regions.insert(crate::memory::segment(memory, &self.fabric));
+        self.registry.open(region);
+        Registered { memory, region, bytes }
+    }
+
+    /// Tells all others what this node is, hears what they are, and returns the cluster.
+    ///
+    /// # Errors
+    /// Where a node does not say what it is within `timeout`, or has gone.
+    pub(crate) fn introduce(
+        &self,
+        class: NodeClass,
+        registered: &Registered,
+        timeout: Duration,
+    ) -> Result<Topology, Error> {
+        let end = Instant::now() + timeout;
+        self.tell(Introduction::new(class, registered));
+        let mut early = Vec::new();
+        loop {
+            for letter in self.inbox.take() {
+                if letter.topic == Topic::Class {
+                    let heard = self.hear_class(letter.from, &letter.bytes);
+                    heard.map_err(|why| Error::Introduction { node: letter.from, why })?;
+                } else {
+                    early.push(letter);
+                }
+            }
+            if let Some(topology) = self.known().cluster() {
+                self.inbox.put_back(early);
+                return Ok(topology);
+            }
+            let left = end.saturating_duration_since(Instant::now());
+            self.check_all_present()?;
+            let news = || !self.inbox.is_empty() || self.outbox.flush_all(&self.fabric);
+            let is_over = || news() || self.check_all_present().is_err();
+            self.fabric.wait_until(Some(left), is_over).map_err(Error::nodes)?;
+        }
+    }
+
+    fn check_all_present(&self) -> Result<(), Error> {
+        self.others().try_for_each(|node| self.check_present(node))
+    }
+
+    /// That `node` is not lost.
+    pub(crate) fn check_present(&self, node: NodeId) -> Result<(), Error> {
+        let Some(why) = self.fabric.lost(node) else { return Ok(()) };
+        Err(Error::nodes(fabric::Error::PeerLost { peer: node, why }))
+    }
+
+    /// Tells all others what this node has become, and returns the new cluster.
+    pub(crate) fn change(&self, class: NodeClass) -> Option<Topology> {
+        let changed = self.known().changed(self.here(), class)?;
+        self.tell(changed);
+        self.known().cluster()
+    }
+
+    fn tell(&self, introduction: Introduction) {
+        let bytes = postcard(&introduction);
+        self.known().hear(self.here(), introduction).expect("it says what it is");
+        for node in self.others() {
+            self.outbox.post(&self.fabric, node, Topic::Class, bytes.clone());
+        }
+    }
+
+    /// Hears what a node is; returns the cluster, once all have said what they are.
+    fn hear_class(&self, from: NodeId, bytes: &[u8]) -> Result<Option<Topology>, String> {
+        let introduction = ::postcard::from_bytes(bytes).map_err(|e| e.to_string())?;
+        let mut known = self.known();
+        known.hear(from, introduction)?;
+        Ok(known.cluster())
+    }
+
+    /// Whether there is something for the thread that serves.
+    fn has_news(&self) -> bool {
+        let lost = || {
+            let mourned = self.mourned.lock().unwrap_or_else(PoisonError::into_inner);
+            self.others().any(|node| self.fabric.lost(node).is_some() && !mourned.contains(&node))
+        };
+        // What could be sent may be what makes room for more.
+        let rings = || self.alarm.rings.load(Ordering::SeqCst) || self.is_over();
+        !self.inbox.is_empty() || rings() || self.outbox.flush_all(&self.fabric) || lost()
+    }
+
+    /// Those that were lost since the last call.
+    fn newly_lost(&self) -> Vec<NodeId> {
+        let mut mourned = self.mourned.lock().unwrap_or_else(PoisonError::into_inner);
+        let lost = self.others().filter(|&node| self.fabric.lost(node).is_some());
+        let lost: Vec<_> = lost.filter(|&node| mourned.insert(node)).collect();
+        lost.iter().for_each(|&node| self.registry.forget(node));
+        lost
+    }
+
+    fn is_over(&self) -> bool {
+        self.alarm.is_over.load(Ordering::Acquire)
+    }
+
+    fn end(&self) {
+        self.alarm.is_over.store(true, Ordering::Release);
+        self.fabric.wake();
+    }
+
+    /// Says whether the thread that serves looks at the clock from now on.
+    fn minds_clock(&self, minds: bool) {
+        self.alarm.minds_clock.store(minds, Ordering::SeqCst);
+    }
+
+    fn take_letters(&self) -> Vec<Letter> {
+        self.alarm.rings.store(false, Ordering::SeqCst);
+        self.inbox.take()
+    }
+
+    fn decode(&self, from: NodeId, bytes: &[u8]) -> Result<Packet, wire::WireError> {
+        self.decoder.lock().unwrap_or_else(PoisonError::into_inner).decode(from, bytes)
+    }
+
+    /// Sends what the engine has to say, and has the thread that serves look at the clock where
+    /// something `is_due` later.
+    pub(crate) fn send(&self, packets: Vec<Packet>, is_due: bool) {
+        for packet in packets {
+            self.outbox.post(&self.fabric, packet.to, Topic::Packet, wire::encode(&packet));
+        }
+        let is_minded = || self.alarm.minds_clock.load(Ordering::SeqCst);
+        if is_due && !is_minded() && !self.alarm.rings.swap(true, Ordering::SeqCst) {
+            self.fabric.wake();
+        }
+    }
+
+    /// The link from this node to others.
+    pub(crate) fn link(&self) -> ChannelId {
+        ChannelId::of_link(self.here(), 0).expect("there is room for a link")
+    }
+
+    /// A region of another node, where this one may write to it.
+    pub(crate) fn region_of(&self, memory: MemoryId, region: RegionId) -> Option<Arc<Region>> {
+        self.known().registered(memory, region)
+    }
+
+    /// Whether other nodes may have this one read or write a region.
+    pub(crate) fn is_open(&self, region: RegionId) -> bool {
+        self.registry.is_open(region)
+    }
+
+    /// Waits until all nodes have come to a barrier. Where the time was over before, it goes on
+    /// waiting for the same one.
+    pub(crate) fn barrier(&self, timeout: Option<Duration>) -> Result<(), Error> {
+        let mut is_in = self.is_in_barrier.lock().unwrap_or_else(PoisonError::into_inner);
+        if !*is_in {
+            self.fabric.barrier_notify(Barrier::Anonymous).map_err(Error::nodes)?;
+            *is_in = true;
+        }
+        self.fabric.barrier_wait(Barrier::Anonymous, timeout).map_err(Error::nodes)?;
+        *is_in = false;
+        Ok(())
+    }
+
+    /// Lets others find `instance` under `name`.
+    pub(crate) fn publish(&self, name: &str, instance: &Instance) -> Result<(), Error> {
+        if !registry::is_name(name) {
+            return Err(ArgumentError::Name { name: name.to_owned() }.into());
+        }
+        let waiting = self.registry.publish(name, instance);
+        let taken = || ArgumentError::Published { name: name.to_owned() };
+        for (node, serial) in waiting.ok_or_else(taken)? {
+            self.tell_found(node, serial, instance);
+        }
+        Ok(())
+    }
+
+    /// What a node publishes under a name, as soon as it does.
+    pub(crate) fn lookup(
+        &self,
+        shared: &Arc<Shared>,
+        (node, name): (NodeId, &str),
+        timeout: Option<Duration>,
+    ) -> Result<Instance, Error> {
+        let end = timeout.and_then(|timeout| Instant::now().checked_add(timeout));
+        if node == self.here() {
+            return self.registry.wait_for(name, end).ok_or(Error::TimedOut);
+        }
+        let serial = self.registry.ask();
+        let question = Lookup { serial, name: name.to_owned() };
+        self.outbox.post(&self.fabric, node, Topic::Lookup, postcard(&question));
+        let is_lost = || self.fabric.lost(node).is_some();
+        let Some(answer) = self.registry.wait(serial, end, is_lost) else {
+            self.check_present(node)?;
+            return Err(Error::TimedOut);
+        };
+        let wrong = |why: String| Error::Introduction { node, why };
+        let what: Described =
+            ::postcard::from_bytes(&answer).map_err(|error| wrong(error.to_string()))?;
+        what.instance(shared, node)
+    }
+
+    fn hear_lookup(&self, from: NodeId, bytes: &[u8]) -> Result<(), String> {
+        let Lookup { serial, name } = ::postcard::from_bytes(bytes).map_err(|e| e.to_string())?;
+        if !registry::is_name(&name) {
+            return Err("nothing has such a name".to_owned());
+        }
+        if let Some(instance) = self.registry.find(&name, (from, serial)) {
+            self.tell_found(from, serial, &instance);
+        }
+        Ok(())
+    }
+
+    fn tell_found(&self, node: NodeId, serial: u64, instance: &Instance) {
+        let answer = Found { serial, what: Described::of(instance) };
+        self.outbox.post(&self.fabric, node, Topic::Found, postcard(&answer));
+    }
+
+    fn hear_found(&self, bytes: &[u8]) -> Result<(), String> {
+        let (serial, what) = ::postcard::take_from_bytes(bytes).map_err(|e| e.to_string())?;
+        self.registry.answer(serial, what.to_vec());
+        Ok(())
+    }
+}
+
+fn postcard(value: &impl Serialize) -> Vec<u8> {
+    ::postcard::to_allocvec(value).expect("plain values in memory always serialize")
+}
+
+/// Why other nodes may not reach a region.
+pub(crate) fn not_open() -> ChannelError {
+    let detail = "the region was not published to other nodes";
+    ChannelError::new(ChannelErrorKind::UnknownRegion, detail)
+}

@@ -1,0 +1,211 @@
+//! What nodes publish under names, and who waits for what.
+
+use crate::instance::Instance;
+use model::{NodeId, RegionId};
+use std::collections::{HashMap, HashSet};
+use std::sync::{Condvar, Mutex, MutexGuard, PoisonError};
+use std::time::Instant;
+
+/// The longest name.
+const MOST_NAME: usize = 256;
+
+/// Who asked for a name: a node, and its number for the question.
+pub(crate) type Asker = (NodeId, u64);
+
+/// What came back for a question.
+pub(crate) type Answer = Vec<u8>;
+
+/// The names of this node, and its questions to others.
+#[derive(Debug, Default)]
+pub(crate) struct Registry {
+    state: Mutex<State>,
+    changed: Condvar,
+}
+
+#[derive(Default)]
+struct State {
+    published: HashMap<String, Instance>,
+    /// Regions that other nodes may name.
+    open: HashSet<RegionId>,
+    /// Who waits for a name that is not published yet.
+    waiting: HashMap<String, Vec<Asker>>,
+    asked: u64,
+    /// Of those questions that somebody waits for here.
+    answers: HashMap<u64, Option<Answer>>,
+}
+
+impl std::fmt::Debug for State {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.debug_struct("State").field("published", &self.published.keys()).finish_non_exhaustive()
+    }
+}
+
+/// Whether `name` may be published: letters, digits, `_` and `-`.
+pub(crate) fn is_name(name: &str) -> bool {
+    let allowed = |c: char| c.is_ascii_alphanumeric() || c == '_' || c == '-';
+    !name.is_empty() && name.len() <= MOST_NAME && name.chars().all(allowed)
+}
+
+impl Registry {
+    fn lock(&self) -> MutexGuard<'_, State> {
+        self.state.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// Lets other nodes name a region.
+    pub(crate) fn open(&self, region: RegionId) {
+        self.lock().open.insert(region);
+    }
+
+    /// Whether other nodes may name a region.
+    pub(crate) fn is_open(&self, region: RegionId) -> bool {
+        self.lock().open.contains(&region)
+    }
+
+    /// Publishes `instance`, for as long as this lives; who waited for that, or `None` where the name
+    /// is taken.
+    pub(crate) fn publish(&self, name: &str, instance: &Instance) -> Option<Vec<Asker>> {
+        let mut state = self.lock();
+        if state.published.contains_key(name) {
+            return None;
+        }
+        state.published.insert(name.to_owned(), instance.clone());
+        state.open.insert(instance.place().region);
+        let waiting = state.waiting.remove(name).unwrap_or_default();
+        drop(state);
+        self.changed.notify_all();
+        Some(waiting)
+    }
+
+    /// What is published under `name`; else `asker` is told when it is.
+    pub(crate) fn find(&self, name: &str, asker: Asker) -> Option<Instance> {
+        let mut state = self.lock();
+        let found = state.published.get(name).cloned();
+        if found.is_none() {
+            state.waiting.entry(name.to_owned()).or_default().push(asker);
+        }
+        found
+    }
+
+    /// Nobody of `node` waits for anything any more.
+    pub(crate) fn forget(&self, node: NodeId) {
+        self.lock().waiting.retain(|_, askers| {
+            askers.retain(|asker| asker.0 != node);
+            !askers.is_empty()
+        });
+        // Who waits for its answer is to look again.
+        self.changed.notify_all();
+    }
+
+    /// What this node itself publishes under `name`, as soon as it does; `None` at `end`.
+    pub(crate) fn wait_for(&self, name: &str, end: Option<Instant>) -> Option<Instance> {
+        let mut state = self.lock();
+        loop {
+            if let Some(found) = state.published.get(name) {
+                return Some(found.clone());
+            }
+            state = self.sleep(state, end)?;
+        }
+    }
+
+    /// A number for a question, whose answer is kept from now on.
+    pub(crate) fn ask(&self) -> u64 {
+        let mut state = self.lock();
+        state.asked += 1;
+        let serial = state.asked;
+        state.answers.insert(serial, None);
+        serial
+    }
+
+    /// Takes the answer to a question, if somebody still waits for that.
+    pub(crate) fn answer(&self, serial: u64, answer: Answer) {
+        if let Some(place) = self.lock().answers.get_mut(&serial) {
+            *place = Some(answer);
+        }
+        self.changed.notify_all();
+    }
+
+    /// Waits for the answer to a question, which is forgotten then; `None` at `end`, or when
+    /// `is_over`.
+    pub(crate) fn wait(
+        &self,
+        serial: u64,
+        end: Option<Instant>,
+        is_over: impl Fn() -> bool,
+    ) -> Option<Answer> {
+        let mut state = self.lock();
+        let answer = loop {
+            match state.answers.get_mut(&serial) {
+                Some(None) if is_over() => break None,
+                Some(None) => {}
+                Some(answer) => break answer.take(),
+                None => return None,
+            }
+            match self.sleep(state, end) {
+                Some(woken) => state = woken,
+                None => {
+                    self.lock().answers.remove(&serial);
+                    return None;
+                }
+            }
+        };
+        state.answers.remove(&serial);
+        answer
+    }
+
+    /// Until something changes; `None` at `end`.
+    fn sleep<'a>(
+        &self,
+        state: MutexGuard<'a, State>,
+        end: Option<Instant>,
+    ) -> Option<MutexGuard<'a, State>> {
+        let Some(end) = end else {
+            return Some(self.changed.wait(state).unwrap_or_else(PoisonError::into_inner));
+        };
+        let left = end.checked_duration_since(Instant::now())?;
+        let woken = self.changed.wait_timeout(state, left);
+        Some(woken.unwrap_or_else(PoisonError::into_inner).0)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::{Array, Machine};
+
+    #[test]
+    fn a_name_is_of_few_letters() {
+        let longest = "a".repeat(MOST_NAME);
+        assert!(["a", "weights-0_Q", &longest].into_iter().all(is_name));
+        let long = "a".repeat(MOST_NAME + 1);
+        assert!(!["", "a/b", "ä", "a b", &long].into_iter().any(is_name));
+    }
+
+    #[test]
+    fn who_waits_for_a_name_is_told_once_and_who_left_never() {
+        let machine = Machine::builder().assume(true).lanes(1).staging(1 << 20).open().unwrap();
+        let instance = machine.empty(Array::of(&[("x", 4)], "|u1").unwrap(), "sys").unwrap();
+        let registry = Registry::default();
+        assert!(!registry.is_open(instance.place().region));
+        for asker in [(NodeId(1), 5), (NodeId(2), 6)] {
+            assert!(registry.find("a", asker).is_none());
+        }
+        registry.forget(NodeId(2));
+        assert_eq!(registry.publish("a", &instance), Some(vec![(NodeId(1), 5)]));
+        assert_eq!(registry.publish("a", &instance), None);
+        assert!(registry.find("a", (NodeId(1), 7)).is_some());
+        assert!(registry.is_open(instance.place().region));
+        assert!(registry.wait_for("b", Some(Instant::now())).is_none());
+    }
+
+    #[test]
+    fn an_answer_is_for_who_waits() {
+        let registry = Registry::default();
+        let (first, second) = (registry.ask(), registry.ask());
+        registry.answer(second, vec![2]);
+        registry.answer(99, vec![9]);
+        assert_eq!(registry.wait(second, None, || false), Some(vec![2]));
+        assert_eq!(registry.wait(first, None, || true), None, "it is over");
+        registry.answer(first, vec![1]);
+        assert_eq!(registry.wait(first, None, || false), None, "nobody waits any more");
+    }
+}

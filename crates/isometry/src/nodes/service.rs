@@ -1,0 +1,72 @@
+//! The thread that hears other nodes.
+
+use super::Nodes;
+use super::letters::{Letter, Topic};
+use crate::runtime::Shared;
+use std::io;
+use std::sync::Arc;
+use std::thread::{Builder, JoinHandle};
+use std::time::Duration;
+
+/// The running thread. It sleeps whenever nothing comes.
+pub(crate) struct Service {
+    nodes: Arc<Nodes>,
+    thread: JoinHandle<()>,
+}
+
+impl Service {
+    /// Serves the nodes of `shared`, if it is among any.
+    pub(crate) fn start(shared: &Arc<Shared>) -> io::Result<Option<Self>> {
+        let Some(nodes) = shared.nodes.clone() else { return Ok(None) };
+        let (shared, served) = (Arc::clone(shared), Arc::clone(&nodes));
+        let body = move || serve(&shared, &served);
+        let thread = Builder::new().name("isometry-nodes".to_owned()).spawn(body)?;
+        Ok(Some(Service { nodes, thread }))
+    }
+
+    /// Ends the thread: from now on no other node is heard.
+    pub(crate) fn join(self) {
+        self.nodes.end();
+        // A panic of the thread was printed when it happened.
+        let _ = self.thread.join();
+    }
+}
+
+/// How often the engine is asked for what is due with its peers, while anything is.
+const TICK: Duration = Duration::from_millis(50);
+
+fn serve(shared: &Arc<Shared>, nodes: &Nodes) {
+    let mut has_due = false;
+    while !nodes.is_over() {
+        nodes.minds_clock(has_due);
+        // Where the time is over, something is due.
+        let _ = nodes.fabric.wait_until(has_due.then_some(TICK), || nodes.has_news());
+        let letters = nodes.take_letters().into_iter();
+        let packets = letters.filter_map(|letter| hear(shared, nodes, letter)).collect();
+        // After what they said before.
+        let lost = nodes.newly_lost();
+        has_due = shared.hear_peers(packets, &lost);
+    }
+}
+
+/// Acts on a letter, but for the packet that it may be.
+fn hear(shared: &Arc<Shared>, nodes: &Nodes, letter: Letter) -> Option<engine::Packet> {
+    let from = letter.from;
+    let heard = match letter.topic {
+        Topic::Packet => match nodes.decode(from, &letter.bytes) {
+            Ok(packet) => return Some(packet),
+            Err(error) => Err(error.to_string()),
+        },
+        Topic::Class => nodes.hear_class(from, &letter.bytes).map(|topology| {
+            if let Some(topology) = topology {
+                shared.set_topology(topology);
+            }
+        }),
+        Topic::Lookup => nodes.hear_lookup(from, &letter.bytes),
+        Topic::Found => nodes.hear_found(&letter.bytes),
+    };
+    if let Err(why) = heard {
+        log::warn!("dropped what {from} said of {:?}: {why}", letter.topic);
+    }
+    None
+}

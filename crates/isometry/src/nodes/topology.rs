@@ -1,0 +1,117 @@
+//! Nodes as one cluster: classes of those that look alike, and the links between all of them.
+
+use model::{
+    ChannelKind, Curves, Link, LinkEnd, Memory, MemoryKind, NodeClass, Throughput, Topology,
+};
+
+/// What registered memory is called.
+pub(crate) const REG: &str = "reg";
+
+/// Adds registered memory to a node, which Memcpy reaches as it reaches the rest.
+pub(crate) fn add_registered(class: &mut NodeClass, bytes: u64) {
+    let index = u16::try_from(class.memories.len()).unwrap_or(u16::MAX);
+    class.memories.push(Memory {
+        name: REG.to_owned(),
+        kind: MemoryKind::Reg,
+        capacity_bytes: Some(bytes),
+        th_bytes: None,
+        port: None,
+    });
+    for memcpy in class.channels.iter_mut().filter(|c| c.kind == ChannelKind::Memcpy) {
+        memcpy.from.push(index);
+        memcpy.to.push(index);
+    }
+}
+
+/// The cluster of these nodes, in the order of their ranks: neighbours that look alike are a class,
+/// and host memory of each is linked to registered memory of all others.
+pub(crate) fn cluster(nodes: &[NodeClass], generation: u64, th_bytes: u64) -> Topology {
+    let mut classes: Vec<NodeClass> = Vec::new();
+    for (rank, node) in (0..).zip(nodes) {
+        match classes.last_mut() {
+            Some(class) if looks_like(class, node) => class.count += 1,
+            _ => classes.push(NodeClass { first: rank, count: 1, ..node.clone() }),
+        }
+    }
+    let ends = |is_end: fn(MemoryKind) -> bool| {
+        let of_class = |(class, c): (u16, &NodeClass)| {
+            let memories = (0..).zip(&c.memories).filter(|(_, m)| is_end(m.kind));
+            memories.map(|(memory, _)| LinkEnd { class, memory }).collect::<Vec<_>>()
+        };
+        (0..).zip(&classes).flat_map(of_class).collect::<Vec<_>>()
+    };
+    let link = Link {
+        kind: ChannelKind::RemoteMemcpy,
+        from: ends(MemoryKind::is_host),
+        to: ends(|kind| kind == MemoryKind::Reg),
+        curves: assumed(),
+        latency_ns: 30_000,
+        in_flight: None,
+        assumed: true,
+    };
+    let name = format!("{} nodes", nodes.len());
+    Topology { name, generation, th_bytes, classes, links: vec![link] }
+}
+
+fn looks_like(class: &NodeClass, node: &NodeClass) -> bool {
+    NodeClass { first: 0, count: 1, ..class.clone() }
+        == NodeClass { first: 0, count: 1, ..node.clone() }
+}
+
+/// What a core copies into memory that a process of this machine maps.
+fn assumed() -> Curves {
+    let curve = |points: &[(u64, f64)]| {
+        let curve = Throughput::measured(points.to_vec());
+        curve.unwrap_or_else(|_| unreachable!("the points ascend"))
+    };
+    Curves {
+        run: curve(&[(16, 0.2e9), (256, 2e9), (4096, 5e9), (1 << 18, 7e9)]),
+        interleave: Some(curve(&[(1, 0.2e9), (4, 0.8e9), (64, 3e9)])),
+        transpose: Some(curve(&[(1, 0.15e9), (4, 0.6e9), (64, 3e9)])),
+        gather: Some(curve(&[(4, 0.2e9), (64, 2e9), (4096, 5e9)])),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use model::{ChannelId, MemoryId, NodeId};
+
+    fn node(memories: usize) -> NodeClass {
+        let memory = |i: usize| Memory {
+            name: format!("sys{i}"),
+            kind: MemoryKind::Sys,
+            capacity_bytes: None,
+            th_bytes: None,
+            port: None,
+        };
+        let memories = (0..memories).map(memory).collect();
+        let (channels, wires) = (Vec::new(), Vec::new());
+        let name = "node".to_owned();
+        let mut class = NodeClass { name, first: 0, count: 1, memories, channels, wires };
+        add_registered(&mut class, 64);
+        class
+    }
+
+    #[test]
+    fn neighbours_that_look_alike_are_a_class_and_keep_their_ranks() {
+        let topology = cluster(&[node(1), node(1), node(2), node(1)], 7, 1 << 20);
+        let counts: Vec<_> = topology.classes.iter().map(|c| (c.first, c.count)).collect();
+        assert_eq!(counts, [(0, 2), (2, 1), (3, 1)]);
+        for rank in 0..4 {
+            let name = topology.node_name(NodeId(rank)).unwrap();
+            assert_eq!(name, format!("node{rank}"));
+            let id = ChannelId::of_link(NodeId(rank), 0).unwrap();
+            assert_eq!(topology.link(id).unwrap().kind, ChannelKind::RemoteMemcpy);
+        }
+        let reg = topology.memory_named("node2.reg").unwrap();
+        assert_eq!(reg, MemoryId { node: NodeId(2), index: 2 });
+        assert_eq!((topology.links[0].from.len(), topology.links[0].to.len()), (7, 3));
+        // What links join is written by names, and so in another order.
+        let again = ::cluster::parse_json(&::cluster::to_json(&topology).to_string()).unwrap();
+        assert_eq!(again.classes, topology.classes);
+        let [link, before] = [&again.links[0], &topology.links[0]];
+        assert!(before.from.iter().all(|end| link.from.contains(end)));
+        assert_eq!((link.from.len(), &link.to), (7, &before.to));
+    }
+}
