@@ -52,6 +52,58 @@ class Machine:
         remeasure: measure again, whatever was kept.
         """
 
+    @staticmethod
+    def join(
+        address: str | None = None,
+        rank: int | None = None,
+        size: int | None = None,
+        key: str | None = None,
+        *,
+        timeout: float = 60.0,
+        lanes: int | None = None,
+        staging: Mapping[str, str | int] | None = None,
+        disk: str | os.PathLike[str] | Sequence[str | os.PathLike[str]] | None = None,
+        trace: bool = False,
+    ) -> Machine:
+        """A machine as one node among others; returns when all have joined.
+
+        What is None is read from ISOMETRY_ROOT, ISOMETRY_RANK, ISOMETRY_SIZE and ISOMETRY_KEY, which
+        `iso launch` sets; where none is set there is one node. Nodes are called node0, node1, …, and
+        their memories node0.sys, …; `sys` is this node's.
+
+        Raises ValueError for what can't be, for several nodes without a key among it, Timeout where
+        not all join within `timeout` seconds, and Error where one has another key.
+        """
+
+    @property
+    def rank(self) -> int:
+        """Which node this is."""
+
+    @property
+    def size(self) -> int:
+        """How many nodes there are."""
+
+    def barrier(self, timeout: float | None = None) -> None:
+        """Waits until all nodes have called this as often as this one.
+
+        Raises Timeout after `timeout` seconds (a later call goes on waiting for the same one), and
+        PeerLost where a node is gone.
+        """
+
+    def publish(self, name: str, instance: Instance) -> None:
+        """Lets other nodes find an instance of this one, or a box of it, and copy from and to it, for
+        as long as this machine lives. A name has letters, digits, `_` and `-`.
+
+        Raises ValueError for a name that is none or taken, and for what another node has.
+        """
+
+    def lookup(self, name: str, timeout: float | None = 30.0) -> Instance:
+        """What a node publishes under a name, "node0/weights"; waits until it does.
+
+        Raises KeyError for a node that is not there, Timeout after `timeout` seconds, PeerLost where
+        the node is gone.
+        """
+
     def wrap(self, array: _Interface | _DLPack | Buffer, dims: Dims | None = None) -> Instance:
         """An array in place, whatever its strides, kept alive as long as the instance or a copy
         uses it: an ndarray, a buffer, or what has `__array_interface__` or `__dlpack__`.

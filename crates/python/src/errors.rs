@@ -1,9 +1,9 @@
 //! From the one error of the public API to the exceptions that Python users catch.
 
-use isometry::{Error, ErrorKind};
+use isometry::{ArgumentError, Error, ErrorKind};
 use model::ChannelErrorKind;
 use pyo3::call::PyCallArgs;
-use pyo3::exceptions::{PyMemoryError, PyOSError, PyValueError};
+use pyo3::exceptions::{PyKeyError, PyMemoryError, PyOSError, PyValueError};
 use pyo3::prelude::*;
 use std::fmt::Display;
 use std::io;
@@ -11,6 +11,7 @@ use std::io;
 /// The exception for `error`.
 pub(crate) fn raised(error: Error) -> PyErr {
     match &error {
+        Error::Argument(ArgumentError::NoNode { .. }) => PyKeyError::new_err(error.to_string()),
         Error::Transfer { memory, error: failed } => {
             let (hop, cause) = (failed.hop, failed.cause.to_string());
             let name =

@@ -8,7 +8,9 @@ use crate::instance::PyInstance;
 use crate::numbers::{integer, seconds};
 use crate::plan::{PyPlan, PyTopology, options};
 use crate::{dtype, errors, json, logging, settings};
-use isometry::{Array, CopyOptions, Error, Event, FileOptions, Foreign, Instance};
+use isometry::{
+    Array, CopyOptions, Error, ErrorKind, Event, FileOptions, Foreign, Instance, Machine,
+};
 use model::{Dim, FieldSpace, IndexSpace};
 use pyo3::exceptions::{PyTypeError, PyValueError};
 use pyo3::prelude::*;
@@ -16,6 +18,7 @@ use std::os::fd::AsRawFd;
 use std::path::PathBuf;
 use std::ptr::NonNull;
 use std::sync::Arc;
+use std::time::{Duration, Instant};
 
 /// The memories of this machine, the channels between them, and what runs on them.
 #[pyclass(frozen, name = "Machine", module = "isometry")]
@@ -38,10 +41,56 @@ impl PyMachine {
         remeasure: bool,
     ) -> PyResult<Self> {
         let builder = settings::builder(lanes, staging, disk)?.trace(trace).remeasure(remeasure);
-        let inner = Held::new(py.detach(|| builder.open()).map_err(errors::raised)?);
-        let finished = Bound::new(py, Finished { inner: inner.clone() })?;
-        let waiters = py.import("isometry._waiters")?.getattr("Waiters")?.call1((finished,))?;
-        Ok(PyMachine { inner, waiters: waiters.unbind() })
+        Self::of(py, py.detach(|| builder.open()))
+    }
+
+    #[staticmethod]
+    #[pyo3(signature = (address = None, rank = None, size = None, key = None, *, timeout = 60.0,
+        lanes = None, staging = None, disk = None, trace = false))]
+    #[expect(clippy::too_many_arguments, reason = "Python's keywords are its configuration struct")]
+    fn join(
+        py: Python<'_>,
+        address: Option<String>,
+        rank: Option<&Bound<'_, PyAny>>,
+        size: Option<&Bound<'_, PyAny>>,
+        key: Option<String>,
+        timeout: f64,
+        lanes: Option<&Bound<'_, PyAny>>,
+        staging: Option<&Bound<'_, PyAny>>,
+        disk: Option<&Bound<'_, PyAny>>,
+        trace: bool,
+    ) -> PyResult<Self> {
+        let builder = settings::builder(lanes, staging, disk)?.trace(trace);
+        let mut config = settings::ranks(address, rank, size, key)?;
+        config.timeout = seconds("timeout", timeout)?;
+        Self::of(py, py.detach(|| builder.join(&config)))
+    }
+
+    #[getter]
+    fn rank(&self) -> u32 {
+        self.inner.rank()
+    }
+
+    #[getter]
+    fn size(&self) -> u32 {
+        self.inner.size()
+    }
+
+    #[pyo3(signature = (timeout = None))]
+    fn barrier(&self, py: Python<'_>, timeout: Option<f64>) -> PyResult<()> {
+        let end = timeout.map(|t| seconds("timeout", t)).transpose()?;
+        patiently(py, end, |some| self.inner.barrier(Some(some)))
+    }
+
+    fn publish(&self, name: &str, instance: &Bound<'_, PyInstance>) -> PyResult<()> {
+        self.inner.publish(name, &instance.get().inner).map_err(errors::raised)
+    }
+
+    #[pyo3(signature = (name, timeout = 30.0))]
+    fn lookup(&self, py: Python<'_>, name: &str, timeout: Option<f64>) -> PyResult<PyInstance> {
+        let end = timeout.map(|t| seconds("timeout", t)).transpose()?;
+        let inner = patiently(py, end, |some| self.inner.lookup(name, Some(some)))?;
+        Ok(PyInstance { inner, topology: self.inner.topology() })
     }
 
     #[pyo3(signature = (array, dims = None))]
@@ -203,7 +252,32 @@ impl PyMachine {
     }
 }
 
+/// Calls `wait` with a little time again and again, in between of which Ctrl-C is looked for, until
+/// it ends otherwise than for lack of time or `timeout` is over.
+fn patiently<T: Send>(
+    py: Python<'_>,
+    timeout: Option<Duration>,
+    wait: impl Fn(Duration) -> Result<T, Error> + Sync,
+) -> PyResult<T> {
+    const SOME: Duration = Duration::from_millis(100);
+    let start = Instant::now();
+    loop {
+        let left = timeout.map_or(SOME, |all| all.saturating_sub(start.elapsed()).min(SOME));
+        match py.detach(|| wait(left)) {
+            Err(e) if e.kind() == ErrorKind::Timeout && left == SOME => py.check_signals()?,
+            result => return result.map_err(errors::raised),
+        }
+    }
+}
+
 impl PyMachine {
+    fn of(py: Python<'_>, opened: Result<Machine, Error>) -> PyResult<Self> {
+        let inner = Held::new(opened.map_err(errors::raised)?);
+        let finished = Bound::new(py, Finished { inner: inner.clone() })?;
+        let waiters = py.import("isometry._waiters")?.getattr("Waiters")?.call1((finished,))?;
+        Ok(PyMachine { inner, waiters: waiters.unbind() })
+    }
+
     fn instance(&self, made: Result<Instance, isometry::Error>) -> PyResult<PyInstance> {
         let inner = made.map_err(errors::raised)?;
         Ok(PyInstance { inner, topology: self.inner.topology() })

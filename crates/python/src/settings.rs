@@ -1,6 +1,7 @@
 //! What a machine is opened with.
 
 use crate::numbers::integer;
+use isometry::fabric::{Config, KEY, RANK, ROOT, SIZE};
 use isometry::{Machine, MachineBuilder, parse_size};
 use pyo3::exceptions::{PyTypeError, PyValueError};
 use pyo3::prelude::*;
@@ -27,6 +28,29 @@ pub(crate) fn builder(
         builder = builder.disk(path);
     }
     Ok(builder)
+}
+
+/// Whom to join, of which what is `None` is read from the environment.
+///
+/// # Errors
+/// `ValueError` and `TypeError` for what is missing or can't be.
+pub(crate) fn ranks(
+    address: Option<String>,
+    rank: Option<&Bound<'_, PyAny>>,
+    size: Option<&Bound<'_, PyAny>>,
+    key: Option<String>,
+) -> PyResult<Config> {
+    let number = |name, given: Option<&Bound<'_, PyAny>>| {
+        let number = given.map(|given| integer::<u32>(name, given, 0..=i64::from(u32::MAX)));
+        Ok::<_, PyErr>(number.transpose()?.map(|number| number.to_string()))
+    };
+    let given =
+        [(ROOT, address), (RANK, number("rank", rank)?), (SIZE, number("size", size)?), (KEY, key)];
+    let lookup = |name: &str| {
+        let given = given.iter().find(|given| given.0 == name).and_then(|given| given.1.clone());
+        given.or_else(|| std::env::var(name).ok())
+    };
+    Config::from_variables(lookup).map_err(|error| PyValueError::new_err(error.to_string()))
 }
 
 /// `{"sys": "512MiB"}`.
