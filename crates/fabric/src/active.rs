@@ -113,6 +113,11 @@ impl<'a> Call<'a> {
         self.fabric
     }
 
+    /// The most bytes that an answer has.
+    pub(crate) fn medium_bytes(&self) -> usize {
+        self.fabric.capabilities().medium_bytes
+    }
+
     /// Sends a short or medium reply, which runs handler `handler` where the request came from.
     /// Waits for room as long as that peer lives.
     ///

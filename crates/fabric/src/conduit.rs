@@ -23,6 +23,9 @@ pub enum Queue {
     Reply,
 }
 
+/// Both.
+pub(crate) const QUEUES: [Queue; 2] = [Queue::Request, Queue::Reply];
+
 /// Why a message was not taken.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Refusal {
@@ -71,14 +74,15 @@ pub trait Conduit: Debug + Send + Sync {
     /// When it is not sent, which says why.
     fn send(&self, to: NodeId, queue: Queue, message: &Message<'_>) -> Result<(), Refusal>;
 
-    /// Calls `run` for messages that have come, and returns how many; none while another thread does
-    /// so for that queue. Takes a limited number of each peer's.
+    /// Calls `run` for messages that have come, and returns how many, or 1 where only a part of
+    /// something long has; none while another thread does so for that queue. Takes a limited number of
+    /// each peer's.
     fn receive(&self, queue: Queue, run: &mut dyn FnMut(NodeId, Message<'_>)) -> usize;
 
-    /// Sleeps until a message comes, there is room again for one that was refused, a peer is lost,
-    /// [`Conduit::wake`] is called, or the time is over; not at all if `is_over`, which is called
-    /// once, when all of these would wake. It may also wake for nothing.
-    fn sleep(&self, is_over: &dyn Fn() -> bool, most: Option<Duration>);
+    /// Sleeps until a message of one of `queues` comes, there is room again for what was refused, a
+    /// peer is lost, [`Conduit::wake`] is called, or the time is over; not at all if `is_over`, which
+    /// is called once, when all of these would wake. It may also wake for nothing.
+    fn sleep(&self, queues: &[Queue], is_over: &dyn Fn() -> bool, most: Option<Duration>);
 
     /// Wakes whoever sleeps in this process.
     fn wake(&self);
@@ -92,4 +96,20 @@ pub trait Conduit: Debug + Send + Sync {
 
     /// Why `peer` is lost, if it is.
     fn lost(&self, peer: NodeId) -> Option<Lost>;
+
+    /// What puts without messages, where that is faster.
+    fn puts(&self) -> Option<&dyn Puts> {
+        None
+    }
+}
+
+/// Puts bytes straight from a buffer into segments that are not mapped.
+pub trait Puts {
+    /// Puts the first of `bytes`, of which there are some, to byte `at` of the segment of a rank that
+    /// there is, where all of them have room; returns how many, at least one, which may be reused.
+    /// Whoever receives a message that is sent to that queue afterwards sees them.
+    ///
+    /// # Errors
+    /// As [`Conduit::send`].
+    fn put(&self, to: NodeId, queue: Queue, at: u64, bytes: &[u8]) -> Result<usize, Refusal>;
 }

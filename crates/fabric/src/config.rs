@@ -1,5 +1,6 @@
 use crate::error::Error;
 use std::io;
+use std::net::{Ipv4Addr, TcpListener};
 use std::time::Duration;
 
 /// The variable that says where ranks meet.
@@ -20,7 +21,8 @@ const MOST_RANKS: u32 = 256;
 /// Who joins what.
 #[derive(Clone)]
 pub struct Config {
-    /// Where ranks meet: `local:NAME`, on one machine.
+    /// Where ranks meet: `local:NAME` on one machine, by shared memory; `HOST:PORT` where rank 0
+    /// listens, by TCP.
     pub root: String,
     /// Which rank this is, less than `size`.
     pub rank: u32,
@@ -32,15 +34,19 @@ pub struct Config {
     pub segment_bytes: u64,
     /// How long to wait for others to join. Default: a minute.
     pub timeout: Duration,
+    /// How long a machine may be silent before its ranks are lost, over TCP, in whole seconds and at
+    /// least two. Default: five seconds.
+    pub silence: Duration,
 }
 
 // The key is a secret.
 impl std::fmt::Debug for Config {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        let Config { root, rank, size, segment_bytes, timeout, .. } = self;
+        let Config { root, rank, size, segment_bytes, timeout, silence, .. } = self;
         let mut f = f.debug_struct("Config");
         f.field("root", root).field("rank", rank).field("size", size);
-        f.field("segment_bytes", segment_bytes).field("timeout", timeout).finish_non_exhaustive()
+        f.field("segment_bytes", segment_bytes).field("timeout", timeout);
+        f.field("silence", silence).finish_non_exhaustive()
     }
 }
 
@@ -49,7 +55,8 @@ impl Config {
     #[must_use]
     pub fn new(root: &str, (rank, size): (u32, u32), key: &[u8]) -> Config {
         let (root, key) = (root.to_owned(), key.to_vec());
-        Config { root, rank, size, key, segment_bytes: 0, timeout: Duration::from_secs(60) }
+        let (timeout, silence) = (Duration::from_secs(60), Duration::from_secs(5));
+        Config { root, rank, size, key, segment_bytes: 0, timeout, silence }
     }
 
     /// What the variables [`ROOT`], [`RANK`], [`SIZE`] and [`KEY`] say, as `lookup` gives them; one
@@ -76,15 +83,14 @@ impl Config {
         Ok(config)
     }
 
-    /// The name of the meeting place.
-    pub(crate) fn check(&self) -> Result<&str, Error> {
+    /// The meeting place.
+    pub(crate) fn check(&self) -> Result<Root<'_>, Error> {
         let wrong = |name, why: String| Err(Error::Config { name, why });
-        let allowed = |c: char| c.is_ascii_alphanumeric() || c == '_' || c == '-';
-        let name = self.root.strip_prefix(LOCAL).unwrap_or_default();
-        if name.is_empty() || name.len() > 64 || !name.chars().all(allowed) {
-            let why = "should be `local:NAME`, of up to 64 letters, digits, `_` and `-`";
+        let Some(root) = Root::of(&self.root) else {
+            let why =
+                "should be `HOST:PORT`, or `local:NAME` of up to 64 letters, digits, `_`, `-`";
             return wrong(ROOT, format!("`{}` {why}", self.root));
-        }
+        };
         if !(1..=MOST_RANKS).contains(&self.size) {
             return wrong(SIZE, format!("{} ranks; it takes 1 to {MOST_RANKS}", self.size));
         }
@@ -94,7 +100,29 @@ impl Config {
         if self.size > 1 && self.key.is_empty() {
             return wrong(KEY, "is empty; ranks need a secret that no one else knows".to_owned());
         }
-        Ok(name)
+        Ok(root)
+    }
+}
+
+/// Where ranks meet.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Root<'a> {
+    /// At this name, on one machine.
+    Local(&'a str),
+    /// At this host and port.
+    At(&'a str),
+}
+
+impl Root<'_> {
+    fn of(root: &str) -> Option<Root<'_>> {
+        let allowed = |c: char| c.is_ascii_alphanumeric() || c == '_' || c == '-';
+        if let Some(name) = root.strip_prefix(LOCAL) {
+            let is_name = !name.is_empty() && name.len() <= 64 && name.chars().all(allowed);
+            return is_name.then_some(Root::Local(name));
+        }
+        let (host, port) = root.rsplit_once(':')?;
+        let is_place = !host.is_empty() && port.parse::<u16>().is_ok_and(|port| port > 0);
+        is_place.then_some(Root::At(root))
     }
 }
 
@@ -102,6 +130,10 @@ impl Config {
 pub(crate) fn choose(bytes: &mut [u8]) -> Result<(), Error> {
     let failed = |e| Error::Io { doing: "choosing at random", source: io::Error::other(e) };
     getrandom::fill(bytes).map_err(failed)
+}
+
+fn hex(bytes: &[u8]) -> String {
+    bytes.iter().map(|byte| format!("{byte:02x}")).collect()
 }
 
 /// Ranks of one machine that are to be started.
@@ -128,11 +160,26 @@ impl Job {
     /// # Errors
     /// [`Error::Config`] where there may not be so many; [`Error::Io`] where nothing is random.
     pub fn new(size: u32) -> Result<Job, Error> {
-        let mut random = [0; 40];
-        choose(&mut random)?;
-        let hex = |bytes: &[u8]| bytes.iter().map(|byte| format!("{byte:02x}")).collect::<String>();
-        let (name, key) = random.split_at(8);
-        let job = Job { root: format!("{LOCAL}{}", hex(name)), key: hex(key), size };
+        let mut name = [0; 8];
+        choose(&mut name)?;
+        Job::at(format!("{LOCAL}{}", hex(&name)), size)
+    }
+
+    /// `size` ranks that meet by TCP at a port of this machine that is free now.
+    ///
+    /// # Errors
+    /// As [`Job::new`]; [`Error::Io`] where no port is free.
+    pub fn loopback(size: u32) -> Result<Job, Error> {
+        let listener = TcpListener::bind((Ipv4Addr::LOCALHOST, 0));
+        let address = listener.and_then(|listener| listener.local_addr());
+        let address = address.map_err(Error::io("looking for a free port"))?;
+        Job::at(address.to_string(), size)
+    }
+
+    fn at(root: String, size: u32) -> Result<Job, Error> {
+        let mut key = [0; 32];
+        choose(&mut key)?;
+        let job = Job { root, key: hex(&key), size };
         Config::new(&job.root, (0, size), job.key.as_bytes()).check()?;
         Ok(job)
     }
@@ -176,10 +223,21 @@ mod tests {
     }
 
     #[test]
+    fn a_root_is_a_name_or_a_host_and_port() {
+        assert_eq!(Root::of("local:a-1"), Some(Root::Local("a-1")));
+        for at in ["10.0.0.1:80", "[::1]:7000", "node-3:65535"] {
+            assert_eq!(Root::of(at), Some(Root::At(at)));
+        }
+    }
+
+    #[test]
     fn what_cant_be_is_named() {
         let all = [(ROOT, "local:a"), (RANK, "1"), (SIZE, "2"), (KEY, "k")];
         let wrong = [
-            (ROOT, "10.0.0.1:80"),
+            (ROOT, "10.0.0.1"),
+            (ROOT, ":80"),
+            (ROOT, "host:0"),
+            (ROOT, "host:65536"),
             (ROOT, "local:"),
             (ROOT, "local:a/b"),
             (RANK, "2"),

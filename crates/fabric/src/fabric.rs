@@ -1,14 +1,15 @@
 use crate::active::{Call, Handlers};
 use crate::atomic::Atomic;
 use crate::barrier::{self, Rounds};
-use crate::conduit::{Capabilities, Conduit, Lost, Queue, Refusal};
-use crate::config::Config;
+use crate::conduit::{Capabilities, Conduit, Lost, Puts, QUEUES, Queue, Refusal};
+use crate::config::{Config, Root};
 use crate::error::Error;
 use crate::held::{self, NoInterrupt};
 use crate::message::{MOST_ARGS, Message, Payload};
 use crate::remote::{self, Asked};
 use crate::segment::Segment;
 use crate::shm::Shm;
+use crate::tcp::Tcp;
 use model::NodeId;
 use std::cell::Cell;
 use std::sync::atomic::{AtomicU64, Ordering};
@@ -36,12 +37,17 @@ pub struct Fabric {
 }
 
 impl Fabric {
-    /// Joins the ranks that `config` speaks of, by shared memory; returns when all have.
+    /// Joins the ranks that `config` speaks of, over the conduit that its root says; returns when all
+    /// have.
     ///
     /// # Errors
-    /// As [`Shm::join`].
+    /// As [`Shm::join`] and [`Tcp::join`].
     pub fn join(config: &Config, handlers: Handlers) -> Result<Fabric, Error> {
-        Ok(Fabric::over(Box::new(Shm::join(config)?), handlers))
+        let conduit: Box<dyn Conduit> = match config.check()? {
+            Root::Local(_) => Box::new(Shm::join(config)?),
+            Root::At(_) => Box::new(Tcp::join(config)?),
+        };
+        Ok(Fabric::over(conduit, handlers))
     }
 
     /// A fabric over any conduit.
@@ -271,7 +277,7 @@ impl Fabric {
                 return Err(Error::Timeout { waited });
             }
             if now - idle_since >= SPIN {
-                self.conduit.sleep(&is_over, left);
+                self.conduit.sleep(&QUEUES, &is_over, left);
             }
         }
         Ok(())
@@ -314,18 +320,43 @@ impl Fabric {
         message: &Message<'_>,
     ) -> Result<(), Error> {
         self.check_message(to, message)?;
-        let sent = Cell::new(self.conduit.send(to, queue, message));
+        self.until_taken((to, queue), || self.conduit.send(to, queue, message))
+    }
+
+    /// Puts `bytes` within the segment of a rank that there is, without messages.
+    pub(crate) fn put_directly(
+        &self,
+        puts: &dyn Puts,
+        queue: Queue,
+        (to, at): (NodeId, u64),
+        bytes: &[u8],
+    ) -> Result<(), Error> {
+        let mut done = 0;
+        while done < bytes.len() {
+            let put = || puts.put(to, queue, at + done as u64, &bytes[done..]);
+            done += self.until_taken((to, queue), put)?;
+        }
+        Ok(())
+    }
+
+    /// Gives something to the conduit, as soon as there is room for it, and takes what comes meanwhile.
+    fn until_taken<T: Copy>(
+        &self,
+        (to, queue): (NodeId, Queue),
+        give: impl Fn() -> Result<T, Refusal>,
+    ) -> Result<T, Error> {
+        let given = Cell::new(give());
         let try_again = || {
-            sent.set(self.conduit.send(to, queue, message));
-            sent.get() != Err(Refusal::Full)
+            given.set(give());
+            !matches!(given.get(), Err(Refusal::Full))
         };
         loop {
-            match sent.get() {
-                Ok(()) => return Ok(()),
+            match given.get() {
+                Ok(taken) => return Ok(taken),
                 Err(Refusal::Lost) => return Err(self.lost_error(to)),
                 Err(Refusal::Full) if self.drain(queue) > 0 => _ = try_again(),
                 // From here on room wakes, so there is one more try before it sleeps.
-                Err(Refusal::Full) => self.conduit.sleep(&try_again, None),
+                Err(Refusal::Full) => self.conduit.sleep(drained(queue), &try_again, None),
             }
         }
     }
@@ -340,12 +371,13 @@ impl Fabric {
         Ok(())
     }
 
-    /// Runs what has come: what a reply waits for is only that its receiver takes replies.
+    pub(crate) fn puts(&self) -> Option<&dyn Puts> {
+        self.conduit.puts()
+    }
+
+    /// Runs what has come, of the queues that are taken while `queue` has no room.
     fn drain(&self, queue: Queue) -> usize {
-        match queue {
-            Queue::Request => self.poll(),
-            Queue::Reply => self.receive(Queue::Reply),
-        }
+        drained(queue).iter().map(|&queue| self.receive(queue)).sum()
     }
 
     fn receive(&self, queue: Queue) -> usize {
@@ -432,5 +464,14 @@ impl Fabric {
 
     pub(crate) fn lost_error(&self, peer: NodeId) -> Error {
         Error::PeerLost { peer, why: self.conduit.lost(peer).unwrap_or(Lost::Died) }
+    }
+}
+
+/// What a request waits for is that its receiver takes anything, which may wait for this rank; what a
+/// reply waits for is only that its receiver takes replies.
+fn drained(queue: Queue) -> &'static [Queue] {
+    match queue {
+        Queue::Request => &QUEUES,
+        Queue::Reply => &[Queue::Reply],
     }
 }

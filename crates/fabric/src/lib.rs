@@ -8,8 +8,8 @@
 //! Every queue has room for so much, and replies have queues of their own, so that they find room
 //! whatever becomes of requests. **Structure.** A [`Fabric`] is one process's membership: it has
 //! handlers, and segments that all may read and write. It speaks to a [`Conduit`], which carries
-//! messages and maps segments; [`shm`] is that of processes on one machine. [`Config`] says who
-//! joins what.
+//! messages and may map segments; [`shm`] is that of processes on one machine, [`tcp`] that of others.
+//! [`Config`] says who joins what.
 
 mod active;
 mod atomic;
@@ -20,18 +20,22 @@ mod error;
 mod fabric;
 mod handle;
 mod held;
+mod locks;
+mod meeting;
 mod message;
 mod pieces;
 mod remote;
 mod segment;
 mod service;
 pub mod shm;
+mod standing;
 mod strided;
+pub mod tcp;
 
 pub use active::{Call, Handler, Handlers};
 pub use atomic::Atomic;
 pub use barrier::Barrier;
-pub use conduit::{Capabilities, Conduit, Lost, Queue, Refusal};
+pub use conduit::{Capabilities, Conduit, Lost, Puts, Queue, Refusal};
 pub use config::{Config, Job, KEY, RANK, ROOT, SIZE};
 pub use error::{Error, ErrorKind};
 pub use fabric::Fabric;

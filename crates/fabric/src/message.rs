@@ -7,8 +7,11 @@
 /// The most arguments of a message (GASNet's).
 pub const MOST_ARGS: usize = 16;
 
-/// The most bytes of a payload that travels in a queue.
+/// The most bytes of a payload that travels in a queue in shared memory.
 pub(crate) const MOST_BYTES: usize = 4096;
+
+/// The most bytes before a payload.
+pub(crate) const FRONT_BYTES: usize = 8 * (2 + MOST_ARGS / 2);
 
 /// The most words of a message.
 pub(crate) const MOST_WORDS: usize = 1 + MOST_ARGS / 2 + MOST_BYTES / 8;
@@ -61,18 +64,28 @@ pub(crate) struct Head {
 }
 
 impl Head {
-    /// `None` for what no message starts with.
-    pub(crate) fn of(word: u64) -> Option<Head> {
+    /// `None` for what no message starts with whose payload has at most `most` bytes.
+    pub(crate) fn of(word: u64, most: usize) -> Option<Head> {
         let [kind, handler, args, rest, ..] = word.to_le_bytes();
         let head =
             Head { kind: kind.into(), handler, args: args.into(), bytes: (word >> 32) as u32 };
         let fits = match head.kind {
             SHORT => head.bytes == 0,
-            MEDIUM => head.bytes as usize <= MOST_BYTES,
+            MEDIUM => head.bytes as usize <= most,
             LONG => true,
             _ => false,
         };
         (fits && rest == 0 && head.args <= MOST_ARGS).then_some(head)
+    }
+
+    /// How many bytes the message has on a stream, where a payload is not padded.
+    pub(crate) fn bytes(self) -> usize {
+        let body = match self.kind {
+            MEDIUM => self.bytes as usize,
+            LONG => 8,
+            _ => 0,
+        };
+        8 + 8 * self.args.div_ceil(2) + body
     }
 
     /// How many words the message has, this one among them.
@@ -83,6 +96,28 @@ impl Head {
             _ => 0,
         };
         1 + self.args.div_ceil(2) + body
+    }
+
+    /// Calls `run` with the message that starts with this and goes on with `body`.
+    ///
+    /// # Panics
+    /// Where `body` is shorter than this says.
+    pub(crate) fn with<T>(self, body: &[u8], run: impl FnOnce(Message<'_>) -> T) -> T {
+        let Head { kind, handler, args: count, bytes } = self;
+        let (packed, rest) = body.split_at(8 * count.div_ceil(2));
+        let mut args = [0; MOST_ARGS];
+        for (arg, packed) in args[..count].iter_mut().zip(packed.as_chunks::<4>().0) {
+            *arg = u32::from_le_bytes(*packed);
+        }
+        let payload = match kind {
+            MEDIUM => Payload::Bytes(&rest[..bytes as usize]),
+            LONG => {
+                let at = rest.first_chunk::<8>().map_or(0, |at| u64::from_le_bytes(*at));
+                Payload::Placed { at, bytes }
+            }
+            _ => Payload::None,
+        };
+        run(Message { handler, args: &args[..count], payload })
     }
 
     fn word(self) -> u64 {
@@ -115,6 +150,26 @@ impl<'a> Message<'a> {
 
     /// Gives its words but for the first one to `store`, numbered from 1, and returns the first.
     pub(crate) fn write(&self, mut store: impl FnMut(usize, u64)) -> u64 {
+        let mut at = self.write_front(&mut store);
+        let mut put = |word| {
+            store(at, word);
+            at += 1;
+        };
+        if let Payload::Bytes(bytes) = self.payload {
+            let (words, rest) = bytes.as_chunks::<8>();
+            words.iter().for_each(|&word| put(u64::from_le_bytes(word)));
+            if !rest.is_empty() {
+                let mut last = [0; 8];
+                last[..rest.len()].copy_from_slice(rest);
+                put(u64::from_le_bytes(last));
+            }
+        }
+        self.head().word()
+    }
+
+    /// Gives those of its words to `store` that are between the first one and a payload, and returns
+    /// how many there are with the first.
+    fn write_front(&self, store: &mut impl FnMut(usize, u64)) -> usize {
         let mut at = 1;
         let mut put = |word| {
             store(at, word);
@@ -123,20 +178,19 @@ impl<'a> Message<'a> {
         for pair in self.args.chunks(2) {
             put(u64::from(pair[0]) | u64::from(*pair.get(1).unwrap_or(&0)) << 32);
         }
-        match self.payload {
-            Payload::None => {}
-            Payload::Placed { at, .. } => put(at),
-            Payload::Bytes(bytes) => {
-                let (words, rest) = bytes.as_chunks::<8>();
-                words.iter().for_each(|&word| put(u64::from_le_bytes(word)));
-                if !rest.is_empty() {
-                    let mut last = [0; 8];
-                    last[..rest.len()].copy_from_slice(rest);
-                    put(u64::from_le_bytes(last));
-                }
-            }
+        if let Payload::Placed { at, .. } = self.payload {
+            put(at);
         }
-        self.head().word()
+        at
+    }
+
+    /// The bytes before a payload, of which so many count.
+    pub(crate) fn front(&self) -> ([u8; FRONT_BYTES], usize) {
+        let mut bytes = [0; FRONT_BYTES];
+        let words = bytes.as_chunks_mut().0;
+        let count = self.write_front(&mut |at, word| words[at] = word.to_le_bytes());
+        words[0] = self.head().word().to_le_bytes();
+        (bytes, 8 * count)
     }
 }
 
@@ -165,21 +219,7 @@ impl Copied {
 
     /// Calls `run` with the message.
     pub(crate) fn with<T>(&self, run: impl FnOnce(Message<'_>) -> T) -> T {
-        let Head { kind, handler, args: count, bytes } = self.head;
-        let (packed, rest) = self.bytes.split_at(8 * count.div_ceil(2));
-        let mut args = [0; MOST_ARGS];
-        for (arg, packed) in args[..count].iter_mut().zip(packed.as_chunks::<4>().0) {
-            *arg = u32::from_le_bytes(*packed);
-        }
-        let payload = match kind {
-            MEDIUM => Payload::Bytes(&rest[..bytes as usize]),
-            LONG => {
-                let at = rest.first_chunk::<8>().map_or(0, |at| u64::from_le_bytes(*at));
-                Payload::Placed { at, bytes }
-            }
-            _ => Payload::None,
-        };
-        run(Message { handler, args: &args[..count], payload })
+        self.head.with(&self.bytes, run)
     }
 }
 
@@ -191,7 +231,7 @@ mod tests {
     fn copied(message: &Message<'_>) -> Copied {
         let mut words = [0; MOST_WORDS];
         words[0] = message.write(|at, word| words[at] = word);
-        let head = Head::of(words[0]).unwrap();
+        let head = Head::of(words[0], MOST_BYTES).unwrap();
         let mut copied = Copied::new();
         copied.fill(head, |at| words[at]);
         copied
@@ -217,7 +257,7 @@ mod tests {
 
         #[test]
         fn any_word_is_a_message_that_fits_or_none(word: u64) {
-            if let Some(head) = Head::of(word) {
+            if let Some(head) = Head::of(word, MOST_BYTES) {
                 prop_assert!(head.words() <= MOST_WORDS);
                 let mut copied = Copied::new();
                 copied.fill(head, |at| at as u64);
@@ -229,10 +269,10 @@ mod tests {
     #[test]
     fn what_is_too_long_or_unknown_is_no_message() {
         let word = |kind: u64, args: u64, bytes: u64| kind | args << 16 | bytes << 32;
-        assert!(Head::of(word(MEDIUM, 16, 4096)).is_some());
+        assert!(Head::of(word(MEDIUM, 16, 4096), MOST_BYTES).is_some());
         for word in [0, word(4, 0, 0), word(SHORT, 17, 0), word(MEDIUM, 0, 4097), word(SHORT, 0, 1)]
         {
-            assert_eq!(Head::of(word), None);
+            assert_eq!(Head::of(word, MOST_BYTES), None);
         }
     }
 }

@@ -3,12 +3,8 @@
 //!
 //! In all of these the source is here, and the destination there.
 
-use crate::message::MOST_BYTES;
 use model::{CopyDim, FieldCopy, NdCopy, Stride};
 use std::sync::Arc;
-
-/// The most loops of several turns each that a message's bytes have.
-const MOST_DIMS: usize = MOST_BYTES.ilog2() as usize;
 
 /// `copy` the other way round.
 pub(crate) fn turned(copy: &NdCopy) -> NdCopy {
@@ -102,8 +98,8 @@ pub(crate) fn describe(piece: &NdCopy, at: u64, to: &mut Vec<u8>) -> Option<()> 
 }
 
 /// What [`describe`] said, as a copy of packed bytes, and the bytes that follow; `None` for what it
-/// never says, and for more than a message holds.
-pub(crate) fn described(mut bytes: &[u8]) -> Option<(NdCopy, &[u8])> {
+/// never says, and for more than `most` bytes, as many as a message holds.
+pub(crate) fn described(mut bytes: &[u8], most: usize) -> Option<(NdCopy, &[u8])> {
     let mut word = || {
         let (word, rest) = bytes.split_first_chunk::<8>()?;
         bytes = rest;
@@ -111,10 +107,11 @@ pub(crate) fn described(mut bytes: &[u8]) -> Option<(NdCopy, &[u8])> {
     };
     let (start, run, count) = (word()? as i64, word()?, word()?);
     let mut payload = run;
-    let fits = |payload: &u64| (1..=MOST_BYTES as u64).contains(payload);
+    let fits = |payload: &u64| (1..=most as u64).contains(payload);
     let mut dims = Vec::new();
     let mut strides = Vec::new();
-    if count > MOST_DIMS as u64 || !fits(&payload) {
+    // Each loop has several turns.
+    if count > most.ilog2().into() || !fits(&payload) {
         return None;
     }
     for _ in 0..count {
@@ -144,6 +141,7 @@ pub(crate) fn described(mut bytes: &[u8]) -> Option<(NdCopy, &[u8])> {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::message::MOST_BYTES;
     use proptest::prelude::*;
 
     /// Loops over a source of any order, and a destination in which nothing lies twice.
@@ -185,8 +183,9 @@ mod tests {
                 [0, run, dims.len() as u64].into_iter().chain(dims.iter().flatten().copied());
             let words = words.chain(table.iter().copied());
             let bytes: Vec<u8> = words.flat_map(u64::to_le_bytes).collect();
-            described(&bytes).is_some()
+            described(&bytes, MOST_BYTES).is_some()
         };
+        const MOST_DIMS: usize = MOST_BYTES.ilog2() as usize;
         let most = MOST_BYTES as u64;
         assert!(is_said(most, &[], &[]) && is_said(1, &[[2, 8, 0]; MOST_DIMS], &[]));
         assert!(is_said(8, &[[2, 8, 0], [2, 1, 1]], &[5, 1 << 40]));
@@ -202,7 +201,7 @@ mod tests {
         ] {
             assert!(!is_said(run, dims, table), "{run} {dims:?} {table:?}");
         }
-        assert_eq!(described(&[0; 23]), None);
+        assert_eq!(described(&[0; 23], MOST_BYTES), None);
     }
 
     proptest! {
@@ -222,7 +221,7 @@ mod tests {
                 message.resize(start + payload, 0);
                 prop_assert!(message.len() <= room || payload == 1);
                 kernels::copy_slices(&packing(&piece), &src, 0, &mut message[start..], 0).unwrap();
-                let (there, packed) = described(&message).unwrap();
+                let (there, packed) = described(&message, MOST_BYTES).unwrap();
                 prop_assert_eq!(packed.len(), payload);
                 kernels::copy_slices(&there, packed, 0, &mut pieced, 0).unwrap();
                 prop_assert_eq!(turned(&turned(&there)), there);
@@ -242,7 +241,7 @@ mod tests {
                 }
             }
             let bytes: Vec<u8> = words.iter().flat_map(|word| word.to_le_bytes()).collect();
-            if let Some((copy, rest)) = described(&bytes) {
+            if let Some((copy, rest)) = described(&bytes, MOST_BYTES) {
                 prop_assert!(copy.payload_bytes() <= MOST_BYTES as u64 && copy.is_well_formed());
                 let mut there = [0; 500];
                 let _ = kernels::copy_slices(&copy, rest, 0, &mut there, 0);

@@ -12,7 +12,7 @@ use crate::atomic::Atomic;
 use crate::conduit::Queue;
 use crate::error::Error;
 use crate::fabric::Fabric;
-use crate::message::{MOST_BYTES, Message, Payload};
+use crate::message::{Message, Payload};
 use crate::strided;
 use model::NodeId;
 use std::collections::HashMap;
@@ -24,6 +24,10 @@ const FILL: u8 = 3;
 const ATOMIC: u8 = 4;
 const DONE: u8 = 5;
 pub(crate) const DATA: u8 = 6;
+
+/// Where a conduit puts without messages, what is no longer than this still goes in one: one system
+/// call less outweighs one copy more.
+pub(crate) const PACKED_BYTES: usize = 4096;
 
 /// The number of what nobody waits for.
 const NO_ONE: u64 = 0;
@@ -201,10 +205,10 @@ fn put_asked(call: &Call<'_>) -> Option<()> {
 
 fn get_asked(call: &Call<'_>) -> Option<()> {
     let [id, offset, at, bytes] = numbers(call.args())?;
-    let mut buffer = [0; MOST_BYTES];
-    let buffer = buffer.get_mut(..usize::try_from(bytes).ok()?)?;
-    call.fabric().segment().read(at, buffer)?;
-    answer(call, DATA, &arguments([id, offset]), buffer);
+    let bytes = usize::try_from(bytes).ok().filter(|&bytes| bytes <= call.medium_bytes())?;
+    let mut buffer = vec![0; bytes];
+    call.fabric().segment().read(at, &mut buffer)?;
+    answer(call, DATA, &arguments([id, offset]), &buffer);
     Some(())
 }
 
@@ -263,6 +267,23 @@ impl Fabric {
 
     /// The last message is answered, if somebody waits for that.
     pub(crate) fn put_by(
+        &self,
+        queue: Queue,
+        (to, at): (NodeId, u64),
+        bytes: &[u8],
+        id: u64,
+    ) -> Result<(), Error> {
+        match self.puts().filter(|_| bytes.len() > PACKED_BYTES) {
+            Some(puts) => {
+                self.put_directly(puts, queue, (to, at), bytes)?;
+                // Behind a message that follows anyway nothing is to be told.
+                if id == NO_ONE { Ok(()) } else { self.put_in_messages(queue, (to, at), &[], id) }
+            }
+            None => self.put_in_messages(queue, (to, at), bytes, id),
+        }
+    }
+
+    fn put_in_messages(
         &self,
         queue: Queue,
         (to, at): (NodeId, u64),

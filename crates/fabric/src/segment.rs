@@ -10,8 +10,10 @@ use model::NdCopy;
 use rustix::fs::{
     MemfdFlags, SealFlags, fcntl_add_seals, fcntl_get_seals, fstat, ftruncate, memfd_create,
 };
+use rustix::io::Errno;
 use rustix::mm::{MapFlags, ProtFlags, mmap, munmap};
-use std::os::fd::{AsFd, OwnedFd};
+use std::io;
+use std::os::fd::{AsFd, AsRawFd, BorrowedFd, OwnedFd};
 use std::ptr::NonNull;
 use std::sync::atomic::{AtomicU32, AtomicU64};
 
@@ -84,6 +86,28 @@ impl Segment {
         // SAFETY: inside the mapping, which no reference points into, so `to` is apart.
         unsafe { std::ptr::copy_nonoverlapping(from, to.as_mut_ptr(), to.len()) };
         Some(())
+    }
+
+    /// Reads from `source` to where byte `at` is, at most `bytes` and at least one, and what comes
+    /// behind these into `spare`; returns how much that was in all, 0 at the source's end.
+    ///
+    /// # Errors
+    /// As `readv`; `INVAL` where there is less room.
+    pub(crate) fn read_from(
+        &self,
+        source: BorrowedFd<'_>,
+        (at, bytes): (u64, usize),
+        spare: &mut [u8],
+    ) -> Result<usize, Errno> {
+        let to = self.span(at, bytes).ok_or(Errno::INVAL)?;
+        let room = [
+            libc::iovec { iov_base: to.cast(), iov_len: bytes },
+            libc::iovec { iov_base: spare.as_mut_ptr().cast(), iov_len: spare.len() },
+        ];
+        // SAFETY: the kernel writes inside the mapping, which no reference points into, and to `spare`.
+        let read = unsafe { libc::readv(source.as_raw_fd(), room.as_ptr(), room.len() as i32) };
+        usize::try_from(read)
+            .map_err(|_| Errno::from_io_error(&io::Error::last_os_error()).unwrap_or(Errno::IO))
     }
 
     /// Copies `from` to where byte `at` is; `None` where there is less room.

@@ -8,9 +8,9 @@ use crate::conduit::Queue;
 use crate::error::Error;
 use crate::fabric::Fabric;
 use crate::handle::Handle;
-use crate::message::{MOST_BYTES, Message, Payload};
+use crate::message::{Message, Payload};
 use crate::pieces::{describe, described, packing, pieces, turned};
-use crate::remote::{self, DATA, Ticket, arguments, bytes_of, numbers};
+use crate::remote::{self, DATA, PACKED_BYTES, Ticket, arguments, bytes_of, numbers};
 use model::{CopyDim, FieldCopy, NdCopy, NodeId, Stride};
 use std::collections::BTreeMap;
 use std::sync::Arc;
@@ -120,6 +120,14 @@ impl Fabric {
         for piece in pieces(copy, self.capabilities().medium_bytes) {
             message.clear();
             let payload = piece.payload_bytes() as usize;
+            if let Some(puts) = self.puts().filter(|_| is_run(&piece) && payload > PACKED_BYTES) {
+                let only = &piece.fields[0];
+                let start = base.wrapping_add_signed(only.src_offset as isize);
+                let there = at.wrapping_add_signed(only.dst_offset);
+                let bytes = &src[start..start + payload];
+                self.put_directly(puts, Queue::Request, (to, there), bytes)?;
+                continue;
+            }
             describe(&piece, at, &mut message).ok_or_else(|| self.beyond(to, at, payload))?;
             let start = message.len();
             message.resize(start + payload, 0);
@@ -192,20 +200,24 @@ impl Fabric {
     }
 }
 
+/// Whether it is one run of bytes on both sides.
+fn is_run(piece: &NdCopy) -> bool {
+    piece.dims.is_empty()
+}
+
 /// Takes apart what was packed.
 pub(crate) fn scatter_asked(call: &Call<'_>) -> Option<()> {
-    let (copy, packed) = described(bytes_of(call))?;
+    let (copy, packed) = described(bytes_of(call), call.medium_bytes())?;
     call.fabric().segment().scatter(&copy, (packed, 0), 0).ok()
 }
 
 /// Packs what was asked for.
 pub(crate) fn gather_asked(call: &Call<'_>) -> Option<()> {
     let [id, offset] = numbers(call.args())?;
-    let (copy, _) = described(bytes_of(call))?;
-    let mut buffer = [0; MOST_BYTES];
-    let buffer = buffer.get_mut(..usize::try_from(copy.payload_bytes()).ok()?)?;
-    call.fabric().segment().gather(&turned(&copy), 0, (buffer, 0)).ok()?;
-    remote::answer(call, DATA, &arguments([id, offset]), buffer);
+    let (copy, _) = described(bytes_of(call), call.medium_bytes())?;
+    let mut buffer = vec![0; usize::try_from(copy.payload_bytes()).ok()?];
+    call.fabric().segment().gather(&turned(&copy), 0, (&mut buffer, 0)).ok()?;
+    remote::answer(call, DATA, &arguments([id, offset]), &buffer);
     Some(())
 }
 

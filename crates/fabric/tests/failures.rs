@@ -2,14 +2,17 @@
 
 mod common;
 
-use common::{Over, ended, is_rank, join, start};
+use common::{Over, UNMAPPED, WAYS, ended, is_rank, join, start};
 use isometry_fabric::model::NodeId;
 use isometry_fabric::{
-    Atomic, Barrier, Call, Config, Error, ErrorKind, Fabric, Handlers, Lost, MOST_ARGS, Service,
+    Atomic, Barrier, Call, Config, Error, ErrorKind, Fabric, Handlers, Job, Lost, MOST_ARGS,
+    Service,
 };
+use rustix::net::sockopt::set_socket_linger;
 use rustix::process::{Pid, Signal, getpid, kill_process};
 use rustix::time::{ClockId, clock_gettime};
-use std::io::{Read, Write};
+use std::io::{self, Read, Write};
+use std::net::TcpStream;
 use std::os::linux::net::SocketAddrExt;
 use std::os::unix::net::{SocketAddr, UnixStream};
 use std::os::unix::process::ExitStatusExt;
@@ -25,16 +28,12 @@ const HANDLER: u8 = 128;
 static CALLS: AtomicU32 = AtomicU32::new(0);
 
 /// What a rank says to whoever calls.
-const HELLO_BYTES: usize = 52;
+const HELLO_BYTES: usize = 60;
 
 /// Nothing here takes as long.
 const LONG: Option<Duration> = Some(Duration::from_secs(60));
 
-/// Runs `body` as each of `size` ranks, over shared memory, and returns how these ended.
-fn processes(test: &str, size: u32, body: impl FnOnce(&Fabric)) -> Option<Vec<ExitStatus>> {
-    processes_over(test, (size, Over::Shm), body)
-}
-
+/// Runs `body` as each of `size` ranks, and returns how these ended.
 fn processes_over(
     test: &str,
     (size, over): (u32, Over),
@@ -59,7 +58,7 @@ fn is_lost(error: &Error, rank: u32, how: Lost) -> bool {
 
 #[test]
 fn a_peer_that_dies_is_named_and_others_go_on() {
-    for over in [Over::Shm, Over::Messages] {
+    for over in WAYS {
         let test = "a_peer_that_dies_is_named_and_others_go_on";
         let Some(statuses) = processes_over(test, (3, over), dies_or_goes_on) else { return };
         for (rank, status) in statuses.into_iter().enumerate() {
@@ -98,44 +97,47 @@ fn dies_or_goes_on(fabric: &Fabric) {
 #[test]
 fn a_peer_that_dies_while_it_is_asked_is_named() {
     let test = "a_peer_that_dies_while_it_is_asked_is_named";
-    let statuses = processes_over(test, (2, Over::Messages), |fabric| {
-        let (me, other) = (fabric.rank(), NodeId(1 - fabric.rank().0));
-        fabric.barrier().unwrap();
-        if me == NodeId(1) {
-            // It says that it is there, and never polls again.
-            fabric.request(other, HANDLER, &[], &[]).unwrap();
-            thread::sleep(Duration::from_millis(300));
-            end_this_process();
+    for over in UNMAPPED {
+        let Some(statuses) = processes_over(test, (2, over), is_asked_and_dies) else { return };
+        for (rank, status) in statuses.into_iter().enumerate() {
+            assert_eq!(status.success(), rank == 0, "rank {rank} over {over:?}: {status}");
         }
-        fabric.wait_until(LONG, || CALLS.load(Ordering::Relaxed) > 0).unwrap();
-        let mut buffer = vec![7; 10_000];
-        let mut own = [1];
-        let mut handles = [
-            fabric.get_nb(other, 0, &mut buffer).unwrap(),
-            fabric.put_nb(other, 0, &[1; 10_000]).unwrap(),
-            fabric.get_nb(me, 0, &mut own).unwrap(),
-        ];
-        let error = fabric.wait_all(&mut handles, Some(Duration::from_millis(20))).unwrap_err();
-        assert_eq!(error.kind(), ErrorKind::Timeout);
-        assert!(!handles[0].is_over() && !handles[1].is_over() && handles[2].is_over());
-        for handle in &mut handles[..2] {
-            let error = handle.wait(LONG).unwrap_err();
-            assert!(is_lost(&error, 1, Lost::Died), "{error}");
-            assert!(handle.is_over() && handle.try_wait().unwrap());
-        }
-        drop(handles);
-        assert!(buffer.iter().all(|&byte| byte == 7));
-        for error in [
-            fabric.atomic(other, 0, Atomic::Add(1)).unwrap_err(),
-            fabric.fill(other, (0, 1), 1).unwrap_err(),
-            fabric.request_long(other, HANDLER, &[], (&[1], 0)).unwrap_err(),
-        ] {
-            assert!(is_lost(&error, 1, Lost::Died), "{error}");
-        }
-    });
-    let statuses = statuses.into_iter().flatten();
-    for (rank, status) in statuses.enumerate() {
-        assert_eq!(status.success(), rank == 0, "rank {rank}: {status}");
+    }
+}
+
+fn is_asked_and_dies(fabric: &Fabric) {
+    let (me, other) = (fabric.rank(), NodeId(1 - fabric.rank().0));
+    fabric.barrier().unwrap();
+    if me == NodeId(1) {
+        // It says that it is there, and never polls again.
+        fabric.request(other, HANDLER, &[], &[]).unwrap();
+        thread::sleep(Duration::from_millis(300));
+        end_this_process();
+    }
+    fabric.wait_until(LONG, || CALLS.load(Ordering::Relaxed) > 0).unwrap();
+    let mut buffer = vec![7; 10_000];
+    let mut own = [1];
+    let mut handles = [
+        fabric.get_nb(other, 0, &mut buffer).unwrap(),
+        fabric.put_nb(other, 0, &[1; 10_000]).unwrap(),
+        fabric.get_nb(me, 0, &mut own).unwrap(),
+    ];
+    let error = fabric.wait_all(&mut handles, Some(Duration::from_millis(20))).unwrap_err();
+    assert_eq!(error.kind(), ErrorKind::Timeout);
+    assert!(!handles[0].is_over() && !handles[1].is_over() && handles[2].is_over());
+    for handle in &mut handles[..2] {
+        let error = handle.wait(LONG).unwrap_err();
+        assert!(is_lost(&error, 1, Lost::Died), "{error}");
+        assert!(handle.is_over() && handle.try_wait().unwrap());
+    }
+    drop(handles);
+    assert!(buffer.iter().all(|&byte| byte == 7));
+    for error in [
+        fabric.atomic(other, 0, Atomic::Add(1)).unwrap_err(),
+        fabric.fill(other, (0, 1), 1).unwrap_err(),
+        fabric.request_long(other, HANDLER, &[], (&[1], 0)).unwrap_err(),
+    ] {
+        assert!(is_lost(&error, 1, Lost::Died), "{error}");
     }
 }
 
@@ -160,121 +162,143 @@ fn lie(fabric: &Fabric, to: NodeId) {
 #[test]
 fn what_nobody_asks_or_answers_is_dropped() {
     let test = "what_nobody_asks_or_answers_is_dropped";
-    let statuses = processes_over(test, (3, Over::Messages), |fabric| {
-        let (me, liar) = (fabric.rank(), NodeId(2));
-        let end = fabric.segment().bytes();
-        fabric.fill(me, (0, end as usize), 9).unwrap();
-        fabric.barrier().unwrap();
-        if me == NodeId(1) {
-            fabric.request(NodeId(0), HANDLER, &[], &[]).unwrap();
-        }
-        let mut buffer = [7; 3000];
-        let mut get = (me == NodeId(0)).then(|| {
-            fabric.wait_until(LONG, || CALLS.load(Ordering::Relaxed) > 0).unwrap();
-            fabric.get_nb(NodeId(1), 0, &mut buffer).unwrap()
-        });
-        // Lies come while who is asked does something else.
-        thread::sleep(Duration::from_millis([0, 200, 50][me.0 as usize]));
-        if me == liar {
-            [NodeId(0), NodeId(1)].into_iter().for_each(|to| lie(fabric, to));
-        }
-        fabric.barrier().unwrap();
-        if let Some(get) = &mut get {
-            get.wait(LONG).unwrap();
-        }
-        drop(get);
-        if me == NodeId(0) {
-            assert!(buffer.iter().all(|&byte| byte == 9));
-        }
-        fabric.barrier().unwrap();
+    for over in UNMAPPED {
+        let Some(statuses) = processes_over(test, (3, over), hears_lies) else { return };
+        assert!(statuses.into_iter().all(|status| status.success()), "{over:?}");
+    }
+}
+
+fn hears_lies(fabric: &Fabric) {
+    let (me, liar) = (fabric.rank(), NodeId(2));
+    let end = fabric.segment().bytes();
+    fabric.fill(me, (0, end as usize), 9).unwrap();
+    fabric.barrier().unwrap();
+    if me == NodeId(1) {
+        fabric.request(NodeId(0), HANDLER, &[], &[]).unwrap();
+    }
+    let mut buffer = [7; 3000];
+    let mut get = (me == NodeId(0)).then(|| {
+        fabric.wait_until(LONG, || CALLS.load(Ordering::Relaxed) > 0).unwrap();
+        fabric.get_nb(NodeId(1), 0, &mut buffer).unwrap()
     });
-    assert!(statuses.into_iter().flatten().all(|status| status.success()));
+    // Lies come while who is asked does something else.
+    thread::sleep(Duration::from_millis([0, 200, 50][me.0 as usize]));
+    if me == liar {
+        [NodeId(0), NodeId(1)].into_iter().for_each(|to| lie(fabric, to));
+    }
+    fabric.barrier().unwrap();
+    if let Some(get) = &mut get {
+        get.wait(LONG).unwrap();
+    }
+    drop(get);
+    if me == NodeId(0) {
+        assert!(buffer.iter().all(|&byte| byte == 9));
+    }
+    fabric.barrier().unwrap();
 }
 
 #[test]
 fn a_peer_that_dies_with_its_queue_full_holds_nobody_up() {
     let test = "a_peer_that_dies_with_its_queue_full_holds_nobody_up";
-    let statuses = processes(test, 2, |fabric| {
-        let (me, other) = (fabric.rank(), NodeId(1 - fabric.rank().0));
-        let credits = fabric.capabilities().credits as u64;
-        if me == NodeId(1) {
-            // It never polls.
-            while fabric.get_word(me, 0).unwrap() < credits {
-                thread::yield_now();
-            }
-            end_this_process();
+    for over in WAYS {
+        let Some(statuses) = processes_over(test, (2, over), fills_a_queue) else { return };
+        for (rank, status) in statuses.into_iter().enumerate() {
+            assert_eq!(status.success(), rank == 0, "rank {rank} over {over:?}: {status}");
         }
-        let sent = (1..).find_map(|count| {
-            let error = fabric.request(other, HANDLER, &[], &[]).err();
-            // It may be lost by now.
-            let _ = fabric.put_word(other, 0, count);
-            error.map(|error| (count, error))
-        });
-        let (count, error) = sent.unwrap();
-        assert!(is_lost(&error, 1, Lost::Died), "{error}");
-        assert!(count > credits, "{count}");
-    });
-    let statuses = statuses.into_iter().flatten();
-    for (rank, status) in statuses.enumerate() {
-        assert_eq!(status.success(), rank == 0, "rank {rank}: {status}");
     }
+}
+
+fn fills_a_queue(fabric: &Fabric) {
+    let (me, other) = (fabric.rank(), NodeId(1 - fabric.rank().0));
+    if me == NodeId(1) {
+        // It says that it is there, and never polls.
+        fabric.request(other, HANDLER, &[], &[]).unwrap();
+        thread::sleep(Duration::from_millis(300));
+        end_this_process();
+    }
+    fabric.wait_until(LONG, || CALLS.load(Ordering::Relaxed) > 0).unwrap();
+    let bytes = vec![1; fabric.capabilities().medium_bytes];
+    let sent = (0..).find_map(|count| {
+        let bytes = if count < fabric.capabilities().credits { &[] } else { &bytes[..] };
+        fabric.request(other, HANDLER, &[], bytes).err().map(|error| (count, error))
+    });
+    let (count, error) = sent.unwrap();
+    assert!(is_lost(&error, 1, Lost::Died), "{error}");
+    assert!(count > fabric.capabilities().credits, "{count}");
 }
 
 #[test]
 fn a_peer_that_stops_is_a_timeout_and_not_lost() {
-    let statuses = processes("a_peer_that_stops_is_a_timeout_and_not_lost", 2, |fabric| {
-        let me = fabric.rank();
-        if me == NodeId(1) {
-            fabric.put_word(NodeId(0), 8, getpid().as_raw_nonzero().get() as u64).unwrap();
-            fabric.barrier().unwrap();
-            kill_process(getpid(), Signal::STOP).unwrap();
-            // The signal may take a while.
-            while fabric.get_word(me, 16).unwrap() == 0 {
-                thread::yield_now();
-            }
-            return fabric.barrier().unwrap();
-        }
+    for over in WAYS {
+        let test = "a_peer_that_stops_is_a_timeout_and_not_lost";
+        let Some(statuses) = processes_over(test, (2, over), stops_or_waits) else { return };
+        assert!(statuses.into_iter().all(|status| status.success()), "{over:?}");
+    }
+}
+
+fn stops_or_waits(fabric: &Fabric) {
+    let me = fabric.rank();
+    if me == NodeId(1) {
+        fabric.put_word(NodeId(0), 8, getpid().as_raw_nonzero().get() as u64).unwrap();
         fabric.barrier().unwrap();
-        fabric.barrier_notify(Barrier::Anonymous).unwrap();
-        let wait = |most| fabric.barrier_wait(Barrier::Anonymous, most);
-        let error = wait(Some(Duration::from_millis(200))).unwrap_err();
-        assert_eq!(error.kind(), ErrorKind::Timeout);
-        assert_eq!(fabric.lost(NodeId(1)), None);
-        fabric.put_word(NodeId(1), 16, 1).unwrap();
-        let stopped = Pid::from_raw(fabric.get_word(me, 8).unwrap() as i32).unwrap();
-        kill_process(stopped, Signal::CONT).unwrap();
-        wait(LONG).unwrap();
-    });
-    assert!(statuses.into_iter().flatten().all(|status| status.success()));
+        kill_process(getpid(), Signal::STOP).unwrap();
+        // The signal may take a while.
+        while fabric.get_word(me, 16).unwrap() == 0 {
+            fabric.poll();
+            thread::yield_now();
+        }
+        return fabric.barrier().unwrap();
+    }
+    fabric.barrier().unwrap();
+    fabric.barrier_notify(Barrier::Anonymous).unwrap();
+    let wait = |most| fabric.barrier_wait(Barrier::Anonymous, most);
+    let error = wait(Some(Duration::from_millis(200))).unwrap_err();
+    assert_eq!(error.kind(), ErrorKind::Timeout);
+    assert_eq!(fabric.lost(NodeId(1)), None);
+    let stopped = Pid::from_raw(fabric.get_word(me, 8).unwrap() as i32).unwrap();
+    kill_process(stopped, Signal::CONT).unwrap();
+    fabric.put_word(NodeId(1), 16, 1).unwrap();
+    wait(LONG).unwrap();
 }
 
 #[test]
 fn who_waits_sleeps() {
-    let statuses = processes("who_waits_sleeps", 2, |fabric| {
-        let spent = || {
-            let spent = clock_gettime(ClockId::ProcessCPUTime);
-            Duration::new(spent.tv_sec as u64, spent.tv_nsec as u32)
-        };
-        fabric.barrier().unwrap();
-        let before = spent();
-        let waited = Duration::from_millis(500);
-        assert!(fabric.wait_until(Some(waited), || false).is_err());
-        let spent = spent() - before;
-        assert!(spent < waited / 5, "{spent:?} of the processor in {waited:?}");
-        fabric.barrier().unwrap();
-    });
-    assert!(statuses.into_iter().flatten().all(|status| status.success()));
+    for over in WAYS {
+        let Some(statuses) = processes_over("who_waits_sleeps", (2, over), sleeps) else { return };
+        assert!(statuses.into_iter().all(|status| status.success()), "{over:?}");
+    }
+}
+
+fn sleeps(fabric: &Fabric) {
+    let spent = || {
+        let spent = clock_gettime(ClockId::ProcessCPUTime);
+        Duration::new(spent.tv_sec as u64, spent.tv_nsec as u32)
+    };
+    fabric.barrier().unwrap();
+    let before = spent();
+    let waited = Duration::from_millis(500);
+    assert!(fabric.wait_until(Some(waited), || false).is_err());
+    let spent = spent() - before;
+    assert!(spent < waited / 5, "{spent:?} of the processor in {waited:?}");
+    fabric.barrier().unwrap();
 }
 
 /// Rank 1 does not poll; a thread of it does.
 #[test]
 fn a_service_answers_while_its_process_does_something_else() {
+    JOBS.into_iter().for_each(is_served);
+}
+
+fn is_served(job: NewJob) {
     let served = Arc::new(AtomicU32::new(0));
     let count = Arc::clone(&served);
-    let [first, second] = two([
-        Handlers::new().with(HANDLER + 1, move |_| _ = count.fetch_add(1, Ordering::Relaxed)),
-        Handlers::new().with(HANDLER, |call| call.reply(HANDLER + 1, &[], &[]).unwrap()),
-    ]);
+    let [first, second] = two(
+        job,
+        [
+            Handlers::new().with(HANDLER + 1, move |_| _ = count.fetch_add(1, Ordering::Relaxed)),
+            Handlers::new().with(HANDLER, |call| call.reply(HANDLER + 1, &[], &[]).unwrap()),
+        ],
+    );
     let second = Arc::new(second);
     let service = Service::of(Arc::clone(&second)).unwrap();
     for round in 1..=1000 {
@@ -286,9 +310,14 @@ fn a_service_answers_while_its_process_does_something_else() {
     assert_eq!(Arc::into_inner(second).unwrap().poll(), 1, "nobody else took it");
 }
 
+/// Makes a meeting place that no other ranks have.
+type NewJob = fn(u32) -> Result<Job, Error>;
+
+const JOBS: [NewJob; 2] = [Job::new, Job::loopback];
+
 /// Two ranks of this process.
-fn two(handlers: [Handlers; 2]) -> [Fabric; 2] {
-    let root = fresh_root();
+fn two(job: NewJob, handlers: [Handlers; 2]) -> [Fabric; 2] {
+    let root = root_of(job);
     let join = |rank, handlers| Fabric::join(&Config::new(&root, (rank, 2), b"key"), handlers);
     let [first, second] = handlers;
     thread::scope(|scope| {
@@ -297,15 +326,14 @@ fn two(handlers: [Handlers; 2]) -> [Fabric; 2] {
     })
 }
 
-/// A name that no other fabric of this machine has.
-fn fresh_root() -> String {
-    static COUNT: AtomicU32 = AtomicU32::new(0);
-    format!("local:test-{}-{}", std::process::id(), COUNT.fetch_add(1, Ordering::Relaxed))
+fn root_of(job: NewJob) -> String {
+    let [(_, root), ..] = job(2).unwrap().variables(0);
+    root
 }
 
 /// Two ranks of this process, joined with these keys and sizes, and a short patience.
-fn pair(configs: [(u32, u32, &str); 2]) -> Vec<Result<Fabric, Error>> {
-    let root = fresh_root();
+fn pair(job: NewJob, configs: [(u32, u32, &str); 2]) -> Vec<Result<Fabric, Error>> {
+    let root = root_of(job);
     let join = |(rank, size, key): (u32, u32, &str)| {
         let mut config = Config::new(&root, (rank, size), key.as_bytes());
         config.timeout = Duration::from_millis(500);
@@ -319,8 +347,9 @@ fn pair(configs: [(u32, u32, &str); 2]) -> Vec<Result<Fabric, Error>> {
 
 #[test]
 fn who_has_another_key_or_size_does_not_join() {
-    for (second, why) in [((1, 2, "other"), "key"), ((1, 3, "key"), "counts other ranks")] {
-        let joined = pair([(0, 2, "key"), second]);
+    let second = [((1, 2, "other"), "key"), ((1, 3, "key"), "counts other ranks")];
+    for (job, (second, why)) in JOBS.into_iter().flat_map(|job| second.map(|s| (job, s))) {
+        let joined = pair(job, [(0, 2, "key"), second]);
         let [Err(first), Err(second)] = &joined[..] else { panic!("{joined:?}") };
         assert!(matches!(first, Error::Missing { missing, .. } if *missing == [1]), "{first}");
         assert!(matches!(second, Error::Refused { rank: 0, .. }), "{second}");
@@ -330,24 +359,45 @@ fn who_has_another_key_or_size_does_not_join() {
 
 #[test]
 fn one_rank_is_not_two() {
-    let joined = pair([(0, 2, "key"), (0, 2, "key")]);
-    let refused = joined.iter().flatten().count();
-    assert_eq!(refused, 0);
-    let has = |kind: fn(&Error) -> bool| joined.iter().any(|j| j.as_ref().is_err_and(kind));
-    assert!(has(|e| matches!(e, Error::Refused { rank: 0, .. })), "{joined:?}");
-    assert!(has(|e| matches!(e, Error::Missing { .. })), "{joined:?}");
+    for job in JOBS {
+        let joined = pair(job, [(0, 2, "key"), (0, 2, "key")]);
+        assert_eq!(joined.iter().flatten().count(), 0);
+        let has = |kind: fn(&Error) -> bool| joined.iter().any(|j| j.as_ref().is_err_and(kind));
+        // Where any program may listen, nobody knows that it is a rank.
+        let is_refused = |e: &Error| matches!(e, Error::Refused { rank: 0, .. } | Error::Io { .. });
+        assert!(has(is_refused), "{joined:?}");
+        assert!(has(|e| matches!(e, Error::Missing { .. })), "{joined:?}");
+    }
 }
 
 #[test]
 fn strangers_hold_nobody_up() {
-    let root = fresh_root();
+    let root = root_of(Job::new);
     let name = format!("isometry-{}-0", root.strip_prefix("local:").unwrap());
     let address = SocketAddr::from_abstract_name(name).unwrap();
-    let join = |rank| Fabric::join(&Config::new(&root, (rank, 2), b"key"), Handlers::new());
+    hold_nobody_up(&root, || UnixStream::connect_addr(&address));
+    let root = root_of(Job::loopback);
+    hold_nobody_up(&root, || {
+        // Before anybody listens, a socket may connect to itself.
+        let socket = TcpStream::connect(&root)?;
+        if socket.local_addr()? == socket.peer_addr()? {
+            set_socket_linger(&socket, Some(Duration::ZERO))?;
+            return Err(io::ErrorKind::ConnectionRefused.into());
+        }
+        Ok(socket)
+    });
+}
+
+/// Strangers call rank 0, and others join.
+fn hold_nobody_up<S: Write>(root: &str, call: impl Fn() -> io::Result<S>)
+where
+    for<'a> &'a S: Read,
+{
+    let join = |rank| Fabric::join(&Config::new(root, (rank, 2), b"key"), Handlers::new());
     thread::scope(|scope| {
         let first = scope.spawn(|| join(0));
         let connect = || loop {
-            if let Ok(socket) = UnixStream::connect_addr(&address) {
+            if let Ok(socket) = call() {
                 return socket;
             }
             thread::yield_now();
@@ -363,7 +413,7 @@ fn strangers_hold_nobody_up() {
         // Who was silent has been hung up on.
         assert_eq!((&silent).read(&mut [0; 128]).ok(), Some(HELLO_BYTES));
         assert_eq!((&silent).read(&mut [0; 128]).ok(), Some(0));
-        second.put(NodeId(0), 0, &[]).unwrap();
+        second.request(NodeId(0), HANDLER, &[], &[]).unwrap();
         drop(second);
         let left = first.wait_until(LONG, || first.lost(NodeId(1)) == Some(Lost::Left));
         left.unwrap();

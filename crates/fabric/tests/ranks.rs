@@ -1,8 +1,8 @@
-//! Two and four processes of this machine.
+//! Two and four processes of this machine, by shared memory, by messages alone, and by TCP.
 
 mod common;
 
-use common::{Over, ended, is_rank, join, start};
+use common::{WAYS, ended, is_rank, join, start};
 use isometry_fabric::model::{NdCopy, NodeId};
 use isometry_fabric::{
     Atomic, Barrier, Error, ErrorKind, Fabric, Handle, HandlerSafe, Handlers, MOST_ARGS,
@@ -18,13 +18,12 @@ const REPLY: u8 = 201;
 /// Nothing here takes as long.
 const LONG: Option<Duration> = Some(Duration::from_secs(60));
 
-/// Runs `body` as ranks of two processes and of four, over shared memory and over messages alone;
-/// `test` is the name of the test that calls this.
+/// Runs `body` as ranks of two processes and of four, over each of the conduits; `test` is the name of the test that calls this.
 fn ranks(test: &str, handlers: impl FnOnce() -> Handlers, body: impl FnOnce(&Fabric)) {
     if is_rank() {
         return body(&join(handlers()).unwrap());
     }
-    for (size, over) in [(2, Over::Shm), (4, Over::Shm), (2, Over::Messages), (4, Over::Messages)] {
+    for (size, over) in WAYS.into_iter().flat_map(|over| [(2, over), (4, over)]) {
         for (rank, status) in ended(start(test, size, over)).into_iter().enumerate() {
             assert!(status.success(), "rank {rank} of {size} over {over:?}: {status}");
         }
@@ -243,7 +242,7 @@ fn a_message_for_no_handler_is_dropped() {
 
 #[test]
 fn nobody_comes_between_an_atomic() {
-    const EACH: u64 = 20_000;
+    const EACH: u64 = 2_000;
     ranks("nobody_comes_between_an_atomic", Handlers::new, |fabric| {
         let size = u64::from(fabric.size());
         let add = |at, by| fabric.atomic(NodeId(0), at, Atomic::Add(by)).unwrap();

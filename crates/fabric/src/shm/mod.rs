@@ -18,11 +18,14 @@ mod sync {
     pub(crate) use std::sync::atomic::{AtomicU32, AtomicU64, Ordering, fence};
 }
 
-use crate::conduit::{Capabilities, Conduit, Lost, Queue, Refusal};
-use crate::config::Config;
+use crate::conduit::{Capabilities, Conduit, Lost, QUEUES, Queue, Refusal};
+use crate::config::{Config, ROOT, Root};
 use crate::error::Error;
+use crate::locks::{lock, try_lock};
+use crate::meeting::Socket;
 use crate::message::{Copied, MOST_BYTES, Message};
 use crate::segment::Segment;
+use crate::standing::Standing;
 use bell::Futex;
 use model::NodeId;
 use ring::{Found, LINE_WORDS, LINES, RING_WORDS, Reader, Refused, Words, Writer};
@@ -30,9 +33,8 @@ use rustix::event::Timespec;
 use rustix::thread::futex;
 use std::io::Write;
 use std::os::fd::OwnedFd;
-use std::os::unix::net::UnixStream;
-use std::sync::atomic::{AtomicU8, AtomicU32, Ordering};
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError, TryLockError};
+use std::sync::atomic::AtomicU32;
+use std::sync::{Arc, Mutex};
 use std::time::Duration;
 use watch::{BYE, Watch};
 
@@ -42,20 +44,12 @@ const BELL_WORDS: usize = LINE_WORDS;
 /// The most messages that one call takes of each peer's queue.
 const BATCH: usize = 32;
 
-const QUEUES: [Queue; 2] = [Queue::Request, Queue::Reply];
-
-/// How a peer is.
-const PRESENT: u8 = 0;
-const DIED: u8 = 1;
-const LEFT: u8 = 2;
-const BROKEN: u8 = 3;
-
 /// Processes of one machine.
 #[derive(Debug)]
 pub struct Shm {
     shared: Arc<Shared>,
     /// To each peer, `None` for this rank.
-    sockets: Vec<Option<UnixStream>>,
+    sockets: Vec<Option<Socket>>,
     _watch: Watch,
 }
 
@@ -73,26 +67,13 @@ struct Peer {
     segment: Segment,
     /// By queue.
     writers: [Mutex<Writer>; 2],
-    state: AtomicU8,
+    standing: Standing,
 }
 
 #[derive(Debug)]
 struct Inbox {
     readers: Vec<Reader>,
     copied: Copied,
-}
-
-fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
-    // A handler that panicked has left nothing half done: its message was taken before.
-    mutex.lock().unwrap_or_else(PoisonError::into_inner)
-}
-
-fn try_lock<T>(mutex: &Mutex<T>) -> Option<MutexGuard<'_, T>> {
-    match mutex.try_lock() {
-        Ok(guard) => Some(guard),
-        Err(TryLockError::Poisoned(guard)) => Some(guard.into_inner()),
-        Err(TryLockError::WouldBlock) => None,
-    }
 }
 
 impl Shm {
@@ -103,39 +84,42 @@ impl Shm {
     /// [`Error::Refused`] where this rank, or another, has another key, version or number of ranks,
     /// or has joined already; [`Error::Io`].
     pub fn join(config: &Config) -> Result<Shm, Error> {
-        config.check()?;
+        let Root::Local(name) = config.check()? else {
+            let why = format!("`{}` is no meeting place of one machine", config.root);
+            return Err(Error::Config { name: ROOT, why });
+        };
         let size = config.size as usize;
         let words = BELL_WORDS + size * QUEUES.len() * RING_WORDS;
         let (mailbox, mailbox_fd) = Segment::create(8 * words as u64)?;
         let (segment, segment_fd) = Segment::create(config.segment_bytes)?;
         let memory = [mailbox_fd, segment_fd];
-        let joined = join::join(config, join::borrowed(&memory))?;
+        let joined = join::join(config, name, join::borrowed(&memory))?;
         let mut sockets = Vec::with_capacity(size);
         let mut own = Some([mailbox, segment]);
         let mut peers = Vec::with_capacity(size);
         for (rank, peer) in (0..).zip(joined) {
             let (memory, socket) = match peer {
-                Some(peer) => (mapped(rank, &peer.memory)?, Some(peer.socket)),
+                Some(peer) => (mapped(rank, &peer.gift)?, Some(peer.socket)),
                 None => (own.take().expect("one rank is this one"), None),
             };
             let [mailbox, segment] = memory;
             if mailbox.bytes() != 8 * words as u64 {
                 return Err(Error::Refused { rank, why: "its mailbox is of another size" });
             }
-            let state = AtomicU8::new(PRESENT);
-            peers.push(Peer { mailbox, segment, writers: Default::default(), state });
+            let (writers, standing) = (Default::default(), Standing::default());
+            peers.push(Peer { mailbox, segment, writers, standing });
             sockets.push(socket);
         }
         let readers = || (0..size).map(|_| Reader::default()).collect();
         let inbox = || Mutex::new(Inbox { readers: readers(), copied: Copied::new() });
         let inboxes = QUEUES.map(|_| inbox());
         let shared = Arc::new(Shared { rank: config.rank, peers, inboxes });
-        let watched = sockets.iter().map(|s| s.as_ref().map(UnixStream::try_clone).transpose());
+        let watched = sockets.iter().map(|s| s.as_ref().map(|s| s.0.try_clone()).transpose());
         let watched: Result<Vec<_>, _> = watched.collect();
         let watched = watched.map_err(Error::io("watching peers"))?;
         let theirs = Arc::clone(&shared);
         let watch = Watch::over(watched, move |peer, left| {
-            theirs.lose(peer, if left { LEFT } else { DIED });
+            theirs.lose(peer, if left { Lost::Left } else { Lost::Died });
         })?;
         Ok(Shm { shared, sockets, _watch: watch })
     }
@@ -169,14 +153,8 @@ impl Shared {
         Words(&self.peers[to].mailbox.words()[start..start + RING_WORDS])
     }
 
-    fn lose(&self, peer: usize, state: u8) {
-        let set = self.peers[peer].state.compare_exchange(
-            PRESENT,
-            state,
-            Ordering::AcqRel,
-            Ordering::Relaxed,
-        );
-        if set.is_ok() {
+    fn lose(&self, peer: usize, why: Lost) {
+        if self.peers[peer].standing.lose(why) {
             self.me().wake();
         }
     }
@@ -193,7 +171,7 @@ impl Shared {
 
     fn is_present(&self, peer: usize) -> bool {
         // What a peer sent before it died or left is still taken.
-        self.peers[peer].state.load(Ordering::Acquire) != BROKEN
+        self.peers[peer].standing.lost() != Some(Lost::Broken)
     }
 }
 
@@ -236,7 +214,7 @@ impl Conduit for Shm {
     fn send(&self, to: NodeId, queue: Queue, message: &Message<'_>) -> Result<(), Refusal> {
         let (shared, to) = (&*self.shared, to.0 as usize);
         let peer = &shared.peers[to];
-        if peer.state.load(Ordering::Acquire) != PRESENT {
+        if peer.standing.lost().is_some() {
             return Err(Refusal::Lost);
         }
         let ring = shared.ring(to, shared.rank as usize, queue);
@@ -248,7 +226,7 @@ impl Conduit for Shm {
             }
             Err(Refused::Full) => Err(Refusal::Full),
             Err(Refused::Broken) => {
-                shared.lose(to, BROKEN);
+                shared.lose(to, Lost::Broken);
                 Err(Refusal::Lost)
             }
         }
@@ -267,7 +245,7 @@ impl Conduit for Shm {
                 }
                 match reader.pop(ring, copied) {
                     Found::Nothing => break,
-                    Found::Broken => shared.lose(from, BROKEN),
+                    Found::Broken => shared.lose(from, Lost::Broken),
                     Found::Message { wakes } => {
                         if wakes {
                             shared.peers[from].wake();
@@ -281,9 +259,9 @@ impl Conduit for Shm {
         count
     }
 
-    fn sleep(&self, is_over: &dyn Fn() -> bool, most: Option<Duration>) {
+    fn sleep(&self, queues: &[Queue], is_over: &dyn Fn() -> bool, most: Option<Duration>) {
         let bell = Bell(self.shared.me().mailbox.bell());
-        let is_over = || is_over() || QUEUES.iter().any(|&queue| self.shared.is_ready(queue));
+        let is_over = || is_over() || queues.iter().any(|&queue| self.shared.is_ready(queue));
         if !bell::sleep(&bell, most, is_over) {
             std::thread::yield_now();
         }
@@ -295,7 +273,7 @@ impl Conduit for Shm {
 
     fn segment(&self, peer: NodeId) -> Option<&Segment> {
         let peer = self.shared.peers.get(peer.0 as usize)?;
-        (peer.state.load(Ordering::Acquire) == PRESENT).then_some(&peer.segment)
+        peer.standing.lost().is_none().then_some(&peer.segment)
     }
 
     fn segment_bytes(&self, peer: NodeId) -> u64 {
@@ -303,11 +281,6 @@ impl Conduit for Shm {
     }
 
     fn lost(&self, peer: NodeId) -> Option<Lost> {
-        match self.shared.peers.get(peer.0 as usize)?.state.load(Ordering::Acquire) {
-            PRESENT => None,
-            DIED => Some(Lost::Died),
-            LEFT => Some(Lost::Left),
-            _ => Some(Lost::Broken),
-        }
+        self.shared.peers.get(peer.0 as usize)?.standing.lost()
     }
 }

@@ -9,7 +9,7 @@
 //! come. A message doesn't go round the end: a word there says to go on at the start.
 
 use super::sync::{AtomicU64, Ordering};
-use crate::message::{Copied, Head, MOST_WORDS, Message};
+use crate::message::{Copied, Head, MOST_BYTES, MOST_WORDS, Message};
 
 /// The words of a line.
 pub(crate) const LINE_WORDS: usize = 8;
@@ -150,7 +150,7 @@ impl Reader {
         }
         let left = LINES - (self.lines % LINES as u64) as usize;
         let fits = |head: &Head| head.words() <= left * LINE_WORDS;
-        let Some(head) = Head::of(first).filter(fits) else { return Found::Broken };
+        let Some(head) = Head::of(first, MOST_BYTES).filter(fits) else { return Found::Broken };
         let words = ring.line(self.lines);
         into.fill(head, |at| words[at].load(Ordering::Relaxed));
         self.lines += head.words().div_ceil(LINE_WORDS) as u64;

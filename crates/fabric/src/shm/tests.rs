@@ -1,6 +1,6 @@
 //! The ring against a queue of the standard library, and ranks of one process.
 
-use super::sync::AtomicU64;
+use super::sync::{AtomicU64, Ordering};
 use super::*;
 use crate::config::Job;
 use crate::message::Payload;
@@ -148,7 +148,7 @@ fn what_was_sent_before_leaving_still_comes() {
     second.send(NodeId(0), Queue::Request, &SHORT).unwrap();
     drop(second);
     while first.lost(NodeId(1)).is_none() {
-        first.sleep(&|| first.lost(NodeId(1)).is_some(), None);
+        first.sleep(&QUEUES, &|| first.lost(NodeId(1)).is_some(), None);
     }
     assert_eq!(first.lost(NodeId(1)), Some(Lost::Left));
     assert_eq!(count(&first, Queue::Request), 1);

@@ -4,7 +4,6 @@ use crate::error::Error;
 use rustix::event::{EventfdFlags, PollFd, PollFlags, eventfd, poll};
 use rustix::io::{Errno, read, write};
 use std::os::fd::{AsFd, OwnedFd};
-use std::os::unix::net::UnixStream;
 use std::sync::Arc;
 use std::thread::{Builder, JoinHandle};
 
@@ -21,7 +20,7 @@ pub(crate) struct Watch {
 impl Watch {
     /// Calls `ended` with the position of each of `sockets` that ends, and whether it said bye.
     pub(crate) fn over(
-        sockets: Vec<Option<UnixStream>>,
+        sockets: Vec<Option<OwnedFd>>,
         ended: impl Fn(usize, bool) + Send + 'static,
     ) -> Result<Watch, Error> {
         let stop = eventfd(0, EventfdFlags::CLOEXEC).map_err(Error::os("making an eventfd"))?;
@@ -43,7 +42,7 @@ impl Drop for Watch {
     }
 }
 
-fn watch(mut sockets: Vec<Option<UnixStream>>, stop: &OwnedFd, ended: impl Fn(usize, bool)) {
+fn watch(mut sockets: Vec<Option<OwnedFd>>, stop: &OwnedFd, ended: impl Fn(usize, bool)) {
     loop {
         let (places, mut fds): (Vec<_>, Vec<_>) = sockets
             .iter()

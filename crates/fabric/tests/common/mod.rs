@@ -25,11 +25,20 @@ pub(crate) enum Over {
     Shm,
     /// By messages alone.
     Messages,
+    /// By TCP.
+    Tcp,
 }
+
+/// All of these.
+pub(crate) const WAYS: [Over; 3] = [Over::Shm, Over::Messages, Over::Tcp];
+
+/// Those that map no memory.
+#[allow(dead_code)]
+pub(crate) const UNMAPPED: [Over; 2] = [Over::Messages, Over::Tcp];
 
 /// Starts `size` processes that run `test` again.
 pub(crate) fn start(test: &str, size: u32, over: Over) -> Vec<Child> {
-    let job = Job::new(size).unwrap();
+    let job = if matches!(over, Over::Tcp) { Job::loopback(size) } else { Job::new(size) }.unwrap();
     let program = env::current_exe().unwrap();
     let start = |rank: u32| {
         // Whatever becomes of it, nobody waits for it for ever.
@@ -53,10 +62,10 @@ pub(crate) fn ended(children: Vec<Child>) -> Vec<ExitStatus> {
 pub(crate) fn join(handlers: Handlers) -> Result<Fabric, Error> {
     let mut config = Config::from_variables(|name| env::var(name).ok())?;
     config.segment_bytes = 1 << 20;
-    let shm = Shm::join(&config)?;
-    let is_bare = env::var(CHILD).is_ok_and(|over| over == format!("{:?}", Over::Messages));
-    let conduit: Box<dyn Conduit> = if is_bare { Box::new(Bare(shm)) } else { Box::new(shm) };
-    Ok(Fabric::over(conduit, handlers))
+    if env::var(CHILD).is_ok_and(|over| over == format!("{:?}", Over::Messages)) {
+        return Ok(Fabric::over(Box::new(Bare(Shm::join(&config)?)), handlers));
+    }
+    Fabric::join(&config, handlers)
 }
 
 /// A conduit that carries messages and can do nothing else.
@@ -81,8 +90,8 @@ impl Conduit for Bare {
         self.0.receive(queue, run)
     }
 
-    fn sleep(&self, is_over: &dyn Fn() -> bool, most: Option<Duration>) {
-        self.0.sleep(is_over, most);
+    fn sleep(&self, queues: &[Queue], is_over: &dyn Fn() -> bool, most: Option<Duration>) {
+        self.0.sleep(queues, is_over, most);
     }
 
     fn wake(&self) {

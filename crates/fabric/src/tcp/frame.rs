@@ -1,0 +1,207 @@
+//! What a stream between two ranks is made of.
+//!
+//! **Hazard.** The other end may send anything. **Guarantee.** What no rank sends ends the stream, and
+//! nothing of it reaches past the segment or the buffer. **Structure.** A frame starts with a word whose
+//! lowest byte is its kind. A message follows as in a queue of shared memory, its payload unpadded; a
+//! put has the place of its bytes in a second word, and then these; a farewell has nothing.
+
+use crate::message::{Head, Message, Payload};
+
+/// The lowest bytes of first words, beside those of messages.
+const PUT: u64 = 4;
+const BYE: u64 = 5;
+
+/// The bytes of a put's frame before those that it puts.
+pub(crate) const PUT_FRONT: usize = 16;
+
+/// The frame of who leaves.
+pub(crate) const FAREWELL: [u8; 8] = BYE.to_le_bytes();
+
+/// What a receiver takes.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Limits {
+    /// The most bytes of a payload that travels with a message.
+    pub medium_bytes: usize,
+    /// How many bytes there are to put to.
+    pub segment_bytes: u64,
+}
+
+impl Limits {
+    fn admit(self, at: u64, bytes: u32) -> bool {
+        at.checked_add(bytes.into()).is_some_and(|end| end <= self.segment_bytes)
+    }
+}
+
+/// A frame, without the bytes that a put puts.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Frame<'a> {
+    /// An active message; one that is long lies within the segment.
+    Message(Message<'a>),
+    /// So many bytes follow, which go within the segment.
+    Put {
+        /// From where on, in bytes.
+        at: u64,
+        /// How many, at least one.
+        bytes: u32,
+    },
+    /// Nothing follows.
+    Bye,
+}
+
+/// What a stream no rank speaks.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Broken;
+
+/// A frame that has come whole, without the bytes that a put puts.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Front {
+    kind: Kind,
+    length: usize,
+}
+
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum Kind {
+    Message(Head),
+    Put(u64, u32),
+    Bye,
+}
+
+impl Front {
+    /// The frame that `bytes` start with; `None` while not all of it is there.
+    ///
+    /// # Errors
+    /// [`Broken`] for what no rank sends to who has these limits.
+    pub fn of(bytes: &[u8], limits: Limits) -> Result<Option<Front>, Broken> {
+        let Some((word, rest)) = bytes.split_first_chunk() else { return Ok(None) };
+        let word = u64::from_le_bytes(*word);
+        match word & 0xFFFF_FFFF {
+            PUT => {
+                let Some(at) = rest.first_chunk() else { return Ok(None) };
+                let (at, bytes) = (u64::from_le_bytes(*at), (word >> 32) as u32);
+                let fits = bytes > 0 && limits.admit(at, bytes);
+                let front = Front { kind: Kind::Put(at, bytes), length: PUT_FRONT };
+                if fits { Ok(Some(front)) } else { Err(Broken) }
+            }
+            BYE if word == BYE => Ok(Some(Front { kind: Kind::Bye, length: FAREWELL.len() })),
+            _ => Front::of_message(word, bytes, limits),
+        }
+    }
+
+    fn of_message(word: u64, bytes: &[u8], limits: Limits) -> Result<Option<Front>, Broken> {
+        let head = Head::of(word, limits.medium_bytes).ok_or(Broken)?;
+        let length = head.bytes();
+        let Some(body) = bytes.get(8..length) else { return Ok(None) };
+        let is_within = head.with(body, |message| match message.payload {
+            Payload::Placed { at, bytes } => limits.admit(at, bytes),
+            _ => true,
+        });
+        let front = Front { kind: Kind::Message(head), length };
+        if is_within { Ok(Some(front)) } else { Err(Broken) }
+    }
+
+    /// How many bytes it has.
+    #[must_use]
+    pub fn length(&self) -> usize {
+        self.length
+    }
+
+    /// Calls `run` with the frame.
+    ///
+    /// # Panics
+    /// Where `bytes` are not those that it was found in.
+    pub fn with<T>(self, bytes: &[u8], run: impl FnOnce(Frame<'_>) -> T) -> T {
+        match self.kind {
+            Kind::Message(head) => {
+                head.with(&bytes[8..self.length], |message| run(Frame::Message(message)))
+            }
+            Kind::Put(at, bytes) => run(Frame::Put { at, bytes }),
+            Kind::Bye => run(Frame::Bye),
+        }
+    }
+}
+
+/// What comes before the bytes of a put.
+pub(crate) fn put_front(at: u64, bytes: u32) -> [u8; PUT_FRONT] {
+    let mut front = [0; PUT_FRONT];
+    front[..8].copy_from_slice(&(PUT | u64::from(bytes) << 32).to_le_bytes());
+    front[8..].copy_from_slice(&at.to_le_bytes());
+    front
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::message::MOST_ARGS;
+    use proptest::prelude::*;
+
+    const LIMITS: Limits = Limits { medium_bytes: 1000, segment_bytes: 5000 };
+
+    fn sent(message: &Message<'_>) -> Vec<u8> {
+        let (front, length) = message.front();
+        let payload = if let Payload::Bytes(bytes) = message.payload { bytes } else { &[] };
+        [&front[..length], payload].concat()
+    }
+
+    proptest! {
+        #[test]
+        fn messages_arrive_as_they_were_once_they_are_whole(
+            handler: u8,
+            args in prop::collection::vec(any::<u32>(), 0..=MOST_ARGS),
+            bytes in prop::option::of(prop::collection::vec(any::<u8>(), 1..=1000)),
+            placed in prop::option::of((0_u64..2000, 0_u32..3000)),
+            cut in 0_usize..1100,
+        ) {
+            let payload = match (&bytes, placed) {
+                (Some(bytes), _) => Payload::Bytes(bytes),
+                (None, Some((at, bytes))) => Payload::Placed { at, bytes },
+                (None, None) => Payload::None,
+            };
+            let message = Message { handler, args: &args, payload };
+            let mut stream = sent(&message);
+            let length = stream.len();
+            prop_assert_eq!(Front::of(&stream[..cut.min(length - 1)], LIMITS), Ok(None));
+            stream.extend([7; 9]);
+            let front = Front::of(&stream, LIMITS).unwrap().unwrap();
+            prop_assert_eq!(front.length(), length);
+            front.with(&stream, |frame| assert_eq!(frame, Frame::Message(message)));
+        }
+
+        #[test]
+        fn whatever_is_taken_is_within_the_limits(
+            mut bytes in prop::collection::vec(any::<u8>(), 0..300),
+            kind in 0_u8..7,
+        ) {
+            if let [first, _, _, args, _, _, high @ .., _, _] = &mut bytes[..] && let [_, top, ..] = high {
+                (*first, *args, *top) = (kind, 0, 0);
+            }
+            if let Ok(Some(front)) = Front::of(&bytes, LIMITS) {
+                prop_assert!(front.length() <= bytes.len());
+                front.with(&bytes, |frame| match frame {
+                    Frame::Message(message) => assert!(message.fits(LIMITS.medium_bytes)),
+                    Frame::Put { at, bytes } => assert!(at + u64::from(bytes) <= 5000),
+                    Frame::Bye => {}
+                });
+            }
+        }
+    }
+
+    #[test]
+    fn puts_are_within_the_segment_and_of_something() {
+        let of = |at, bytes| Front::of(&put_front(at, bytes), LIMITS);
+        for (at, bytes) in [(0, 1), (0, 5000), (4999, 1)] {
+            let front = of(at, bytes).unwrap().unwrap();
+            front.with(&[], |frame| assert_eq!(frame, Frame::Put { at, bytes }));
+        }
+        for (at, bytes) in [(0, 0), (0, 5001), (5000, 1), (u64::MAX, 1), (u64::MAX, u32::MAX)] {
+            assert_eq!(of(at, bytes), Err(Broken));
+        }
+        assert_eq!(Front::of(&put_front(0, 1)[..15], LIMITS), Ok(None));
+        let long = |at, bytes| {
+            let payload = Payload::Placed { at, bytes };
+            Front::of(&sent(&Message { handler: 1, args: &[], payload }), LIMITS)
+        };
+        assert!(long(4000, 1000).is_ok_and(|front| front.is_some()));
+        assert_eq!([long(4001, 1000), long(u64::MAX, 1)], [Err(Broken); 2]);
+        assert_eq!(Front::of(&(BYE | 1 << 40).to_le_bytes(), LIMITS), Err(Broken));
+    }
+}

@@ -1,0 +1,440 @@
+//! One of the streams between two ranks, at either end.
+//!
+//! **Hazard.** A frame goes into the socket in part, and who sent it does something else. **Guarantee.**
+//! What is taken goes out whole, before anything else of that stream. **Structure.** The rest of a frame
+//! is kept, and written when there is room, by whoever sends or polls next; small messages may queue
+//! behind it, so many bytes. What comes is read as far as there is room: puts to where they belong, and
+//! all else to a buffer in which messages lie whole.
+
+use super::bells::Bells;
+use super::frame::{Broken, FAREWELL, Frame, Front, Limits, PUT_FRONT, put_front};
+use crate::conduit::Refusal;
+use crate::locks::lock;
+use crate::message::{FRONT_BYTES, Message, Payload};
+use crate::segment::Segment;
+use rustix::event::epoll::{self, EventData, EventFlags};
+use rustix::event::{PollFd, PollFlags, Timespec, poll};
+use rustix::io::{Errno, Result};
+use rustix::net::{RecvFlags, SendAncillaryBuffer, SendFlags, Shutdown, recv, sendmsg, shutdown};
+use std::io::IoSlice;
+use std::mem::MaybeUninit;
+use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
+use std::sync::Mutex;
+use std::sync::atomic::{AtomicUsize, Ordering};
+use std::time::{Duration, Instant};
+
+/// The most bytes of a payload that travels with a message.
+pub(crate) const MEDIUM_BYTES: usize = 64 << 10;
+
+/// Where more than so many bytes wait to be written, a stream takes no more.
+const QUEUE_BYTES: usize = 64 << 10;
+
+/// Messages of no payload that are taken while nothing can be written.
+pub(crate) const CREDITS: usize = QUEUE_BYTES / FRONT_BYTES;
+
+/// The most bytes that one frame puts: what of it is not written at once is copied.
+const PUT_BYTES: usize = 128 << 10;
+
+/// The most frames of puts that are written at once.
+const PUTS: usize = 8;
+
+/// The bytes that are read at once: of messages, and behind a put.
+const BUFFER_BYTES: usize = 256 << 10;
+const BEHIND_BYTES: usize = 256;
+
+/// The most streams that a look finds ready.
+const EVENTS: usize = 64;
+
+/// Streams that are to be written when there is room, and who sleeps.
+#[derive(Debug)]
+pub(crate) struct Waiting {
+    outs: OwnedFd,
+    watched: AtomicUsize,
+    pub(crate) bells: Bells,
+}
+
+impl Waiting {
+    pub(crate) fn new() -> Result<Waiting> {
+        let outs = epoll::create(epoll::CreateFlags::CLOEXEC)?;
+        Ok(Waiting { outs, watched: AtomicUsize::new(0), bells: Bells::default() })
+    }
+
+    /// Readable while one of the streams has room.
+    pub(crate) fn outs(&self) -> &OwnedFd {
+        &self.outs
+    }
+
+    /// The names of those that have room.
+    pub(crate) fn writable(&self) -> Vec<u64> {
+        if self.watched.load(Ordering::Acquire) == 0 { Vec::new() } else { ready(&self.outs) }
+    }
+}
+
+/// The names of what is ready in an epoll set.
+pub(crate) fn ready(set: &OwnedFd) -> Vec<u64> {
+    let mut events = [const { MaybeUninit::uninit() }; EVENTS];
+    // Interrupted: it is looked at again.
+    let found = epoll::wait(set, &mut events, Some(&Timespec::default()));
+    found.map_or(Vec::new(), |(events, _)| events.iter().map(|event| event.data.u64()).collect())
+}
+
+/// A stream to a peer and from it.
+#[derive(Debug)]
+pub(crate) struct Stream {
+    /// What [`Waiting::writable`] calls it.
+    name: u64,
+    to: OwnedFd,
+    /// Where that is another one: a rank's to itself.
+    from: Option<OwnedFd>,
+    writer: Mutex<Writer>,
+}
+
+#[derive(Debug, Default)]
+struct Writer {
+    /// What was taken and not written, but for the first `written` bytes.
+    rest: Vec<u8>,
+    written: usize,
+    /// Whether it is among those that are to be written.
+    is_watched: bool,
+    /// Whether somebody was refused for want of room.
+    is_wanted: bool,
+    has_ended: bool,
+}
+
+impl Stream {
+    pub(crate) fn new(name: u64, to: OwnedFd, from: Option<OwnedFd>) -> Stream {
+        Stream { name, to, from, writer: Mutex::default() }
+    }
+
+    /// Where it is read.
+    pub(crate) fn source(&self) -> BorrowedFd<'_> {
+        self.from.as_ref().unwrap_or(&self.to).as_fd()
+    }
+
+    pub(crate) fn send(
+        &self,
+        waiting: &Waiting,
+        message: &Message<'_>,
+    ) -> std::result::Result<(), Refusal> {
+        let (front, length) = message.front();
+        let payload = if let Payload::Bytes(bytes) = message.payload { bytes } else { &[] };
+        let parts = [&front[..length], payload];
+        self.write(waiting, |writer, socket| {
+            if writer.flush(socket)? {
+                let sent = send_some(socket, &parts.map(IoSlice::new))?;
+                writer.keep(&parts, sent);
+            } else if writer.rest.len() - writer.written < QUEUE_BYTES {
+                writer.keep(&parts, 0);
+            } else {
+                return Ok(None);
+            }
+            Ok(Some(()))
+        })
+    }
+
+    /// Puts the first of `bytes`; returns how many.
+    pub(crate) fn put(
+        &self,
+        waiting: &Waiting,
+        at: u64,
+        bytes: &[u8],
+    ) -> std::result::Result<usize, Refusal> {
+        self.write(waiting, |writer, socket| {
+            let taken = if writer.flush(socket)? { writer.put(socket, at, bytes)? } else { 0 };
+            Ok((taken > 0).then_some(taken))
+        })
+    }
+
+    /// Writes what waits.
+    pub(crate) fn flush(&self, waiting: &Waiting) {
+        // Who is refused here asked for nothing.
+        let _ = self.write(waiting, |writer, socket| writer.flush(socket).map(|_| Some(())));
+    }
+
+    /// Calls `run`, which returns `None` for want of room.
+    fn write<T>(
+        &self,
+        waiting: &Waiting,
+        run: impl FnOnce(&mut Writer, BorrowedFd<'_>) -> Result<Option<T>>,
+    ) -> std::result::Result<T, Refusal> {
+        let mut writer = lock(&self.writer);
+        if writer.has_ended {
+            return Err(Refusal::Lost);
+        }
+        let done = run(&mut writer, self.to.as_fd());
+        if done.is_err() {
+            self.end(waiting, &mut writer);
+            // Who reads it has to hear of that too.
+            let _ = shutdown(&self.to, Shutdown::Both);
+        }
+        writer.is_wanted |= matches!(done, Ok(None));
+        self.watch(waiting, &mut writer, matches!(done, Ok(None)));
+        done.map_err(|_| Refusal::Lost)?.ok_or(Refusal::Full)
+    }
+
+    /// Sees to it that somebody hears of room as long as there is something to write, or somebody has
+    /// just been refused.
+    fn watch(&self, waiting: &Waiting, writer: &mut Writer, is_refused: bool) {
+        let watch = !writer.has_ended && (is_refused || !writer.rest.is_empty());
+        if watch == writer.is_watched {
+            return;
+        }
+        writer.is_watched = watch;
+        if watch {
+            let added =
+                epoll::add(&waiting.outs, &self.to, EventData::new_u64(self.name), EventFlags::OUT);
+            if let Err(error) = added {
+                log::error!("nobody hears when there is room for a rank: {error}");
+            }
+            waiting.watched.fetch_add(1, Ordering::AcqRel);
+        } else {
+            let _ = epoll::delete(&waiting.outs, &self.to);
+            waiting.watched.fetch_sub(1, Ordering::AcqRel);
+            if std::mem::take(&mut writer.is_wanted) {
+                // They may have been refused, and not sleep yet.
+                waiting.bells.ring();
+            }
+        }
+    }
+
+    fn end(&self, waiting: &Waiting, writer: &mut Writer) {
+        (writer.has_ended, writer.written) = (true, 0);
+        writer.rest = Vec::new();
+        self.watch(waiting, writer, false);
+    }
+
+    /// Nothing is written any more.
+    pub(crate) fn close(&self, waiting: &Waiting) {
+        self.end(waiting, &mut lock(&self.writer));
+    }
+
+    /// Nothing is written any more, and what has come is the last that is read.
+    pub(crate) fn cut(&self, waiting: &Waiting) {
+        self.close(waiting);
+        // It fails where the other end has gone.
+        let _ = shutdown(&self.to, Shutdown::Both);
+    }
+
+    /// Says farewell, once all that was taken is written, and no later than `end`.
+    pub(crate) fn leave(&self, end: Instant) {
+        let mut writer = lock(&self.writer);
+        if writer.has_ended {
+            return;
+        }
+        writer.keep(&[&FAREWELL], 0);
+        while let Ok(false) = writer.flush(self.to.as_fd()) {
+            let left = end.saturating_duration_since(Instant::now());
+            if left.is_zero() {
+                break;
+            }
+            let mut fds = [PollFd::new(&self.to, PollFlags::OUT)];
+            let _ = poll(&mut fds, Timespec::try_from(left).ok().as_ref());
+        }
+        // What is read by nobody would have the kernel throw away what was written.
+        let mut nowhere = [0; 4096];
+        while recv(&self.to, &mut nowhere, RecvFlags::DONTWAIT).is_ok_and(|(read, _)| read > 0) {}
+        writer.has_ended = true;
+    }
+}
+
+impl Writer {
+    /// Writes what waits, and returns whether that was all.
+    fn flush(&mut self, socket: BorrowedFd<'_>) -> Result<bool> {
+        while self.written < self.rest.len() {
+            match send_some(socket, &[IoSlice::new(&self.rest[self.written..])])? {
+                0 => return Ok(false),
+                sent => self.written += sent,
+            }
+        }
+        self.rest.clear();
+        self.written = 0;
+        Ok(true)
+    }
+
+    /// Keeps what of `parts` is behind so many bytes.
+    fn keep(&mut self, parts: &[&[u8]], mut sent: usize) {
+        if self.written >= QUEUE_BYTES {
+            self.rest.drain(..self.written);
+            self.written = 0;
+        }
+        for part in parts {
+            let skipped = sent.min(part.len());
+            self.rest.extend_from_slice(&part[skipped..]);
+            sent -= skipped;
+        }
+    }
+
+    /// Writes frames of the first of `bytes`, and keeps the rest of the last; returns how many bytes
+    /// that are.
+    fn put(&mut self, socket: BorrowedFd<'_>, at: u64, bytes: &[u8]) -> Result<usize> {
+        let mut fronts = [[0; PUT_FRONT]; PUTS];
+        let chunks = || bytes.chunks(PUT_BYTES).take(PUTS);
+        for ((front, chunk), i) in fronts.iter_mut().zip(chunks()).zip(0..) {
+            *front = put_front(at + i * PUT_BYTES as u64, chunk.len() as u32);
+        }
+        let mut parts = [IoSlice::new(&[]); 2 * PUTS];
+        let (pairs, _) = parts.as_chunks_mut::<2>();
+        for ((pair, front), chunk) in pairs.iter_mut().zip(&fronts).zip(chunks()) {
+            *pair = [IoSlice::new(front), IoSlice::new(chunk)];
+        }
+        let mut sent = send_some(socket, &parts)?;
+        let mut taken = 0;
+        for (front, chunk) in fronts.iter().zip(chunks()) {
+            if sent == 0 {
+                break;
+            }
+            taken += chunk.len();
+            let whole = PUT_FRONT + chunk.len();
+            if sent < whole {
+                self.keep(&[front, chunk], sent);
+                break;
+            }
+            sent -= whole;
+        }
+        Ok(taken)
+    }
+}
+
+/// Returns how many bytes were written, 0 where there is no room.
+fn send_some(socket: BorrowedFd<'_>, parts: &[IoSlice<'_>]) -> Result<usize> {
+    let flags = SendFlags::NOSIGNAL | SendFlags::DONTWAIT;
+    loop {
+        match sendmsg(socket, parts, &mut SendAncillaryBuffer::default(), flags) {
+            Err(Errno::INTR) => {}
+            Err(Errno::AGAIN) => return Ok(0),
+            sent => return sent,
+        }
+    }
+}
+
+/// What reads a stream.
+#[derive(Debug, Default)]
+pub(crate) struct Reader {
+    buffer: Vec<u8>,
+    /// What of it was read from the stream and not taken.
+    start: usize,
+    end: usize,
+    /// Where the next bytes of a put go, and how many there are.
+    put: Option<(u64, usize)>,
+}
+
+/// What came of reading.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Came {
+    /// Nothing; later, something.
+    Nothing,
+    /// Something, and whether bytes of a put were among it.
+    Some(bool),
+    /// The end.
+    End,
+}
+
+/// What is taken next.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Next {
+    /// Nothing yet.
+    Nothing,
+    /// A message, for which `run` was called.
+    Message,
+    /// A farewell: nothing follows.
+    Bye,
+}
+
+impl Reader {
+    /// Reads once what has come.
+    pub(crate) fn fill(&mut self, source: BorrowedFd<'_>, segment: &Segment) -> Came {
+        if self.buffer.is_empty() {
+            self.buffer = vec![0; BUFFER_BYTES];
+        }
+        let is_put = self.put.is_some();
+        let read = match self.put {
+            Some((at, bytes)) => {
+                // All before was taken.
+                (self.start, self.end) = (0, 0);
+                segment.read_from(source, (at, bytes), &mut self.buffer[..BEHIND_BYTES])
+            }
+            None => {
+                self.make_room();
+                let room = &mut self.buffer[self.end..];
+                if room.is_empty() {
+                    // A handler that panicked has left messages.
+                    return Came::Some(false);
+                }
+                recv(source, room, RecvFlags::DONTWAIT).map(|(read, _)| read)
+            }
+        };
+        match read {
+            Err(Errno::AGAIN | Errno::INTR) => Came::Nothing,
+            Ok(0) | Err(_) => Came::End,
+            Ok(read) => {
+                self.end += self.put_on(read);
+                Came::Some(is_put)
+            }
+        }
+    }
+
+    /// So many bytes have come, those of a put first; returns how many were none.
+    fn put_on(&mut self, read: usize) -> usize {
+        let Some((at, bytes)) = self.put else { return read };
+        let put = read.min(bytes);
+        self.put = (put < bytes).then_some((at + put as u64, bytes - put));
+        read - put
+    }
+
+    /// Moves what is there to the front, unless the longest message has room behind.
+    fn make_room(&mut self) {
+        if self.buffer.len() - self.start < FRONT_BYTES + MEDIUM_BYTES || self.start == self.end {
+            self.buffer.copy_within(self.start..self.end, 0);
+            (self.start, self.end) = (0, self.end - self.start);
+        }
+    }
+
+    /// Takes frames until one is a message, with which it calls `run`.
+    pub(crate) fn next(
+        &mut self,
+        segment: &Segment,
+        run: &mut dyn FnMut(Message<'_>),
+    ) -> std::result::Result<Next, Broken> {
+        let limits = Limits { medium_bytes: MEDIUM_BYTES, segment_bytes: segment.bytes() };
+        loop {
+            let bytes = &self.buffer[self.start..self.end];
+            let Some(front) = Front::of(bytes, limits)? else { return Ok(Next::Nothing) };
+            // Before a handler runs, which may panic.
+            self.start += front.length();
+            match front.with(bytes, |frame| match frame {
+                Frame::Message(message) => {
+                    run(message);
+                    Step::Done(Next::Message)
+                }
+                Frame::Put { at, bytes } => Step::Put(at, bytes as usize),
+                Frame::Bye => Step::Done(Next::Bye),
+            }) {
+                Step::Done(next) => return Ok(next),
+                Step::Put(at, bytes) => self.begin(segment, at, bytes)?,
+            }
+        }
+    }
+
+    /// Begins a put with what of it has come.
+    fn begin(
+        &mut self,
+        segment: &Segment,
+        at: u64,
+        bytes: usize,
+    ) -> std::result::Result<(), Broken> {
+        self.put = Some((at, bytes));
+        let come = &self.buffer[self.start..self.end];
+        let length = come.len();
+        segment.write(at, &come[..length.min(bytes)]).ok_or(Broken)?;
+        self.start += length - self.put_on(length);
+        Ok(())
+    }
+}
+
+enum Step {
+    Done(Next),
+    Put(u64, usize),
+}
+
+/// How long a rank that leaves waits for others to take what it has sent.
+pub(crate) const LEAVING: Duration = Duration::from_secs(1);

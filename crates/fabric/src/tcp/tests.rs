@@ -1,0 +1,174 @@
+//! Ranks of one process, and what a peer may do wrong.
+
+use super::*;
+use crate::config::Job;
+use crate::message::Payload;
+use crate::tcp::stream::CREDITS;
+use std::thread;
+
+const SEGMENT_BYTES: u64 = 1 << 20;
+
+/// Two ranks of this process.
+fn pair() -> [Tcp; 2] {
+    let job = Job::loopback(2).unwrap();
+    let join = |rank: u32| {
+        let variables = job.variables(rank);
+        let find = |name: &str| variables.iter().find(|v| v.0 == name).map(|v| v.1.clone());
+        let mut config = Config::from_variables(find).unwrap();
+        config.segment_bytes = SEGMENT_BYTES;
+        Tcp::join(&config).unwrap()
+    };
+    thread::scope(|scope| {
+        let second = scope.spawn(|| join(1));
+        [join(0), second.join().unwrap()]
+    })
+}
+
+const SHORT: Message<'static> = Message { handler: 1, args: &[7], payload: Payload::None };
+const ME: NodeId = NodeId(0);
+const OTHER: NodeId = NodeId(1);
+
+/// Sleeps until `is_over`, and takes what comes.
+fn until(tcp: &Tcp, mut is_over: impl FnMut() -> bool) {
+    while !is_over() {
+        for queue in QUEUES {
+            tcp.receive(queue, &mut |_, _| {});
+        }
+        tcp.sleep(&QUEUES, &|| false, Some(Duration::from_millis(20)));
+    }
+}
+
+/// How many messages come until there are so many.
+fn hear(tcp: &Tcp, queue: Queue, most: usize) {
+    let mut heard = 0;
+    while heard < most {
+        tcp.receive(queue, &mut |_, message| {
+            assert_eq!(message.args, [7]);
+            heard += 1;
+        });
+        tcp.sleep(&[queue], &|| heard >= most, None);
+    }
+    assert_eq!(heard, most);
+}
+
+/// Has the first rank read what the second one's socket says.
+fn say(second: &Tcp, queue: Queue, bytes: &[u8]) {
+    let stream = &second.peers[0].streams[queue as usize];
+    assert_eq!(send(stream.source(), bytes, SendFlags::empty()), Ok(bytes.len()));
+}
+
+#[test]
+fn who_is_alone_reaches_itself() {
+    let tcp = Tcp::join(&Config::new("127.0.0.1:9", (0, 1), b"")).unwrap();
+    for queue in QUEUES {
+        tcp.send(ME, queue, &SHORT).unwrap();
+        hear(&tcp, queue, 1);
+    }
+}
+
+#[test]
+fn frames_that_can_t_be_make_a_peer_lost_and_write_nothing() {
+    let put = frame::put_front;
+    let too_long = (2_u64 | (MEDIUM_BYTES as u64 + 1) << 32).to_le_bytes();
+    let nonsense: [&[u8]; 6] =
+        [&[0xFF; 8], &[0; 8], &too_long, &put(SEGMENT_BYTES - 1, 2), &put(u64::MAX, 1), &put(0, 0)];
+    for bytes in nonsense {
+        for queue in QUEUES {
+            let [first, second] = pair();
+            second.send(ME, queue, &SHORT).unwrap();
+            hear(&first, queue, 1);
+            // What comes behind nonsense, or by the other stream, is not taken either.
+            say(&second, queue, &[bytes, &put(0, 8), &[9; 8]].concat());
+            while !first.peers[1].is_broken() {
+                first.receive(queue, &mut |_, _| panic!("nobody said that"));
+            }
+            say(&second, QUEUES[1 - queue as usize], &[&put(8, 8)[..], &[9; 8]].concat());
+            until(&first, || first.lost(OTHER).is_some());
+            assert_eq!((first.lost(OTHER), first.lost(ME)), (Some(Lost::Broken), None));
+            for queue in QUEUES {
+                assert_eq!(first.send(OTHER, queue, &SHORT), Err(Refusal::Lost));
+                assert_eq!(first.put(OTHER, queue, 0, &[1]), Err(Refusal::Lost));
+            }
+            let mut start = [7; 16];
+            first.segment.read(0, &mut start).unwrap();
+            assert_eq!(start, [0; 16]);
+            until(&second, || second.lost(ME).is_some());
+            assert_eq!(second.lost(ME), Some(Lost::Died));
+        }
+    }
+}
+
+#[test]
+fn a_frame_comes_in_any_pieces() {
+    let [first, second] = pair();
+    let (short, length) = SHORT.front();
+    let stream = [&frame::put_front(3, 5)[..], &[1, 2, 3, 4, 5], &short[..length]].concat();
+    for byte in stream.iter().chain(&stream) {
+        say(&second, Queue::Request, &[*byte]);
+        until(&first, || first.receive(Queue::Reply, &mut |_, _| {}) == 0);
+    }
+    let mut there = [9; 10];
+    until(&first, || {
+        first.segment.read(0, &mut there).unwrap();
+        there == [0, 0, 0, 1, 2, 3, 4, 5, 0, 0]
+    });
+    assert_eq!(first.lost(OTHER), None);
+}
+
+#[test]
+fn a_queue_has_room_for_its_credits_and_what_it_took_comes() {
+    let [first, second] = pair();
+    let full = [5; MEDIUM_BYTES];
+    let message = Message { handler: 1, args: &[7], payload: Payload::Bytes(&full) };
+    let mut sent =
+        (0..).take_while(|_| first.send(OTHER, Queue::Request, &message).is_ok()).count();
+    // All is full; what comes out makes room for as many as were promised.
+    assert_eq!(first.put(OTHER, Queue::Request, 0, &[1]), Err(Refusal::Full));
+    first.send(OTHER, Queue::Reply, &SHORT).unwrap();
+    hear(&second, Queue::Reply, 1);
+    let mut heard = 0;
+    let mut shorts = 0;
+    while shorts < CREDITS {
+        second.receive(Queue::Request, &mut |_, _| heard += 1);
+        shorts += (0..).take_while(|_| first.send(OTHER, Queue::Request, &SHORT).is_ok()).count();
+    }
+    sent += shorts;
+    while heard < sent {
+        first.receive(Queue::Request, &mut |_, _| {});
+        second.receive(Queue::Request, &mut |_, _| heard += 1);
+    }
+    assert_eq!((heard, first.waiting.writable().len()), (sent, 0));
+}
+
+#[test]
+fn what_was_sent_before_leaving_still_comes() {
+    let [first, second] = pair();
+    // More than fits into a socket, so that some of it is taken while the other leaves.
+    let bytes = vec![3; SEGMENT_BYTES as usize];
+    second.send(ME, Queue::Reply, &SHORT).unwrap();
+    assert_eq!(second.put(ME, Queue::Request, 5, &bytes[5..9]), Ok(4));
+    first.send(OTHER, Queue::Request, &SHORT).unwrap();
+    drop(second);
+    let mut heard = 0;
+    while first.lost(OTHER).is_none() {
+        for queue in QUEUES {
+            first.receive(queue, &mut |_, _| heard += 1);
+        }
+        first.sleep(&QUEUES, &|| first.lost(OTHER).is_some(), None);
+    }
+    assert_eq!((first.lost(OTHER), heard), (Some(Lost::Left), 1));
+    let mut there = [0; 6];
+    first.segment.read(4, &mut there).unwrap();
+    assert_eq!(there, [0, 3, 3, 3, 3, 0]);
+    assert_eq!(first.send(OTHER, Queue::Request, &SHORT), Err(Refusal::Lost));
+}
+
+#[test]
+fn a_silent_connection_that_ends_is_a_peer_that_died() {
+    let [first, second] = pair();
+    rustix::net::shutdown(second.peers[0].silent.as_ref().unwrap(), rustix::net::Shutdown::Both)
+        .unwrap();
+    until(&first, || first.lost(OTHER).is_some());
+    assert_eq!(first.lost(OTHER), Some(Lost::Died));
+    until(&second, || second.lost(ME).is_some());
+}
