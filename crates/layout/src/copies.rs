@@ -29,6 +29,11 @@ pub fn copies(src: Side, dst: Side, range_of: &Stream, range: Range<u64>) -> Vec
     if let Some(run) = same_stream(&src, &dst, range_of, &range) {
         return vec![run];
     }
+    merged(pieces(src, dst, range_of, range).into_iter().map(canonical).collect())
+}
+
+/// The copies that move `range`, as they fall out of its cells.
+pub(crate) fn pieces(src: Side, dst: Side, range_of: &Stream, range: Range<u64>) -> Vec<NdCopy> {
     let whole = range == (0..range_of.bytes());
     let cells = if whole { vec![whole_box(range_of)] } else { range_of.cells(range) };
     let mut list = Vec::with_capacity(cells.len());
@@ -39,7 +44,7 @@ pub fn copies(src: Side, dst: Side, range_of: &Stream, range: Range<u64>) -> Vec
             piece.copies_of(&cell, &mut finders, &mut list);
         }
     }
-    merged(list.into_iter().map(canonical).collect())
+    list
 }
 
 fn check_alike(src: &Side, dst: &Side, range_of: &Stream) {

@@ -106,7 +106,7 @@ impl DimForm {
     fn axis(&self, layout: &Layout, dim: usize) -> Result<Axis, LayoutError> {
         let known = digits_of(layout.blocks(dim));
         let places = || self.digits.iter().map(|digit| digit.0);
-        let ascends = places().zip(places().skip(1)).all(|(a, b)| a < b);
+        let ascends = places().is_sorted() && places().len() <= known.len();
         let is_known = |place| known.iter().any(|digit| digit.place == place);
         if places().next() != Some(1) || !ascends || !places().all(is_known) {
             return Err(LayoutError::Digits { dim });

@@ -6,6 +6,7 @@
 //! copies, the one form in which the other layers move bytes.
 #![forbid(unsafe_code)]
 
+mod bound;
 mod canon;
 mod class;
 mod copies;
@@ -26,6 +27,7 @@ mod sizes;
 mod stream;
 mod text;
 
+pub use bound::most_pieces;
 pub use class::{shape_class, touched};
 pub use copies::copies;
 pub use error::{LayoutError, ParseError};

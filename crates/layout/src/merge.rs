@@ -2,6 +2,9 @@
 
 use crate::canon::{canonical, run_alike};
 use model::{CopyDim, FieldCopy, NdCopy, Stride};
+use std::collections::HashMap;
+use std::hash::{DefaultHasher, Hash, Hasher};
+use std::sync::Arc;
 
 /// All passes, until the list gets no shorter. The result is sorted by the first byte written.
 pub(crate) fn merged(mut list: Vec<NdCopy>) -> Vec<NdCopy> {
@@ -63,16 +66,42 @@ pub(crate) fn join_series(list: Vec<NdCopy>) -> Vec<NdCopy> {
     out
 }
 
+/// Lists up to this are searched from end to end, which is faster than any index.
+const FEW: usize = 32;
+
 /// Copies that are alike, in the order of the list.
 fn groups(list: Vec<NdCopy>) -> Vec<Vec<NdCopy>> {
+    let is_long = list.len() > FEW;
     let mut groups: Vec<Vec<NdCopy>> = Vec::new();
+    let mut first_of: HashMap<u64, usize> = HashMap::new();
     for copy in list {
-        match groups.iter_mut().find(|group| is_alike(&group[0], &copy)) {
-            Some(group) => group.push(copy),
+        let is_group = |group: &Vec<NdCopy>| is_alike(&group[0], &copy);
+        let at = if is_long {
+            // Two shapes of one hash are rare; the second is left as it is.
+            let at = *first_of.entry(shape_of(&copy)).or_insert(groups.len());
+            groups.get(at).is_some_and(is_group).then_some(at)
+        } else {
+            groups.iter().position(is_group)
+        };
+        match at {
+            Some(at) => groups[at].push(copy),
             None => groups.push(vec![copy]),
         }
     }
     groups
+}
+
+/// Equal for copies that are alike.
+fn shape_of(copy: &NdCopy) -> u64 {
+    let mut hash = DefaultHasher::new();
+    for dim in &copy.dims {
+        let ends = |table: &Option<Arc<[u64]>>| {
+            table.as_ref().map(|t| (t.len(), t.first().copied(), t.last().copied()))
+        };
+        (dim.extent, ends(&dim.src_index), ends(&dim.dst_index)).hash(&mut hash);
+    }
+    copy.fields.iter().for_each(|field| (field.bytes, &field.strides).hash(&mut hash));
+    hash.finish()
 }
 
 /// Whether the copies differ in offsets only.

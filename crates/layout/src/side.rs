@@ -92,6 +92,15 @@ impl<'a> Side<'a> {
         }
     }
 
+    /// The sizes of the blocks of `dim`, and where in the largest the first index lies.
+    pub(crate) fn blocks(&self, dim: usize) -> (impl Iterator<Item = u64> + use<'a>, u64) {
+        let (digits, start) = match *self {
+            Side::Instance(_) => self.digits(dim),
+            Side::Stream { stream, .. } => stream.digits_of(dim),
+        };
+        (digits[1..].iter().map(|digit| digit.place), start)
+    }
+
     /// Whether `dim` counts in one digit.
     pub(crate) fn is_plain(&self, dim: usize) -> bool {
         self.digits(dim).0.len() == 1

@@ -1,6 +1,7 @@
 //! The payload of a box as a stream (DESIGN.md, decision 2).
 
 use crate::LayoutError;
+use crate::digits::Digit;
 use crate::lattice::{Lattice, lattices};
 use crate::order::{Order, Turn, Walk};
 use model::Layout;
@@ -140,6 +141,16 @@ impl Stream {
         let mut tiler = Tiler { walk: Walk::new(&self.order), cells: Vec::new() };
         tiler.tile(self.order.turns().len(), range);
         tiler.cells
+    }
+
+    pub(crate) fn component_count(&self) -> usize {
+        self.order.turns().len()
+    }
+
+    /// The digits of `dim` as the layout has them, and what is added to an index before it is taken
+    /// apart.
+    pub(crate) fn digits_of(&self, dim: usize) -> (&[Digit], u64) {
+        (self.order.digits_of(dim), self.order.indices[dim].start)
     }
 
     pub(crate) fn fused(&self) -> &Order {

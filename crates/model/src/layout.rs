@@ -109,12 +109,19 @@ impl From<Layout> for Vec<Component> {
     }
 }
 
+/// The most components of a layout that is told: 8 dimensions, each with 6 levels of blocks.
+#[cfg(feature = "serde")]
+const MAX_COMPONENTS: usize = 64;
+
 /// For an index space of as many dimensions as are named, at most [`crate::MAX_DIMS`].
 #[cfg(feature = "serde")]
 impl TryFrom<Vec<Component>> for Layout {
     type Error = ModelError;
 
     fn try_from(components: Vec<Component>) -> Result<Self, ModelError> {
+        if components.len() > MAX_COMPONENTS {
+            return Err(ModelError::Layout { why: "it has too many components".to_owned() });
+        }
         let rank = components.iter().filter_map(|c| c.dim()).max().map_or(0, |dim| dim + 1);
         if rank > crate::MAX_DIMS {
             return Err(ModelError::Rank { dims: rank });
