@@ -32,6 +32,15 @@ pub(crate) enum Rule {
 }
 
 impl Rule {
+    /// How long a piece is at most, where granules are no longer.
+    pub(crate) fn bytes(self) -> u64 {
+        match self {
+            Rule::Every { bytes } | Rule::Component { bytes } | Rule::Granules { bytes, .. } => {
+                bytes
+            }
+        }
+    }
+
     /// The end of the piece that starts at `from`: past `from`, at most `limit`.
     pub(crate) fn end(self, stream: &Stream, from: u64, limit: u64) -> u64 {
         let end = match self {

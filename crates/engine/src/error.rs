@@ -30,6 +30,16 @@ pub enum CompileError {
     /// The destination has stride 0 or overlaps itself.
     #[error("the destination can't be written to: {0}")]
     Destination(LayoutError),
+    /// A request of a hop may fall into more pieces than it may.
+    #[error("requests of hop {hop} fall into up to {pieces} pieces, and may into {max_pieces}")]
+    Pieces {
+        /// The hop, from 0.
+        hop: usize,
+        /// How many there may be.
+        pieces: u64,
+        /// The most that are allowed.
+        max_pieces: u64,
+    },
     /// A buffer is smaller than one granule of a hop beside it.
     #[error("buffer {buffer} has {bytes} bytes where {needed_bytes} are needed")]
     Buffer {

@@ -9,15 +9,19 @@
 //! inside is the shape. Blocks that the box may cut stand for themselves only.
 
 use crate::chunk::Chunk;
-use model::CopyList;
+use model::{CopyDim, CopyList, FieldCopy, NdCopy, Stride};
 use std::collections::HashMap;
 use std::ops::Range;
-use std::sync::{Mutex, MutexGuard, PoisonError};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 /// The most axes; what lies below is part of the shape.
 pub(crate) const MAX_AXES: usize = 8;
 /// The most lists kept for a hop.
 const MAX_TEMPLATES: usize = 256;
+/// The most memory that these take.
+const MAX_BYTES: usize = 16 << 20;
+/// About what a piece of a copy takes.
+const PIECE_BYTES: u64 = 512;
 /// The class of blocks that are all alike.
 const ALIKE: u64 = u64::MAX;
 
@@ -75,7 +79,14 @@ pub(crate) type Origins = [Option<u64>; 2];
 #[derive(Debug)]
 pub(crate) struct Memo {
     repeat: Repeat,
-    templates: Mutex<HashMap<Key, Template>>,
+    templates: Mutex<Templates>,
+}
+
+/// Lists by the shape of their requests. Invariant: `bytes` is what all of them take.
+#[derive(Debug, Default)]
+struct Templates {
+    by_key: HashMap<Key, Template>,
+    bytes: usize,
 }
 
 impl Memo {
@@ -83,16 +94,22 @@ impl Memo {
         Memo { repeat, templates: Mutex::default() }
     }
 
+    /// The most memory that lists of up to `pieces` pieces come to take.
+    pub(crate) fn max_bytes(pieces: u64) -> u64 {
+        let all = pieces.saturating_mul(MAX_TEMPLATES as u64 * PIECE_BYTES);
+        all.min(MAX_BYTES as u64)
+    }
+
     /// The chunk of `range`, if one of its shape was kept.
     pub(crate) fn find(&self, range: &Range<u64>, origins: Origins) -> Option<Chunk> {
         let frame = self.repeat.frame(range);
         let offsets = self.offsets(&frame, range, origins);
         let templates = self.lock();
-        let template = templates.get(&frame.key)?;
+        let template = templates.by_key.get(&frame.key)?;
         Some(Chunk {
             list: CopyList::clone(&template.list),
-            src_offset: template.bases[0] + offsets[0],
-            dst_offset: template.bases[1] + offsets[1],
+            src_offset: template.bases[0].wrapping_add(offsets[0]),
+            dst_offset: template.bases[1].wrapping_add(offsets[1]),
         })
     }
 
@@ -100,12 +117,9 @@ impl Memo {
     pub(crate) fn keep(&self, range: &Range<u64>, origins: Origins, chunk: &Chunk) {
         let frame = self.repeat.frame(range);
         let offsets = self.offsets(&frame, range, origins);
-        let bases = [chunk.src_offset - offsets[0], chunk.dst_offset - offsets[1]];
-        let mut templates = self.lock();
-        if templates.len() >= MAX_TEMPLATES {
-            templates.clear();
-        }
-        templates.insert(frame.key, Template { list: CopyList::clone(&chunk.list), bases });
+        let bases =
+            [chunk.src_offset.wrapping_sub(offsets[0]), chunk.dst_offset.wrapping_sub(offsets[1])];
+        self.lock().keep(frame.key, Template { list: CopyList::clone(&chunk.list), bases });
     }
 
     /// What a request's place adds to its offsets: in a stream its position, in an instance what
@@ -121,10 +135,42 @@ impl Memo {
         [offset(0), offset(1)]
     }
 
-    fn lock(&self) -> MutexGuard<'_, HashMap<Key, Template>> {
+    fn lock(&self) -> MutexGuard<'_, Templates> {
         // A panic while the lock was held left no template half-written.
         self.templates.lock().unwrap_or_else(PoisonError::into_inner)
     }
+}
+
+impl Templates {
+    /// Keeps one more; all others go first where it would be one too many.
+    fn keep(&mut self, key: Key, template: Template) {
+        let bytes = list_bytes(&template.list);
+        if bytes > MAX_BYTES {
+            return;
+        }
+        if self.by_key.len() >= MAX_TEMPLATES || self.bytes + bytes > MAX_BYTES {
+            *self = Templates::default();
+        }
+        self.bytes += bytes;
+        if let Some(before) = self.by_key.insert(key, template) {
+            self.bytes -= list_bytes(&before.list);
+        }
+    }
+}
+
+/// The memory that a list takes.
+fn list_bytes(list: &[NdCopy]) -> usize {
+    list.iter().map(copy_bytes).sum()
+}
+
+fn copy_bytes(copy: &NdCopy) -> usize {
+    let entries = |table: &Option<Arc<[u64]>>| table.as_ref().map_or(0, |table| table.len());
+    let tables = copy.dims.iter().map(|d| entries(&d.src_index) + entries(&d.dst_index));
+    let fields = size_of::<FieldCopy>() + copy.dims.len() * size_of::<Stride>();
+    size_of::<NdCopy>()
+        + copy.dims.len() * size_of::<CopyDim>()
+        + copy.fields.len() * fields
+        + tables.sum::<usize>() * size_of::<u64>()
 }
 
 impl Repeat {
@@ -151,7 +197,8 @@ impl Frame {
             self.key.axes = i + 1;
             self.key.classes[i] = axis.class(first, last);
             for (offset, stride) in self.offsets.iter_mut().zip(axis.strides) {
-                *offset += first as i64 * stride;
+                // Only the distance of two requests counts, and that fits.
+                *offset = offset.wrapping_add((first as i64).wrapping_mul(stride));
             }
             let indices = axis.indices(first);
             start += indices.start * each;

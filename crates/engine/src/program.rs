@@ -20,6 +20,8 @@ use std::sync::Arc;
 const MAX_HOPS: usize = 64;
 /// The most requests of a hop whose copies are made at compile time.
 const MAX_HEADS: usize = 8;
+/// The most pieces that all of these may fall into.
+const MAX_EARLY_PIECES: u64 = 4096;
 
 /// One direct transfer of a program.
 #[derive(Debug)]
@@ -80,6 +82,21 @@ impl Program {
     /// [`CompileError::Destination`] where `dst` can't be written to, [`CompileError::Buffer`]
     /// where a buffer doesn't hold one granule.
     pub fn compile(plan: &Plan, src: Part, dst: Part) -> Result<Self, CompileError> {
+        Self::compile_within(plan, src, dst, u64::MAX)
+    }
+
+    /// As [`Program::compile`], of a plan that somebody else has made: each of its requests falls
+    /// into at most `max_pieces` pieces before they are merged, so that it takes time and memory in
+    /// proportion to them.
+    ///
+    /// # Errors
+    /// As [`Program::compile`]; [`CompileError::Pieces`] where a request may fall into more.
+    pub fn compile_within(
+        plan: &Plan,
+        src: Part,
+        dst: Part,
+        max_pieces: u64,
+    ) -> Result<Self, CompileError> {
         check_plan(plan)?;
         check_parts(&src, &dst)?;
         let streams = cutting::streams(plan, &src)?;
@@ -97,6 +114,10 @@ impl Program {
         let mut program =
             Program { plan: bare, src, dst, hops, rings, direct, payload_bytes, spans, stretches };
         for hop in 0..program.hops.len() {
+            let pieces = program.most_pieces(hop);
+            if pieces > max_pieces {
+                return Err(CompileError::Pieces { hop, pieces, max_pieces });
+            }
             program.hops[hop].memo = Memo::new(program.repeat(plan, hop));
             program.hops[hop].heads = program.heads(hop);
         }
@@ -113,6 +134,13 @@ impl Program {
     #[must_use]
     pub fn payload_bytes(&self) -> u64 {
         self.payload_bytes
+    }
+
+    /// About the most memory that it comes to take: what it keeps of its requests, so that those
+    /// alike cost nothing, grows while it runs.
+    #[must_use]
+    pub fn max_bytes(&self) -> u64 {
+        (0..self.hops.len()).map(|hop| Memo::max_bytes(self.most_pieces(hop))).sum()
     }
 
     /// What it reads, relative to the source's base.
@@ -235,12 +263,29 @@ impl Program {
         [step.input.map(|_| slots.0.start), step.output.map(|_| slots.1.start)]
     }
 
+    /// No more pieces than this come of a request of `hop`: what its blocks make of it, and at most
+    /// one for each value of a field.
+    fn most_pieces(&self, hop: usize) -> u64 {
+        let values = self.hops[hop].rule.bytes().min(self.payload_bytes)
+            / self.src.field_bytes().iter().copied().min().unwrap_or(1);
+        // A value may be cut at either end.
+        self.blocked_pieces(hop).min(values.saturating_add(2))
+    }
+
+    /// No more pieces than this come of any part of what `hop` moves.
+    fn blocked_pieces(&self, hop: usize) -> u64 {
+        let Sides { src, dst, order } = self.sides(hop, (Slot::default(), Slot::default()));
+        layout::most_pieces(src, dst, order)
+    }
+
     /// How the requests of `hop` repeat.
     fn repeat(&self, plan: &Plan, hop: usize) -> Repeat {
         let step = &self.hops[hop];
         let all = 0..self.payload_bytes;
-        let is_run =
-            || chunk_of(&self.sides(hop, (Slot::default(), Slot::default())), all).is_run();
+        let is_run = || {
+            self.blocked_pieces(hop) <= MAX_EARLY_PIECES
+                && chunk_of(&self.sides(hop, (Slot::default(), Slot::default())), all).is_run()
+        };
         if matches!(step.rule, Rule::Every { .. }) && is_run() {
             return Repeat::Run;
         }
@@ -275,7 +320,8 @@ impl Program {
 
     fn heads(&self, hop: usize) -> Vec<Chunk> {
         let few: Vec<_> = self.walk(hop).take(MAX_HEADS + 1).collect();
-        if few.len() > MAX_HEADS {
+        let pieces = self.most_pieces(hop).saturating_mul(few.len() as u64);
+        if few.len() > MAX_HEADS || pieces > MAX_EARLY_PIECES {
             return Vec::new();
         }
         few.into_iter().map(|(range, slots)| chunk_of(&self.sides(hop, slots), range)).collect()
