@@ -35,6 +35,14 @@ pub enum WireError {
         /// Whose it says it is.
         named: NodeId,
     },
+    /// It asks for a copy of more fields than are taken from others.
+    #[error("a copy of {fields} fields, where {most} are the most")]
+    TooManyFields {
+        /// How many.
+        fields: usize,
+        /// The most that are taken.
+        most: usize,
+    },
     /// What it asks for makes no program.
     #[error("what it asks for can't run: {0}")]
     Program(#[from] CompileError),
@@ -50,7 +58,7 @@ pub enum WireErrorKind {
     Malformed,
     /// [`WireError::Sender`].
     Sender,
-    /// [`WireError::Program`].
+    /// [`WireError::TooManyFields`], [`WireError::Program`].
     Program,
 }
 
@@ -62,7 +70,7 @@ impl WireError {
             WireError::Version { .. } => WireErrorKind::Version,
             WireError::TooLong { .. } | WireError::Malformed { .. } => WireErrorKind::Malformed,
             WireError::Sender { .. } => WireErrorKind::Sender,
-            WireError::Program(_) => WireErrorKind::Program,
+            WireError::TooManyFields { .. } | WireError::Program(_) => WireErrorKind::Program,
         }
     }
 
