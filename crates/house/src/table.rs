@@ -19,7 +19,7 @@ pub const ALLOWED: &[(&str, &[&str])] = &[
     ("channel-remote", &["channel", "fabric"]),
     ("cluster", &["model"]),
     ("files", &["model", "layout"]),
-    ("sim", &["planner", "engine", "channel", "cluster"]),
+    ("sim", &["planner", "engine", "wire", "channel", "cluster"]),
     (
         "isometry",
         &[

@@ -9,6 +9,12 @@ use thiserror::Error;
 /// by their position in the scenario.
 #[derive(Debug, Clone, PartialEq, Eq, Error)]
 pub enum Violation {
+    /// What one engine tells another does not come as it went.
+    #[error("a packet can't be read: {why}")]
+    Unreadable {
+        /// What is wrong with it.
+        why: String,
+    },
     /// A copy reaches outside its region.
     #[error("a copy touches {span:?} from {place:?}, of {len_bytes} bytes")]
     OutOfBounds {

@@ -18,6 +18,8 @@ use model::{
     TransferId, Work,
 };
 use std::collections::{BTreeMap, BTreeSet};
+use std::sync::Arc;
+use wire::Decoder;
 
 /// What the clock brings.
 #[derive(Debug)]
@@ -30,10 +32,18 @@ pub(super) enum Tick {
     Scribble(usize, RequestId),
     Write(usize, RequestId),
     Complete(usize, RequestId),
-    Deliver(Box<Packet>),
+    Deliver(Letter),
     /// At the first, nothing of the second from before a session arrives any more.
     Cut(NodeId, (NodeId, u64), u32),
     Wake(usize),
+}
+
+/// A packet on its way, as bytes.
+#[derive(Debug, Clone)]
+pub(super) struct Letter {
+    from: NodeId,
+    to: NodeId,
+    bytes: Arc<[u8]>,
 }
 
 /// A node, dead or alive.
@@ -44,6 +54,8 @@ pub(super) struct Site {
     /// Until then it is told nothing, and says nothing.
     pub(super) awake_at: Time,
     pub(super) urgency: Urgency,
+    /// Reads what comes for it.
+    decoder: Decoder,
 }
 
 /// How far a transfer is, for those who watch it.
@@ -120,7 +132,8 @@ impl<'a> World<'a> {
         };
         for node in 0..scenario.nodes {
             let (awake_at, urgency) = (Time(0), Urgency::new(base));
-            world.sites.push(Site { engine: None, life: 0, awake_at, urgency });
+            let decoder = Decoder::new();
+            world.sites.push(Site { engine: None, life: 0, awake_at, urgency, decoder });
             world.start(NodeId(node));
         }
         Ok(world)
@@ -172,7 +185,7 @@ impl<'a> World<'a> {
             Tick::Scribble(at, id) => self.scribble(at, id),
             Tick::Write(at, id) => self.write(at, id)?,
             Tick::Complete(at, id) => return self.complete(at, id),
-            Tick::Deliver(packet) => return Ok(self.deliver(*packet)),
+            Tick::Deliver(letter) => return self.deliver(&letter),
             Tick::Cut(reader, peer, life) => return self.cut(reader, peer, life),
             Tick::Wake(node) => {
                 let engine = self.sites[node].engine.as_mut();
@@ -195,7 +208,7 @@ impl<'a> World<'a> {
                 _ => Vec::new(),
             },
             Tick::Complete(seat, _) => vec![self.plant.node_of(*seat).0 as usize],
-            Tick::Deliver(packet) => vec![packet.to.0 as usize],
+            Tick::Deliver(letter) => vec![letter.to.0 as usize],
             Tick::Cut(reader, ..) => vec![reader.0 as usize],
             Tick::Wake(node) => vec![*node],
             Tick::NodeFault(_) | Tick::Read(..) | Tick::Scribble(..) | Tick::Write(..) => {
@@ -216,7 +229,7 @@ impl<'a> World<'a> {
             if let Some(request) = engine.poll_request() {
                 self.issue(node, request)?;
             } else if let Some(packet) = engine.poll_peer() {
-                self.post(packet);
+                self.post(&packet);
             } else if let Some(peer) = engine.poll_disconnect() {
                 self.give_up(node, peer.0)?;
                 let after = self.rng.within(0, self.scenario.wire.jitter_ns);
@@ -484,8 +497,10 @@ impl<'a> World<'a> {
     }
 
     /// The wire takes a packet.
-    fn post(&mut self, packet: Packet) {
+    fn post(&mut self, packet: &Packet) {
         let (wire, now) = (&self.scenario.wire, self.agenda.now());
+        let bytes = wire::encode(packet).into();
+        let letter = Letter { from: packet.from, to: packet.to, bytes };
         let copies = 1 + u64::from(self.rng.chance(wire.repeated_percent));
         for _ in 0..copies {
             let is_late = self.rng.chance(wire.late_percent);
@@ -493,27 +508,30 @@ impl<'a> World<'a> {
             let after = wire.latency_ns + self.rng.within(0, most_ns);
             let is_lost = self.rng.chance(wire.lost_percent);
             if is_lost || is_late {
-                self.trouble.dropped(now, packet.from, packet.to);
+                self.trouble.dropped(now, letter.from, letter.to);
             }
             if !is_lost {
-                self.agenda.add(Time(now.0 + after), Tick::Deliver(Box::new(packet.clone())));
+                self.agenda.add(Time(now.0 + after), Tick::Deliver(letter.clone()));
             }
         }
     }
 
-    fn deliver(&mut self, packet: Packet) -> Option<usize> {
-        let now = self.agenda.now();
-        if self.trouble.is_cut(now, packet.from, packet.to) {
-            self.trouble.dropped(now, packet.from, packet.to);
-            return None;
+    fn deliver(&mut self, letter: &Letter) -> Result<Option<usize>, Violation> {
+        let (now, node) = (self.agenda.now(), letter.to.0 as usize);
+        if self.trouble.is_cut(now, letter.from, letter.to) {
+            self.trouble.dropped(now, letter.from, letter.to);
+            return Ok(None);
         }
-        let node = packet.to.0 as usize;
+        let site = &mut self.sites[node];
+        let Some(engine) = &mut site.engine else { return Ok(None) };
+        let packet = site.decoder.decode(letter.from, &letter.bytes);
+        let packet = packet.map_err(|e| Violation::Unreadable { why: e.to_string() })?;
         if packet.body.is_some() {
             // It may bring on what came early, of others.
-            self.sites[node].urgency.all_changed();
+            site.urgency.all_changed();
         }
-        self.sites[node].engine.as_mut()?.handle_peer(now, packet);
-        Some(node)
+        engine.handle_peer(now, packet);
+        Ok(Some(node))
     }
 
     /// The driver of `reader` has made sure that nothing of `writer` arrives any more.
