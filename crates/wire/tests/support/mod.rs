@@ -316,8 +316,8 @@ pub(crate) fn program_of(packet: &Packet) -> Arc<Program> {
 /// drives everything.
 pub(crate) fn copies(program: &Arc<Program>) -> Vec<Work> {
     let nodes = [NodeId(0), NodeId(1)];
-    let ids = nodes.into_iter().flat_map(|node| (0..2).map(move |index| ChannelId { node, index }));
-    let channels = ids.map(|id| ChannelConfig::new(id, 2)).collect();
+    let channels = program.channels().collect::<std::collections::BTreeSet<_>>();
+    let channels = channels.into_iter().map(|id| ChannelConfig::new(id, 2)).collect();
     let pool = |node| PoolConfig {
         memory: MemoryId { node, index: 1 },
         region: RegionId { index: 9, generation: 0 },
