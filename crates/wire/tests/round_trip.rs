@@ -56,4 +56,12 @@ proptest! {
         prop_assert_eq!(behaviour(&there), behaviour(&program));
         prop_assert_eq!(support::copies(&there), support::copies(&program));
     }
+
+    /// The bytes are these for ever: what changes them is another version.
+    #[test]
+    fn the_format_stays(case in support::case()) {
+        let program = case.program();
+        let own = postcard::to_stdvec(&(&**program.plan(), program.src(), program.dst())).unwrap();
+        prop_assert_eq!(encode(&support::reserve(&program)), support::play::asking(&own));
+    }
 }

@@ -2,6 +2,9 @@
 
 #![allow(dead_code, reason = "each test file uses its part")]
 
+#[allow(unreachable_pub, reason = "a fuzz target is made of it too")]
+pub(crate) mod play;
+
 use engine::{
     AskId, Asked, ChannelConfig, Commit, Engine, EngineConfig, HopReport, Packet, PeerMessage,
     PoolConfig, Program, Transfer,
