@@ -13,12 +13,16 @@ fn config(job: &Job, rank: u32) -> Config {
     Config::from_variables(lookup).unwrap()
 }
 
-/// Nodes that have joined each other.
-fn nodes(size: u32) -> Vec<Machine> {
-    let job = Job::new(size).unwrap();
+/// Tries something with nodes that have joined each other by shared memory, and by TCP.
+fn over_each(size: u32, run: impl Fn(Vec<Machine>)) {
+    run(joined(&Job::new(size).unwrap(), size));
+    run(joined(&Job::loopback(size).unwrap(), size));
+}
+
+fn joined(job: &Job, size: u32) -> Vec<Machine> {
     let join = |rank| {
         let builder = Machine::builder().assume(true).lanes(1).staging(8 << 20);
-        builder.join(&config(&job, rank)).unwrap()
+        builder.join(&config(job, rank)).unwrap()
     };
     thread::scope(|scope| {
         let join = &join;
@@ -49,224 +53,241 @@ fn is_transposed(rows: &Instance, columns: &Instance) -> bool {
 
 #[test]
 fn a_node_copies_what_another_publishes_in_its_own_layout() {
-    let nodes = nodes(2);
-    let rows = matrix(&nodes[0], (700, 900), "yx");
-    fill(&rows);
-    nodes[0].publish("rows", &rows).unwrap();
-    let there = nodes[1].lookup("node0/rows", PATIENCE).unwrap();
-    let here = matrix(&nodes[1], (700, 900), "xy");
-    let event = nodes[1].copy(&there, &here, &CopyOptions::default()).unwrap();
-    event.wait(PATIENCE).unwrap();
-    assert!(is_transposed(&rows, &here));
-    assert_eq!(event.progress(), (700 * 900 * 4, 700 * 900 * 4));
-    let plan = nodes[1].plan(&there, &here, &Default::default()).unwrap();
-    let path = plan.to_json()["memories"].clone();
-    assert_eq!(path, serde_json::json!(["node0.sys", "node1.reg", "node1.sys"]));
+    over_each(2, |nodes| {
+        let rows = matrix(&nodes[0], (700, 900), "yx");
+        fill(&rows);
+        nodes[0].publish("rows", &rows).unwrap();
+        let there = nodes[1].lookup("node0/rows", PATIENCE).unwrap();
+        let here = matrix(&nodes[1], (700, 900), "xy");
+        let event = nodes[1].copy(&there, &here, &CopyOptions::default()).unwrap();
+        event.wait(PATIENCE).unwrap();
+        assert!(is_transposed(&rows, &here));
+        assert_eq!(event.progress(), (700 * 900 * 4, 700 * 900 * 4));
+        let plan = nodes[1].plan(&there, &here, &Default::default()).unwrap();
+        let path = plan.to_json()["memories"].clone();
+        assert_eq!(path, serde_json::json!(["node0.sys", "node1.reg", "node1.sys"]));
+    });
 }
 
 #[test]
 fn a_node_copies_into_what_another_publishes() {
-    let nodes = nodes(2);
-    let columns = matrix(&nodes[1], (300, 500), "xy");
-    nodes[1].publish("columns", &columns).unwrap();
-    let rows = matrix(&nodes[0], (300, 500), "yx");
-    fill(&rows);
-    let there = nodes[0].lookup("node1/columns", PATIENCE).unwrap();
-    nodes[0].copy(&rows, &there, &CopyOptions::default()).unwrap().wait(PATIENCE).unwrap();
-    assert!(is_transposed(&rows, &columns));
+    over_each(2, |nodes| {
+        let columns = matrix(&nodes[1], (300, 500), "xy");
+        nodes[1].publish("columns", &columns).unwrap();
+        let rows = matrix(&nodes[0], (300, 500), "yx");
+        fill(&rows);
+        let there = nodes[0].lookup("node1/columns", PATIENCE).unwrap();
+        nodes[0].copy(&rows, &there, &CopyOptions::default()).unwrap().wait(PATIENCE).unwrap();
+        assert!(is_transposed(&rows, &columns));
+    });
 }
 
 #[test]
 fn anyone_may_ask_for_a_copy_between_any_two() {
-    let nodes = nodes(3);
-    let rows = matrix(&nodes[2], (300, 500), "yx");
-    let columns = matrix(&nodes[0], (300, 500), "xy");
-    fill(&rows);
-    nodes[2].publish("rows", &rows).unwrap();
-    nodes[0].publish("columns", &columns).unwrap();
-    let [from, to] = ["node2/rows", "node0/columns"].map(|name| nodes[1].lookup(name, PATIENCE));
-    let (from, to) = (from.unwrap(), to.unwrap());
-    nodes[1].copy(&from, &to, &CopyOptions::default()).unwrap().wait(PATIENCE).unwrap();
-    assert!(is_transposed(&rows, &columns));
+    over_each(3, |nodes| {
+        let rows = matrix(&nodes[2], (300, 500), "yx");
+        let columns = matrix(&nodes[0], (300, 500), "xy");
+        fill(&rows);
+        nodes[2].publish("rows", &rows).unwrap();
+        nodes[0].publish("columns", &columns).unwrap();
+        let [from, to] =
+            ["node2/rows", "node0/columns"].map(|name| nodes[1].lookup(name, PATIENCE));
+        let (from, to) = (from.unwrap(), to.unwrap());
+        nodes[1].copy(&from, &to, &CopyOptions::default()).unwrap().wait(PATIENCE).unwrap();
+        assert!(is_transposed(&rows, &columns));
+    });
 }
 
 /// A node that asks for a copy inside another has no part in it.
 #[test]
 fn a_copy_inside_another_node_is_asked_for() {
-    let nodes = nodes(2);
-    let (rows, columns) =
-        (matrix(&nodes[0], (300, 500), "yx"), matrix(&nodes[0], (300, 500), "xy"));
-    fill(&rows);
-    nodes[0].publish("rows", &rows).unwrap();
-    nodes[0].publish("columns", &columns).unwrap();
-    let [from, to] = ["node0/rows", "node0/columns"].map(|name| nodes[1].lookup(name, PATIENCE));
-    let (from, to) = (from.unwrap(), to.unwrap());
-    nodes[1].copy(&from, &to, &CopyOptions::default()).unwrap().wait(PATIENCE).unwrap();
-    assert!(is_transposed(&rows, &columns));
+    over_each(2, |nodes| {
+        let (rows, columns) =
+            (matrix(&nodes[0], (300, 500), "yx"), matrix(&nodes[0], (300, 500), "xy"));
+        fill(&rows);
+        nodes[0].publish("rows", &rows).unwrap();
+        nodes[0].publish("columns", &columns).unwrap();
+        let [from, to] =
+            ["node0/rows", "node0/columns"].map(|name| nodes[1].lookup(name, PATIENCE));
+        let (from, to) = (from.unwrap(), to.unwrap());
+        nodes[1].copy(&from, &to, &CopyOptions::default()).unwrap().wait(PATIENCE).unwrap();
+        assert!(is_transposed(&rows, &columns));
+    });
 }
 
 #[test]
 fn pages_of_another_node_come_in_any_order_and_layout() {
-    let nodes = nodes(2);
-    let pages = |machine: &Machine, count, layout: &str| {
-        let dims = [("page", count), ("n", 16), ("h", 4), ("c", 8)];
-        let dims = dims.map(|(name, extent): (&str, u64)| (name, extent));
-        let array = Array::of(&dims, "<u2").unwrap();
-        machine.empty(array.laid_out(layout).unwrap(), "sys").unwrap()
-    };
-    let pool = pages(&nodes[0], 64, "page,n,h,c");
-    fill(&pool);
-    nodes[0].publish("pool", &pool).unwrap();
-    let there = nodes[1].lookup("node0/pool", PATIENCE).unwrap();
-    let wanted: Vec<i64> = (0..48).map(|i| i * 37 % 64).collect();
-    let here = pages(&nodes[1], 48, "page,h,n,c");
-    let some = there.take("page", &wanted).unwrap();
-    nodes[1].copy(&some, &here, &CopyOptions::default()).unwrap().wait(PATIENCE).unwrap();
-    let (from, to) = (pool.to_vec().unwrap(), here.to_vec().unwrap());
-    let run = |bytes: &[u8], at: usize| bytes[16 * at..16 * at + 16].to_vec();
-    for (i, &page) in wanted.iter().enumerate() {
-        for (n, h) in (0..16).flat_map(|n| (0..4).map(move |h| (n, h))) {
-            let source = (page as usize * 16 + n) * 4 + h;
-            assert_eq!(run(&from, source), run(&to, (i * 4 + h) * 16 + n), "page {page}");
+    over_each(2, |nodes| {
+        let pages = |machine: &Machine, count, layout: &str| {
+            let dims = [("page", count), ("n", 16), ("h", 4), ("c", 8)];
+            let dims = dims.map(|(name, extent): (&str, u64)| (name, extent));
+            let array = Array::of(&dims, "<u2").unwrap();
+            machine.empty(array.laid_out(layout).unwrap(), "sys").unwrap()
+        };
+        let pool = pages(&nodes[0], 64, "page,n,h,c");
+        fill(&pool);
+        nodes[0].publish("pool", &pool).unwrap();
+        let there = nodes[1].lookup("node0/pool", PATIENCE).unwrap();
+        let wanted: Vec<i64> = (0..48).map(|i| i * 37 % 64).collect();
+        let here = pages(&nodes[1], 48, "page,h,n,c");
+        let some = there.take("page", &wanted).unwrap();
+        nodes[1].copy(&some, &here, &CopyOptions::default()).unwrap().wait(PATIENCE).unwrap();
+        let (from, to) = (pool.to_vec().unwrap(), here.to_vec().unwrap());
+        let run = |bytes: &[u8], at: usize| bytes[16 * at..16 * at + 16].to_vec();
+        for (i, &page) in wanted.iter().enumerate() {
+            for (n, h) in (0..16).flat_map(|n| (0..4).map(move |h| (n, h))) {
+                let source = (page as usize * 16 + n) * 4 + h;
+                assert_eq!(run(&from, source), run(&to, (i * 4 + h) * 16 + n), "page {page}");
+            }
         }
-    }
+    });
 }
 
 #[test]
 fn a_file_of_another_node_is_read_and_one_is_made_there() {
-    let nodes = nodes(2);
-    let dir = tempfile::tempdir().unwrap();
-    let [first, second] = ["a.npy", "b.npy"].map(|name| dir.path().join(name));
-    let rows = matrix(&nodes[0], (300, 500), "yx");
-    fill(&rows);
-    let file = nodes[0].create_file(&first, rows.array(), &Default::default()).unwrap();
-    nodes[0].copy(&rows, &file, &CopyOptions::default()).unwrap().wait(PATIENCE).unwrap();
-    let file = nodes[0].open_file(&first, &Default::default()).unwrap();
-    nodes[0].publish("file", &file).unwrap();
-    let array = file.array().laid_out("d1,d0").unwrap();
-    let made = nodes[1].create_file(&second, array, &Default::default()).unwrap();
-    nodes[1].publish("made", &made).unwrap();
-    let to = nodes[0].lookup("node1/made", PATIENCE).unwrap();
-    assert!(!second.exists());
-    nodes[0].copy(&file, &to, &CopyOptions::default()).unwrap().wait(PATIENCE).unwrap();
-    // Committed on the far node, so that it is there in whole.
-    let back = nodes[1].open_file(&second, &Default::default()).unwrap();
-    let columns = matrix(&nodes[1], (500, 300), "yx");
-    let names = isometry::FileOptions {
-        dims: Some(vec!["y".to_owned(), "x".to_owned()]),
-        ..Default::default()
-    };
-    let back = {
-        drop(back);
-        nodes[1].open_file(&second, &names).unwrap()
-    };
-    nodes[1].copy(&back, &columns, &CopyOptions::default()).unwrap().wait(PATIENCE).unwrap();
-    assert!(is_transposed(&rows, &columns));
+    over_each(2, |nodes| {
+        let dir = tempfile::tempdir().unwrap();
+        let [first, second] = ["a.npy", "b.npy"].map(|name| dir.path().join(name));
+        let rows = matrix(&nodes[0], (300, 500), "yx");
+        fill(&rows);
+        let file = nodes[0].create_file(&first, rows.array(), &Default::default()).unwrap();
+        nodes[0].copy(&rows, &file, &CopyOptions::default()).unwrap().wait(PATIENCE).unwrap();
+        let file = nodes[0].open_file(&first, &Default::default()).unwrap();
+        nodes[0].publish("file", &file).unwrap();
+        let array = file.array().laid_out("d1,d0").unwrap();
+        let made = nodes[1].create_file(&second, array, &Default::default()).unwrap();
+        nodes[1].publish("made", &made).unwrap();
+        let to = nodes[0].lookup("node1/made", PATIENCE).unwrap();
+        assert!(!second.exists());
+        nodes[0].copy(&file, &to, &CopyOptions::default()).unwrap().wait(PATIENCE).unwrap();
+        // Committed on the far node, so that it is there in whole.
+        let back = nodes[1].open_file(&second, &Default::default()).unwrap();
+        let columns = matrix(&nodes[1], (500, 300), "yx");
+        let names = isometry::FileOptions {
+            dims: Some(vec!["y".to_owned(), "x".to_owned()]),
+            ..Default::default()
+        };
+        let back = {
+            drop(back);
+            nodes[1].open_file(&second, &names).unwrap()
+        };
+        nodes[1].copy(&back, &columns, &CopyOptions::default()).unwrap().wait(PATIENCE).unwrap();
+        assert!(is_transposed(&rows, &columns));
+    });
 }
 
 #[test]
 fn many_copies_go_both_ways_at_once() {
-    let nodes = nodes(2);
-    let pair = |from: usize| {
-        let (rows, columns) =
-            (matrix(&nodes[from], (200, 300), "yx"), matrix(&nodes[1 - from], (200, 300), "xy"));
-        fill(&rows);
-        (rows, columns)
-    };
-    let pairs: Vec<_> = (0..40).map(|i| pair(i % 2)).collect();
-    let mut events = Vec::new();
-    for (i, (rows, columns)) in pairs.iter().enumerate() {
-        let (from, to) = (i % 2, 1 - i % 2);
-        let name = format!("rows-{i}");
-        nodes[from].publish(&name, rows).unwrap();
-        let there = nodes[to].lookup(&format!("node{from}/{name}"), PATIENCE).unwrap();
-        let options = CopyOptions::with_priority(i as i32 % 3);
-        events.push(nodes[to].copy(&there, columns, &options).unwrap());
-    }
-    events.iter().for_each(|event| event.wait(PATIENCE).unwrap());
-    assert!(pairs.iter().all(|(rows, columns)| is_transposed(rows, columns)));
+    over_each(2, |nodes| {
+        let pair = |from: usize| {
+            let (rows, columns) = (
+                matrix(&nodes[from], (200, 300), "yx"),
+                matrix(&nodes[1 - from], (200, 300), "xy"),
+            );
+            fill(&rows);
+            (rows, columns)
+        };
+        let pairs: Vec<_> = (0..40).map(|i| pair(i % 2)).collect();
+        let mut events = Vec::new();
+        for (i, (rows, columns)) in pairs.iter().enumerate() {
+            let (from, to) = (i % 2, 1 - i % 2);
+            let name = format!("rows-{i}");
+            nodes[from].publish(&name, rows).unwrap();
+            let there = nodes[to].lookup(&format!("node{from}/{name}"), PATIENCE).unwrap();
+            let options = CopyOptions::with_priority(i as i32 % 3);
+            events.push(nodes[to].copy(&there, columns, &options).unwrap());
+        }
+        events.iter().for_each(|event| event.wait(PATIENCE).unwrap());
+        assert!(pairs.iter().all(|(rows, columns)| is_transposed(rows, columns)));
+    });
 }
 
 #[test]
 fn what_can_t_be_is_named() {
-    let nodes = nodes(2);
-    let rows = matrix(&nodes[0], (4, 4), "yx");
-    let refused = |result: Result<(), Error>| match result.unwrap_err() {
-        Error::Argument(error) => error,
-        other => panic!("{other}"),
-    };
-    let name = |name: &str| ArgumentError::Name { name: name.to_owned() };
-    assert_eq!(refused(nodes[0].publish("a/b", &rows)), name("a/b"));
-    assert_eq!(refused(nodes[1].publish("a", &rows)), ArgumentError::OtherMachine);
-    nodes[0].publish("a", &rows).unwrap();
-    let twice = ArgumentError::Published { name: "a".to_owned() };
-    assert_eq!(refused(nodes[0].publish("a", &rows)), twice);
-    let there = nodes[1].lookup("node0/a", PATIENCE).unwrap();
-    assert_eq!(refused(nodes[1].publish("a", &there)), ArgumentError::NotHere);
-    assert!(there.to_vec().is_err());
-    for name in ["node2/a", "a", "node0.sys/a", "/a"] {
-        let error = nodes[1].lookup(name, PATIENCE).unwrap_err();
-        assert!(matches!(error, Error::Argument(ArgumentError::NoNode { .. })), "{name}: {error}");
-    }
-    let soon = Some(Duration::from_millis(1));
-    for node in &nodes {
-        let error = node.lookup("node0/none", soon).unwrap_err();
-        assert_eq!(error.kind(), ErrorKind::Timeout);
-    }
-    let array = rows.array();
-    assert!(matches!(
-        nodes[0].empty(array.clone(), "reg"),
-        Err(Error::Argument(ArgumentError::BuffersOnly { .. }))
-    ));
-    assert!(nodes[0].empty(array.clone(), "node1.sys").is_err());
-    assert!(nodes[0].empty(array, "node0.sys").is_ok());
-    let alone = Machine::builder().assume(true).lanes(1).open().unwrap();
-    assert!(matches!(
-        alone.lookup("node0/a", None),
-        Err(Error::Argument(ArgumentError::NotJoined))
-    ));
-    assert_eq!((alone.rank(), alone.size(), nodes[1].rank(), nodes[1].size()), (0, 1, 1, 2));
+    over_each(2, |nodes| {
+        let rows = matrix(&nodes[0], (4, 4), "yx");
+        let refused = |result: Result<(), Error>| match result.unwrap_err() {
+            Error::Argument(error) => error,
+            other => panic!("{other}"),
+        };
+        let name = |name: &str| ArgumentError::Name { name: name.to_owned() };
+        assert_eq!(refused(nodes[0].publish("a/b", &rows)), name("a/b"));
+        assert_eq!(refused(nodes[1].publish("a", &rows)), ArgumentError::OtherMachine);
+        nodes[0].publish("a", &rows).unwrap();
+        let twice = ArgumentError::Published { name: "a".to_owned() };
+        assert_eq!(refused(nodes[0].publish("a", &rows)), twice);
+        let there = nodes[1].lookup("node0/a", PATIENCE).unwrap();
+        assert_eq!(refused(nodes[1].publish("a", &there)), ArgumentError::NotHere);
+        assert!(there.to_vec().is_err());
+        for name in ["node2/a", "a", "node0.sys/a", "/a"] {
+            let error = nodes[1].lookup(name, PATIENCE).unwrap_err();
+            assert!(
+                matches!(error, Error::Argument(ArgumentError::NoNode { .. })),
+                "{name}: {error}"
+            );
+        }
+        let soon = Some(Duration::from_millis(1));
+        for node in &nodes {
+            let error = node.lookup("node0/none", soon).unwrap_err();
+            assert_eq!(error.kind(), ErrorKind::Timeout);
+        }
+        let array = rows.array();
+        assert!(matches!(
+            nodes[0].empty(array.clone(), "reg"),
+            Err(Error::Argument(ArgumentError::BuffersOnly { .. }))
+        ));
+        assert!(nodes[0].empty(array.clone(), "node1.sys").is_err());
+        assert!(nodes[0].empty(array, "node0.sys").is_ok());
+        let alone = Machine::builder().assume(true).lanes(1).open().unwrap();
+        assert!(matches!(
+            alone.lookup("node0/a", None),
+            Err(Error::Argument(ArgumentError::NotJoined))
+        ));
+        assert_eq!((alone.rank(), alone.size(), nodes[1].rank(), nodes[1].size()), (0, 1, 1, 2));
+    });
 }
 
 /// Whoever waits for a node that leaves hears of it, and the others go on.
 #[test]
 fn a_node_that_leaves_is_an_error_for_who_waits_for_it() {
-    let mut nodes = nodes(3);
-    let rows = matrix(&nodes[0], (300, 500), "yx");
-    fill(&rows);
-    nodes[0].publish("rows", &rows).unwrap();
-    let left = nodes.pop().unwrap();
-    thread::scope(|scope| {
-        let waiting = scope.spawn(|| nodes[1].lookup("node2/never", PATIENCE));
-        let barrier = scope.spawn(|| nodes[0].barrier(PATIENCE));
-        drop(left);
-        let error = waiting.join().unwrap().unwrap_err();
-        assert_eq!(error.kind(), ErrorKind::PeerLost);
-        assert!(error.to_string().contains("rank 2"), "{error}");
-        assert_eq!(barrier.join().unwrap().unwrap_err().kind(), ErrorKind::PeerLost);
+    over_each(3, |mut nodes| {
+        let rows = matrix(&nodes[0], (300, 500), "yx");
+        fill(&rows);
+        nodes[0].publish("rows", &rows).unwrap();
+        let left = nodes.pop().unwrap();
+        thread::scope(|scope| {
+            let waiting = scope.spawn(|| nodes[1].lookup("node2/never", PATIENCE));
+            let barrier = scope.spawn(|| nodes[0].barrier(PATIENCE));
+            drop(left);
+            let error = waiting.join().unwrap().unwrap_err();
+            assert_eq!(error.kind(), ErrorKind::PeerLost);
+            assert!(error.to_string().contains("rank 2"), "{error}");
+            assert_eq!(barrier.join().unwrap().unwrap_err().kind(), ErrorKind::PeerLost);
+        });
+        let there = nodes[1].lookup("node0/rows", PATIENCE).unwrap();
+        let here = matrix(&nodes[1], (300, 500), "xy");
+        nodes[1].copy(&there, &here, &CopyOptions::default()).unwrap().wait(PATIENCE).unwrap();
+        assert!(is_transposed(&rows, &here));
     });
-    let there = nodes[1].lookup("node0/rows", PATIENCE).unwrap();
-    let here = matrix(&nodes[1], (300, 500), "xy");
-    nodes[1].copy(&there, &here, &CopyOptions::default()).unwrap().wait(PATIENCE).unwrap();
-    assert!(is_transposed(&rows, &here));
 }
 
 #[test]
 fn a_copy_is_cancelled_on_all_nodes() {
-    let nodes = nodes(2);
-    let rows = matrix(&nodes[0], (4000, 4000), "yx");
-    nodes[0].publish("rows", &rows).unwrap();
-    let there = nodes[1].lookup("node0/rows", PATIENCE).unwrap();
-    let here = matrix(&nodes[1], (4000, 4000), "xy");
-    let event = nodes[1].copy(&there, &here, &CopyOptions::default()).unwrap();
-    event.cancel();
-    let ended = event.wait(PATIENCE);
-    assert!(matches!(ended, Ok(()) | Err(Error::Cancelled)), "{ended:?}");
-    let late = CopyOptions { deadline: Some(Duration::from_micros(50)), ..Default::default() };
-    let event = nodes[1].copy(&there, &here, &late).unwrap();
-    assert!(matches!(event.wait(PATIENCE), Err(Error::TimedOut)));
-    // Staging has come back: as many copies as ever run.
-    for _ in 0..3 {
-        nodes[1].copy(&there, &here, &CopyOptions::default()).unwrap().wait(PATIENCE).unwrap();
-    }
+    over_each(2, |nodes| {
+        let rows = matrix(&nodes[0], (4000, 4000), "yx");
+        nodes[0].publish("rows", &rows).unwrap();
+        let there = nodes[1].lookup("node0/rows", PATIENCE).unwrap();
+        let here = matrix(&nodes[1], (4000, 4000), "xy");
+        let event = nodes[1].copy(&there, &here, &CopyOptions::default()).unwrap();
+        event.cancel();
+        let ended = event.wait(PATIENCE);
+        assert!(matches!(ended, Ok(()) | Err(Error::Cancelled)), "{ended:?}");
+        let late = CopyOptions { deadline: Some(Duration::from_micros(50)), ..Default::default() };
+        let event = nodes[1].copy(&there, &here, &late).unwrap();
+        assert!(matches!(event.wait(PATIENCE), Err(Error::TimedOut)));
+        // Staging has come back: as many copies as ever run.
+        for _ in 0..3 {
+            nodes[1].copy(&there, &here, &CopyOptions::default()).unwrap().wait(PATIENCE).unwrap();
+        }
+    });
 }
