@@ -19,7 +19,7 @@ use std::collections::{BTreeMap, BTreeSet};
 pub(crate) type Turn = (Reverse<Priority>, u64);
 
 /// A transfer that holds staging, by its own turn.
-type Holder = (Turn, TransferId);
+pub(crate) type Holder = (Turn, TransferId);
 
 /// One ring that a transfer needs.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]

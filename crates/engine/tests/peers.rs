@@ -159,6 +159,51 @@ fn a_node_that_is_gone_fails_all_that_counts_on_it_at_once() {
     assert!([a, back].iter_mut().all(|e| e.poll_event().unwrap().outcome == Outcome::Done));
 }
 
+/// Node 1 holds what node 0 writes, of a transfer that node 2 asked for.
+#[test]
+fn what_a_lost_writer_may_still_write_is_kept_and_nobody_waits_for_it() {
+    let mut b = node(1);
+    let name = AskId { asker: NodeId(2), ..NAME };
+    let (session, to_session) = (1 << 32 | 1, 1 << 32 | 1);
+    let (from, to, body) = (NodeId(2), NodeId(1), Some((1, name, reserve())));
+    let packet =
+        Packet { from, to, session, to_session, is_over: false, asks: false, ack: 0, body };
+    b.handle_peer(Time(0), packet);
+    let words = said(&mut b);
+    assert!(words.iter().any(|word| matches!(word, PeerMessage::Open(Some(_)))), "{words:?}");
+    b.handle_lost(Time(1), NodeId(0));
+    let words = said(&mut b);
+    let is_end = |word: &PeerMessage| matches!(word, PeerMessage::Ended(Outcome::Failed(_), _));
+    assert!(words.iter().any(is_end), "{words:?}");
+    assert!(b.is_idle() && staged(&b) == 32);
+    let (lost, floor) = b.poll_disconnect().unwrap();
+    b.handle_disconnected(Time(2), lost, floor - 1);
+    assert_eq!(staged(&b), 32, "of an earlier session");
+    b.handle_disconnected(Time(2), lost, floor);
+    assert_eq!(staged(&b), 0);
+}
+
+/// A writer that was only slow is asked again, and quiet once it says so.
+#[test]
+fn a_writer_that_is_heard_again_gives_the_ring_back() {
+    let mut b = node(1);
+    say(&mut b, 0, 1, vec![reserve()]);
+    lose(&mut b);
+    said(&mut b);
+    assert!(staged(&b) > 0);
+    let greeting = |number, message| Packet {
+        session: 1 << 32 | 2,
+        to_session: 1 << 32 | 2,
+        ..packet((0, 1), (number, message))
+    };
+    b.handle_peer(Time(8_000_000_000), greeting(1, PeerMessage::Quiet));
+    assert!(staged(&b) > 0, "it says so unasked");
+    let words = said(&mut b);
+    assert!(matches!(words[..], [PeerMessage::Hush(_)]), "{words:?}");
+    b.handle_peer(Time(8_000_000_000), greeting(2, PeerMessage::Quiet));
+    assert_eq!(staged(&b), 0);
+}
+
 #[test]
 fn nobody_writes_where_he_has_not_been_let() {
     let mut a = node(0);
@@ -458,7 +503,7 @@ fn memory_of_a_writer_that_is_lost_is_kept_until_it_is_cut_off() {
     say(&mut b, 0, 1, vec![reserve(), PeerMessage::Arrived(16)]);
     lose(&mut b);
     assert_eq!(b.poll_disconnect(), Some((NodeId(0), 1 << 32 | 2)));
-    assert!(staged(&b) > 0 && !b.is_idle());
+    assert!(staged(&b) > 0 && b.is_idle(), "nobody waits for the ring");
     b.handle_disconnected(Time(7_000_000_000), NodeId(0), 1 << 32 | 1);
     assert!(staged(&b) > 0, "an earlier session was cut off");
     b.handle_disconnected(Time(7_000_000_000), NodeId(0), 1 << 32 | 2);

@@ -26,7 +26,10 @@
 //!    ([`Progress`](PeerMessage::Progress)), a few dozen times at most.
 //! 4. A party that fails, or that the asker tells to [`Stop`](PeerMessage::Stop), has who writes to
 //!    it [`Hush`](PeerMessage::Hush), and keeps its memory until that one is
-//!    [`Quiet`](PeerMessage::Quiet). When one has ended so, the asker stops the others.
+//!    [`Quiet`](PeerMessage::Quiet). When one has ended so, the asker stops the others. Where the
+//!    writer was given up, a destination is kept until it is cut off; of a ring nobody else knows, so
+//!    that the transfer ends and the ring stays in quarantine, also until the writer is heard again
+//!    and says that it is quiet.
 //! 5. A peer that is not heard for a lease, or that the driver knows to be gone, is given up with
 //!    all that it has part in: see [`session`], which also makes of the wire's packets messages that
 //!    come once and in order.
@@ -42,6 +45,7 @@ use crate::engine::Engine;
 use crate::lifecycle::Step;
 use crate::program::Program;
 use crate::report::HopReport;
+use crate::staging::{Grant, Holder};
 use crate::transfer::Commit;
 use model::{
     ChannelError, ChannelErrorKind, MemoryId, NodeId, Outcome, Place, Priority, TransferError,
@@ -157,6 +161,21 @@ pub(crate) struct Peers {
     shares: BTreeMap<AskId, TransferId>,
     /// Who is to be cut off, and from which session on is heard again.
     disconnects: VecDeque<(NodeId, u64)>,
+    /// Rings of shares that have ended, which a peer that was given up may still write.
+    quarantine: Vec<Quarantined>,
+}
+
+/// A ring that nobody gets before its writer is cut off, or has said that it is quiet.
+#[derive(Debug)]
+struct Quarantined {
+    name: AskId,
+    writer: NodeId,
+    /// Whether the writer was asked to hush, since it has been heard again.
+    is_hushed: bool,
+    /// The session that has begun since.
+    floor: u64,
+    holder: Holder,
+    grant: Grant,
 }
 
 impl Peers {
@@ -168,6 +187,7 @@ impl Peers {
             asks: BTreeMap::new(),
             shares: BTreeMap::new(),
             disconnects: VecDeque::new(),
+            quarantine: Vec::new(),
         }
     }
 
@@ -216,6 +236,7 @@ impl Engine {
         for Note { ask, message } in heard.notes {
             self.handle_note(from, ask, message);
         }
+        self.hush_quarantined(from);
     }
 
     /// Runs what a message asks for.
@@ -272,6 +293,7 @@ impl Engine {
         let Some(peers) = &mut self.peers else { return };
         let floor = peers.sessions.numbers(node).map_or(0, |numbers| numbers.0);
         peers.disconnects.push_back((node, floor));
+        peers.quarantine.iter_mut().filter(|q| q.writer == node).for_each(|q| q.is_hushed = false);
         for by in users {
             match by {
                 Use::Ask(name) => self.lose_party(node, name),

@@ -1,7 +1,8 @@
 //! A party's side: its share of a transfer, its neighbours, and when it may give its memory back.
 
-use super::{AskId, PeerMessage, Use, gone};
+use super::{AskId, PeerMessage, Quarantined, Use, gone};
 use crate::engine::Engine;
+use crate::lifecycle::Step;
 use crate::program::{Program, Stretch};
 use crate::report::HopReport;
 use crate::transfer::{Phase, Record, Role};
@@ -265,7 +266,9 @@ impl Engine {
     }
 
     pub(super) fn handle_quiet(&mut self, from: NodeId, name: AskId) {
-        let Some((id, record)) = self.share_mut(name) else { return };
+        let Some((id, record)) = self.share_mut(name) else {
+            return self.unquarantine(|q| q.writer == from && q.name == name && q.is_hushed);
+        };
         let Role::Share(share) = &mut record.role else { return };
         // One that was not asked to hush is not quiet because it says so, and one that is gone only
         // once it is cut off.
@@ -327,21 +330,31 @@ impl Engine {
     pub(super) fn lose_partner(&mut self, node: NodeId, name: AskId, floor: u64) {
         let Some((id, record)) = self.share_mut(name) else { return };
         let failure = gone(&record.transfer.program, node);
+        let mut quarantined = None;
         let Role::Share(share) = &mut record.role else { return };
         if share.stretch.before == Some(node) && share.writer != Writer::Quiet {
-            share.writer = Writer::Gone(floor);
+            let has_ring = share.first_ring(&record.transfer.program).is_some();
+            share.writer = if has_ring { Writer::Quiet } else { Writer::Gone(floor) };
+            quarantined = has_ring.then(|| quarantine(record, id, (name, node, floor))).flatten();
         }
+        let Role::Share(share) = &mut record.role else { return };
         if share.stretch.behind == Some(node) {
             share.owes_quiet = false;
         }
         share.is_orphan |= name.asker == node;
+        if let Some(peers) = &mut self.peers {
+            peers.quarantine.extend(quarantined);
+        }
         self.stop(id, failure);
+        // It may have been stopping already, and waited for that peer alone.
+        self.try_drained(id);
     }
 
     /// Nothing of `node` from before session `floor` arrives any more.
     pub(crate) fn disconnected(&mut self, node: NodeId, floor: u64) {
         let names = self.peers.as_ref().map(|peers| peers.shares.keys().copied().collect());
         let names: Vec<AskId> = names.unwrap_or_default();
+        self.unquarantine(|q| q.writer == node && q.floor <= floor);
         for name in names {
             let Some((id, record)) = self.share_mut(name) else { continue };
             let Role::Share(share) = &mut record.role else { continue };
@@ -350,6 +363,32 @@ impl Engine {
                 share.writer = Writer::Quiet;
                 self.try_drained(id);
             }
+        }
+    }
+
+    /// Has a writer that is heard again hush, where it may still write to rings of before.
+    pub(super) fn hush_quarantined(&mut self, writer: NodeId) {
+        let Some(peers) = &mut self.peers else { return };
+        let is_heard = peers.sessions.numbers(writer).is_some_and(|(_, theirs)| theirs != 0);
+        let asked = |q: &&mut Quarantined| is_heard && q.writer == writer && !q.is_hushed;
+        let names = peers.quarantine.iter_mut().filter(asked).map(|q| {
+            q.is_hushed = true;
+            q.name
+        });
+        for name in names.collect::<Vec<_>>() {
+            self.say(writer, name, PeerMessage::Hush(Outcome::Cancelled));
+        }
+    }
+
+    /// Gives rings back that nobody writes any more.
+    fn unquarantine(&mut self, is_free: impl Fn(&Quarantined) -> bool) {
+        let Some(peers) = &mut self.peers else { return };
+        let all = std::mem::take(&mut peers.quarantine);
+        let (free, kept): (Vec<_>, Vec<_>) = all.into_iter().partition(is_free);
+        peers.quarantine = kept;
+        for Quarantined { holder, grant, .. } in free {
+            self.staging.release(holder, &[grant]);
+            self.steps.push_back(Step::Admit);
         }
     }
 
@@ -365,4 +404,16 @@ impl Engine {
         let id = *self.peers.as_ref()?.shares.get(&name)?;
         Some((id, self.table.get_mut(id)?))
     }
+}
+
+/// The ring that a peer which was given up writes, taken from its share.
+fn quarantine(
+    record: &mut Record,
+    id: TransferId,
+    (name, writer, floor): (AskId, NodeId, u64),
+) -> Option<Quarantined> {
+    // Its first ring here is its first grant; it has none before it has told anyone where to write.
+    let grant = (!record.grants.is_empty()).then(|| record.grants.remove(0))?;
+    let holder = (record.turn(), id);
+    Some(Quarantined { name, writer, is_hushed: false, floor, holder, grant })
 }
