@@ -118,6 +118,49 @@ def test_a_node_that_is_killed_is_an_error_that_names_it() -> None:
     assert "rank 0 is lost" in second
 
 
+def test_a_node_that_is_stopped_is_a_timeout_and_not_taken_for_dead() -> None:
+    processes = start(
+        2,
+        """
+        if r == 0:
+            m.publish("ones", m.wrap(np.ones(1 << 25, "f4"), dims="x"))
+            print("ready", flush=True)
+            sys.stdin.readline()
+            m.barrier()
+        else:
+            there = m.lookup("node0/ones")
+            here = m.empty({"x": 1 << 25}, "f4")
+            print("ready", flush=True)
+            sys.stdin.readline()
+            start = time.monotonic()
+            try:
+                m.copy(there, here, deadline=0.2).wait(timeout=20)
+            except iso.Timeout:
+                print("timeout", flush=True)
+            assert time.monotonic() - start < 15
+            sys.stdin.readline()
+            # Whoever was slow is heard again, and buffers come back.
+            for _ in range(10):
+                m.copy(there, here).wait(timeout=20)
+            assert (np.asarray(here) == 1).all()
+            m.barrier()
+        m.close()
+        """,
+    )
+    for process in processes:
+        assert process.stdout is not None
+        assert process.stdout.readline() == "ready\n"
+    first, second = processes
+    assert second.stdin is not None and second.stdout is not None
+    first.send_signal(signal.SIGSTOP)
+    second.stdin.write("stopped\n")
+    second.stdin.flush()
+    assert second.stdout.readline() == "timeout\n"
+    first.send_signal(signal.SIGCONT)
+    outputs = [first.communicate("on\n", timeout=60), second.communicate("on\n", timeout=60)]
+    assert [first.returncode, second.returncode] == [0, 0], outputs
+
+
 def test_what_is_missing_is_named(monkeypatch: pytest.MonkeyPatch) -> None:
     for name in ["ROOT", "RANK", "SIZE", "KEY"]:
         monkeypatch.delenv(f"ISOMETRY_{name}", raising=False)

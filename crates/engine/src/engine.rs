@@ -260,6 +260,13 @@ impl Engine {
         self.peers.as_ref()?.share(ask)
     }
 
+    /// The staging that a share of a transfer had here, where a peer that was given up may still write
+    /// to it although the share has ended.
+    #[must_use]
+    pub fn quarantined_bytes(&self, ask: AskId) -> u64 {
+        self.peers.as_ref().map_or(0, |peers| peers.quarantined_bytes(ask))
+    }
+
     /// The numbers of the present session with a peer, this side's first; the other's is 0 while
     /// nothing is known of it. Who writes to a node does so in the session that he knows of; what
     /// was written in one that is over must not arrive: see [`Engine::poll_disconnect`].

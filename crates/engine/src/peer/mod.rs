@@ -161,11 +161,11 @@ pub(crate) struct Peers {
     shares: BTreeMap<AskId, TransferId>,
     /// Who is to be cut off, and from which session on is heard again.
     disconnects: VecDeque<(NodeId, u64)>,
-    /// Rings of shares that have ended, which a peer that was given up may still write.
+    /// What shares that have ended had, where a peer that was given up may still write to it.
     quarantine: Vec<Quarantined>,
 }
 
-/// A ring that nobody gets before its writer is cut off, or has said that it is quiet.
+/// Rings that nobody gets before their writer is cut off, or has said that it is quiet.
 #[derive(Debug)]
 struct Quarantined {
     name: AskId,
@@ -175,7 +175,7 @@ struct Quarantined {
     /// The session that has begun since.
     floor: u64,
     holder: Holder,
-    grant: Grant,
+    grants: Vec<Grant>,
 }
 
 impl Peers {
@@ -193,6 +193,12 @@ impl Peers {
 
     pub(crate) fn poll_disconnect(&mut self) -> Option<(NodeId, u64)> {
         self.disconnects.pop_front()
+    }
+
+    /// How much of what a share had is kept although it has ended.
+    pub(crate) fn quarantined_bytes(&self, name: AskId) -> u64 {
+        let of_it = self.quarantine.iter().filter(|q| q.name == name);
+        of_it.flat_map(|q| &q.grants).map(|grant| grant.block.end - grant.block.start).sum()
     }
 
     /// This node's share of a transfer.

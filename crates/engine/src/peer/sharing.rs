@@ -292,13 +292,18 @@ impl Engine {
             share.writer = Writer::Hushed;
         }
         let is_quiet = share.writer == Writer::Quiet;
+        let kept = quarantine(record, id);
+        let may_leave = is_quiet || kept.is_some();
+        if let Some(peers) = &mut self.peers {
+            peers.quarantine.extend(kept);
+        }
         if let Some(behind) = behind.filter(|_| owes_quiet) {
             self.say(behind, name, PeerMessage::Quiet);
         }
         if let Some(before) = before.filter(|_| hushes) {
             self.say(before, name, PeerMessage::Hush(outcome));
         }
-        is_quiet
+        may_leave
     }
 
     /// A share has ended: its asker hears of it, nobody else.
@@ -330,21 +335,14 @@ impl Engine {
     pub(super) fn lose_partner(&mut self, node: NodeId, name: AskId, floor: u64) {
         let Some((id, record)) = self.share_mut(name) else { return };
         let failure = gone(&record.transfer.program, node);
-        let mut quarantined = None;
         let Role::Share(share) = &mut record.role else { return };
         if share.stretch.before == Some(node) && share.writer != Writer::Quiet {
-            let has_ring = share.first_ring(&record.transfer.program).is_some();
-            share.writer = if has_ring { Writer::Quiet } else { Writer::Gone(floor) };
-            quarantined = has_ring.then(|| quarantine(record, id, (name, node, floor))).flatten();
+            share.writer = Writer::Gone(floor);
         }
-        let Role::Share(share) = &mut record.role else { return };
         if share.stretch.behind == Some(node) {
             share.owes_quiet = false;
         }
         share.is_orphan |= name.asker == node;
-        if let Some(peers) = &mut self.peers {
-            peers.quarantine.extend(quarantined);
-        }
         self.stop(id, failure);
         // It may have been stopping already, and waited for that peer alone.
         self.try_drained(id);
@@ -386,8 +384,8 @@ impl Engine {
         let all = std::mem::take(&mut peers.quarantine);
         let (free, kept): (Vec<_>, Vec<_>) = all.into_iter().partition(is_free);
         peers.quarantine = kept;
-        for Quarantined { holder, grant, .. } in free {
-            self.staging.release(holder, &[grant]);
+        for Quarantined { holder, grants, .. } in free {
+            self.staging.release(holder, &grants);
             self.steps.push_back(Step::Admit);
         }
     }
@@ -406,14 +404,15 @@ impl Engine {
     }
 }
 
-/// The ring that a peer which was given up writes, taken from its share.
-fn quarantine(
-    record: &mut Record,
-    id: TransferId,
-    (name, writer, floor): (AskId, NodeId, u64),
-) -> Option<Quarantined> {
-    // Its first ring here is its first grant; it has none before it has told anyone where to write.
-    let grant = (!record.grants.is_empty()).then(|| record.grants.remove(0))?;
-    let holder = (record.turn(), id);
-    Some(Quarantined { name, writer, is_hushed: false, floor, holder, grant })
+/// What a share that has drained had, where a peer that was given up may still write to the first of
+/// it; a destination is no such thing.
+fn quarantine(record: &mut Record, id: TransferId) -> Option<Quarantined> {
+    let Role::Share(share) = &record.role else { return None };
+    let (Writer::Gone(floor), Some(writer)) = (share.writer, share.stretch.before) else {
+        return None;
+    };
+    share.first_ring(&record.transfer.program)?;
+    let (name, holder) = (share.name, (record.turn(), id));
+    let grants = std::mem::take(&mut record.grants);
+    Some(Quarantined { name, writer, is_hushed: false, floor, holder, grants })
 }

@@ -278,7 +278,9 @@ impl<'a> World<'a> {
         let here = self.staged.iter().filter(|(at, _)| *at == node);
         let holds = |transfer: usize| {
             let id = self.run_at(node, transfer);
-            id.and_then(|id| engine.staged_bytes(id)).unwrap_or(0) > 0
+            let named = self.names.iter().filter(|(_, named)| **named == transfer);
+            let kept: u64 = named.map(|(name, _)| engine.quarantined_bytes(*name)).sum();
+            kept + id.and_then(|id| engine.staged_bytes(id)).unwrap_or(0) > 0
         };
         let left: Vec<usize> = here.map(|(_, t)| *t).filter(|t| !holds(*t)).collect();
         for transfer in left {
@@ -447,7 +449,10 @@ impl<'a> World<'a> {
     fn check_awaited(&mut self, at: usize, id: RequestId) -> Result<(), Violation> {
         let Some(crossing) = self.plant.crossing(at, id).cloned() else { return Ok(()) };
         let reader = self.sites[crossing.to.0 as usize].engine.as_ref();
-        let is_awaited = reader.is_none_or(|engine| engine.share(crossing.ask).is_some());
+        let knows = |engine: &Engine| {
+            engine.share(crossing.ask).is_some() || engine.quarantined_bytes(crossing.ask) > 0
+        };
+        let is_awaited = reader.is_none_or(knows);
         let transfer = self.names.get(&crossing.ask).copied().unwrap_or(usize::MAX);
         is_awaited.then_some(()).ok_or(Violation::Late { transfer, at: crossing.to })
     }
