@@ -86,6 +86,13 @@ impl Fabric {
         self.conduit.segment(self.rank()).expect("a process's own memory is mapped")
     }
 
+    /// Whether this process reaches what `peer` published by itself, so that puts and gets are over
+    /// when they return, and wait for nobody.
+    #[must_use]
+    pub fn reaches(&self, peer: NodeId) -> bool {
+        self.mapped(peer).is_some()
+    }
+
     /// Why `peer` is lost, if it is.
     #[must_use]
     pub fn lost(&self, peer: NodeId) -> Option<Lost> {
@@ -424,7 +431,11 @@ impl Fabric {
     }
 
     /// How many bytes a rank that there is published.
-    pub(crate) fn published_bytes(&self, peer: NodeId) -> usize {
+    ///
+    /// # Panics
+    /// Where there is no such rank.
+    #[must_use]
+    pub fn published_bytes(&self, peer: NodeId) -> usize {
         self.conduit.segment_bytes(peer) as usize
     }
 

@@ -3,7 +3,8 @@
 use crate::discover::{self, Found, LARGEST_BUFFER_PARTS};
 use crate::disks::{Disks, check_path};
 use crate::machine::Machine;
-use crate::nodes::Nodes;
+use crate::nodes::{LinkRates, Nodes};
+use crate::probe;
 use crate::runtime::{Clock, Core, NewChannel, Shared};
 use crate::trace::Recorder;
 use crate::{ArgumentError, Error};
@@ -147,22 +148,16 @@ impl MachineBuilder {
         let nodes = joins.map(|config| Nodes::join(config, settings.pool_bytes())).transpose()?;
         settings.here = nodes.as_ref().map_or(0, |nodes| nodes.here().0);
         let Found { topology, memcpy, pools } = discover::host(&settings, &cores, memcpy);
-        let mut made = Made { topology, pools: Vec::new(), arenas: Vec::new() };
+        let memcpy: Box<dyn Channel> = Box::new(memcpy);
+        let channels = vec![(settings.channel_id(0), ChannelKind::Memcpy, memcpy)];
+        let mut made = Made { topology, channels, pools: Vec::new(), arenas: Vec::new() };
         made.add_pools(&regions, &settings, pools.iter().copied().zip(&cores.nodes))?;
         if let (Some(nodes), Some(config)) = (&nodes, joins) {
             made.introduce(nodes, &regions, &settings, config.timeout)?;
         }
-        let Made { topology, pools, arenas } = made;
+        let Made { topology, channels, pools, arenas } = made;
         let recorder = self.trace.then(|| Recorder::new(pools.iter().map(|p| p.memory).collect()));
         let mut core = Core::new(self.engine(pools, nodes.as_deref()), recorder);
-        let mut channels: Vec<(_, _, Box<dyn Channel>)> =
-            vec![(settings.channel_id(0), ChannelKind::Memcpy, Box::new(memcpy))];
-        if let Some(nodes) = &nodes {
-            let link = nodes.link();
-            let remote = RemoteChannel::new(Arc::clone(&nodes.fabric));
-            let remote = remote.map_err(|e| Error::resource("starting a thread for puts", e))?;
-            channels.push((link, ChannelKind::RemoteMemcpy, Box::new(remote)));
-        }
         let driven = channels.into_iter().map(|(id, kind, channel)| NewChannel {
             config: settings.channel(id, kind),
             channel,
@@ -217,6 +212,7 @@ impl MachineBuilder {
 /// What a machine is made of.
 struct Made {
     topology: Topology,
+    channels: Vec<(ChannelId, ChannelKind, Box<dyn Channel>)>,
     pools: Vec<PoolConfig>,
     /// The staging that direct I/O reaches.
     arenas: Vec<Arc<Region>>,
@@ -261,7 +257,16 @@ impl Made {
         for memory in &mut class.memories {
             memory.th_bytes = memory.th_bytes.or(Some(settings.th_bytes()));
         }
-        self.topology = nodes.introduce(class, &registered, timeout)?;
+        let remote = RemoteChannel::new(Arc::clone(&nodes.fabric));
+        let mut remote = remote.map_err(|e| Error::resource("starting a thread for puts", e))?;
+        let measured = |region| {
+            let tell = |error: &Error| log::warn!("the rates of links are assumed: {error}");
+            probe::link(&mut remote, region).inspect_err(tell).ok()
+        };
+        let rates = nodes.to_measure().filter(|_| !settings.assume).and_then(measured);
+        let rates = rates.map(|(curves, latency_ns)| LinkRates { curves, latency_ns });
+        self.channels.push((nodes.link(), ChannelKind::RemoteMemcpy, Box::new(remote)));
+        self.topology = nodes.introduce((class, rates), &registered, timeout)?;
         Ok(())
     }
 }

@@ -291,3 +291,26 @@ fn a_copy_is_cancelled_on_all_nodes() {
         }
     });
 }
+
+/// By one node, for all.
+#[test]
+fn the_link_between_nodes_is_measured() {
+    let kept = tempfile::tempdir().unwrap();
+    let job = Job::new(3).unwrap();
+    let join = |rank| {
+        let builder = Machine::builder().lanes(1).staging(64 << 20).cache_dir(kept.path());
+        builder.join(&config(&job, rank)).unwrap()
+    };
+    let nodes: Vec<_> = thread::scope(|scope| {
+        let join = &join;
+        let joining: Vec<_> = (0..3).map(|rank| scope.spawn(move || join(rank))).collect();
+        joining.into_iter().map(|node| node.join().unwrap()).collect()
+    });
+    for node in &nodes {
+        let topology = node.topology();
+        let link = &topology.links[0];
+        assert!(!link.assumed && link.latency_ns > 0);
+        assert!(link.curves.run.peak() > 1e8, "{:?}", link.curves.run);
+        assert_eq!(*link, nodes[0].topology().links[0]);
+    }
+}

@@ -5,6 +5,9 @@ use fabric::{Error, ErrorKind, Fabric, Handle};
 use std::collections::VecDeque;
 use std::sync::{Mutex, MutexGuard, PoisonError};
 
+/// Up to so many bytes are copied by who submits them.
+const SMALL_BYTES: u64 = 64 << 10;
+
 /// What a channel and its thread share.
 #[derive(Debug)]
 pub(crate) struct Lane {
@@ -30,9 +33,21 @@ impl Lane {
         Lane { fabric, tasks: Mutex::default(), done }
     }
 
-    pub(crate) fn push(&self, job: Job) {
+    /// Carries out what is small and needs no peer, and leaves the rest to the thread.
+    pub(crate) fn take(&self, job: Job) {
+        if self.is_small(&job) {
+            let result = self.start(&job).map(drop);
+            return self.end(job, result);
+        }
         self.tasks().jobs.push_back(job);
         self.fabric.wake();
+    }
+
+    /// Whether a job costs less than waking the thread would, and none comes before it there.
+    fn is_small(&self, job: &Job) -> bool {
+        let Work::Copy(work) = &job.work else { return false };
+        let reaches = |span: &RemoteSpan| self.fabric.reaches(span.node);
+        work.payload_bytes <= SMALL_BYTES && job.dst.view().is_some_and(reaches) && !self.has_task()
     }
 
     /// Lets [`Lane::serve`] return once all has ended.

@@ -1,6 +1,6 @@
 //! What is known of each node.
 
-use super::{Registered, topology};
+use super::{LinkRates, Registered, topology};
 use channel::Region;
 use channel_remote::RemoteSpan;
 use model::{MemoryId, NodeClass, NodeId, RegionId, Topology};
@@ -19,18 +19,17 @@ pub(super) struct Introduction {
 }
 
 impl Introduction {
-    pub(super) fn new(class: NodeClass, registered: &Registered) -> Introduction {
-        let topology = alone(class);
+    /// Of a node that has measured a link, if it has.
+    pub(super) fn new(
+        class: NodeClass,
+        registered: &Registered,
+        rates: Option<LinkRates>,
+    ) -> Introduction {
+        let alone = topology::cluster(&[class], 0, 1, rates);
+        let topology = cluster::to_json(&alone).to_string();
         let Registered { memory, region, bytes } = *registered;
         Introduction { topology, memory: memory.index, region, bytes }
     }
-}
-
-/// A cluster of this node alone, as JSON.
-fn alone(class: NodeClass) -> String {
-    let (name, generation, classes, links) = (String::new(), 0, vec![class], Vec::new());
-    let topology = Topology { name, generation, th_bytes: 1, classes, links };
-    cluster::to_json(&topology).to_string()
 }
 
 /// All nodes, by rank.
@@ -45,6 +44,7 @@ pub(super) struct Known {
 struct Node {
     said: Introduction,
     class: NodeClass,
+    rates: Option<LinkRates>,
     registered: Arc<Region>,
 }
 
@@ -65,23 +65,27 @@ impl Known {
         let span = RemoteSpan { node: from, at: 0 };
         let registered = Arc::new(span.into_region(memory, said.bytes));
         let place = self.nodes.get_mut(from.0 as usize).ok_or("there is no such node")?;
-        *place = Some(Node { said, class, registered });
+        let rates = topology.links.into_iter().next().and_then(LinkRates::of);
+        *place = Some(Node { said, class, rates, registered });
         self.generation += 1;
         Ok(())
     }
 
     /// What a node that has changed says of itself; `None` before it has said anything.
     pub(super) fn changed(&self, node: NodeId, class: NodeClass) -> Option<Introduction> {
-        let before = self.nodes.get(node.0 as usize)?.as_ref()?;
-        Some(Introduction { topology: alone(class), ..before.said.clone() })
+        let Node { said, rates, .. } = self.nodes.get(node.0 as usize)?.as_ref()?;
+        let Introduction { memory: index, region, bytes, .. } = *said;
+        let memory = MemoryId { node, index };
+        Some(Introduction::new(class, &Registered { memory, region, bytes }, rates.clone()))
     }
 
     /// The cluster, once all nodes have said what they are.
     pub(super) fn cluster(&self) -> Option<Topology> {
         let classes = self.nodes.iter().map(|node| Some(node.as_ref()?.class.clone()));
         let classes: Vec<_> = classes.collect::<Option<_>>()?;
+        let rates = self.nodes.iter().flatten().find_map(|node| node.rates.clone());
         // Every memory says how large its buffers may be.
-        Some(topology::cluster(&classes, self.generation, 1 << 20))
+        Some(topology::cluster(&classes, self.generation, 1 << 20, rates))
     }
 
     /// A region in registered memory of a node.
@@ -116,7 +120,7 @@ mod tests {
         };
         topology::add_registered(&mut class, 64);
         let memory = MemoryId { node: NodeId(0), index: 1 };
-        Introduction::new(class, &Registered { memory, region: REGION, bytes: 64 })
+        Introduction::new(class, &Registered { memory, region: REGION, bytes: 64 }, None)
     }
 
     #[test]

@@ -17,11 +17,13 @@ mod service;
 mod topology;
 
 pub(crate) use service::Service;
+pub(crate) use topology::LinkRates;
 
 use crate::instance::Instance;
 use crate::runtime::Shared;
 use crate::{ArgumentError, Error};
 use channel::{Region, Regions};
+use channel_remote::RemoteSpan;
 use described::Described;
 use engine::Packet;
 use fabric::{Barrier, Config, Fabric, Handlers};
@@ -36,6 +38,9 @@ use std::collections::BTreeSet;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::{Duration, Instant};
+
+/// The most of another node's memory that links are measured with.
+const MEASURED_BYTES: u64 = 16 << 20;
 
 /// This node among others.
 pub(crate) struct Nodes {
@@ -128,18 +133,28 @@ impl Nodes {
         Registered { memory, region, bytes }
     }
 
+    /// What of registered memory of another node puts may be measured with, before anyone uses it: the
+    /// first node measures for all.
+    pub(crate) fn to_measure(&self) -> Option<Region> {
+        let other = self.others().next().filter(|_| self.here() == NodeId(0))?;
+        let bytes = self.fabric.published_bytes(other) as u64;
+        let memory = MemoryId { node: other, index: u16::MAX };
+        let span = RemoteSpan { node: other, at: 0 };
+        (bytes > 0).then(|| span.into_region(memory, bytes.min(MEASURED_BYTES)))
+    }
+
     /// Tells all others what this node is, hears what they are, and returns the cluster.
     ///
     /// # Errors
     /// Where a node does not say what it is within `timeout`, or has gone.
     pub(crate) fn introduce(
         &self,
-        class: NodeClass,
+        (class, rates): (NodeClass, Option<LinkRates>),
         registered: &Registered,
         timeout: Duration,
     ) -> Result<Topology, Error> {
         let end = Instant::now() + timeout;
-        self.tell(Introduction::new(class, registered));
+        self.tell(Introduction::new(class, registered, rates));
         let mut early = Vec::new();
         loop {
             for letter in self.inbox.take() {

@@ -7,6 +7,21 @@ use model::{
 /// What registered memory is called.
 pub(crate) const REG: &str = "reg";
 
+/// What puts from one node to another reach.
+#[derive(Debug, Clone, PartialEq)]
+pub(crate) struct LinkRates {
+    pub(crate) curves: Curves,
+    pub(crate) latency_ns: u64,
+}
+
+impl LinkRates {
+    /// What was measured of a link, if that was.
+    pub(crate) fn of(link: Link) -> Option<LinkRates> {
+        let Link { curves, latency_ns, .. } = link;
+        (!link.assumed).then_some(LinkRates { curves, latency_ns })
+    }
+}
+
 /// Adds registered memory to a node, which Memcpy reaches as it reaches the rest.
 pub(crate) fn add_registered(class: &mut NodeClass, bytes: u64) {
     let index = u16::try_from(class.memories.len()).unwrap_or(u16::MAX);
@@ -25,7 +40,12 @@ pub(crate) fn add_registered(class: &mut NodeClass, bytes: u64) {
 
 /// The cluster of these nodes, in the order of their ranks: neighbours that look alike are a class,
 /// and host memory of each is linked to registered memory of all others.
-pub(crate) fn cluster(nodes: &[NodeClass], generation: u64, th_bytes: u64) -> Topology {
+pub(crate) fn cluster(
+    nodes: &[NodeClass],
+    generation: u64,
+    th_bytes: u64,
+    rates: Option<LinkRates>,
+) -> Topology {
     let mut classes: Vec<NodeClass> = Vec::new();
     for (rank, node) in (0..).zip(nodes) {
         match classes.last_mut() {
@@ -40,14 +60,16 @@ pub(crate) fn cluster(nodes: &[NodeClass], generation: u64, th_bytes: u64) -> To
         };
         (0..).zip(&classes).flat_map(of_class).collect::<Vec<_>>()
     };
+    let is_assumed = rates.is_none();
+    let LinkRates { curves, latency_ns } = rates.unwrap_or_else(assumed);
     let link = Link {
         kind: ChannelKind::RemoteMemcpy,
         from: ends(MemoryKind::is_host),
         to: ends(|kind| kind == MemoryKind::Reg),
-        curves: assumed(),
-        latency_ns: 30_000,
+        curves,
+        latency_ns,
         in_flight: None,
-        assumed: true,
+        assumed: is_assumed,
     };
     let name = format!("{} nodes", nodes.len());
     Topology { name, generation, th_bytes, classes, links: vec![link] }
@@ -59,17 +81,18 @@ fn looks_like(class: &NodeClass, node: &NodeClass) -> bool {
 }
 
 /// What a core copies into memory that a process of this machine maps.
-fn assumed() -> Curves {
+fn assumed() -> LinkRates {
     let curve = |points: &[(u64, f64)]| {
         let curve = Throughput::measured(points.to_vec());
         curve.unwrap_or_else(|_| unreachable!("the points ascend"))
     };
-    Curves {
+    let curves = Curves {
         run: curve(&[(16, 0.2e9), (256, 2e9), (4096, 5e9), (1 << 18, 7e9)]),
         interleave: Some(curve(&[(1, 0.2e9), (4, 0.8e9), (64, 3e9)])),
         transpose: Some(curve(&[(1, 0.15e9), (4, 0.6e9), (64, 3e9)])),
         gather: Some(curve(&[(4, 0.2e9), (64, 2e9), (4096, 5e9)])),
-    }
+    };
+    LinkRates { curves, latency_ns: 30_000 }
 }
 
 #[cfg(test)]
@@ -95,7 +118,7 @@ mod tests {
 
     #[test]
     fn neighbours_that_look_alike_are_a_class_and_keep_their_ranks() {
-        let topology = cluster(&[node(1), node(1), node(2), node(1)], 7, 1 << 20);
+        let topology = cluster(&[node(1), node(1), node(2), node(1)], 7, 1 << 20, None);
         let counts: Vec<_> = topology.classes.iter().map(|c| (c.first, c.count)).collect();
         assert_eq!(counts, [(0, 2), (2, 1), (3, 1)]);
         for rank in 0..4 {

@@ -40,7 +40,7 @@ pub(crate) fn memcpy(channel: &mut MemcpyChannel) -> Result<HostRates, Error> {
     search.round(&mut Bench { channel, next: 0 }, (&sides.src, &sides.dst))?;
     channel.set_crossover(search.found());
     let mut bench = HostBench::new(channel, sides, search);
-    let latency_ns = bench.latency_ns()?;
+    let latency_ns = bench.points.latency_ns()?;
     let run = bench.curve(&[16, 64, 256, 1024, 4096, 65536, 1 << 20], runs)?;
     let interleave = bench.curve(&[1, 2, 4, 8, 16, 64], interleaved)?;
     let transpose = bench.curve(&[1, 2, 4, 8, 16, 64, 256], transposed)?;
@@ -49,6 +49,21 @@ pub(crate) fn memcpy(channel: &mut MemcpyChannel) -> Result<HostRates, Error> {
     let crossover = bench.search.found();
     channel.set_crossover(crossover);
     Ok(HostRates { curves: Curves { run, interleave, transpose, gather }, latency_ns, crossover })
+}
+
+/// Curves of a channel into registered memory of another node, which `dst` is, and the time of a
+/// request that moves next to nothing.
+pub(crate) fn link(channel: &mut dyn Channel, dst: Region) -> Result<(Curves, u64), Error> {
+    let pages = Pages { prefault: true, ..Pages::default() };
+    let src = HostProvider::new(memory(0), pages).allocate(dst.len_bytes(), 4096)?;
+    let sides = Sides { src: Arc::new(src), dst: Arc::new(dst) };
+    let mut points = Points::new(channel, sides);
+    let latency_ns = points.latency_ns()?;
+    let run = points.curve(&[256, 4096, 65536, 1 << 20], runs)?;
+    let interleave = Some(points.curve(&[1, 4, 16, 64], interleaved)?);
+    let transpose = Some(points.curve(&[1, 4, 16], transposed)?);
+    let gather = Some(points.curve(&[16, 256, 4096], gathered)?);
+    Ok((Curves { run, interleave, transpose, gather }, latency_ns))
 }
 
 /// Memory to copy between, every page of which has been touched.
@@ -69,16 +84,38 @@ impl Sides {
 }
 
 struct HostBench<'a> {
-    bench: Bench<'a>,
-    sides: Sides,
+    points: Points<'a>,
     search: Search,
-    depth: u32,
 }
 
 impl<'a> HostBench<'a> {
     fn new(channel: &'a mut MemcpyChannel, sides: Sides, search: Search) -> Self {
+        HostBench { points: Points::new(channel, sides), search }
+    }
+
+    /// As [`Points::curve`]; and a round more of the search for the crossover.
+    fn curve(
+        &mut self,
+        sizes: &[u64],
+        shape: fn(u64, u64) -> Vec<NdCopy>,
+    ) -> Result<Throughput, Error> {
+        let Points { bench, sides, .. } = &mut self.points;
+        self.search.round(bench, (&sides.src, &sides.dst))?;
+        self.points.curve(sizes, shape)
+    }
+}
+
+/// Measures a channel out of host memory, point by point.
+struct Points<'a> {
+    bench: Bench<'a>,
+    sides: Sides,
+    depth: u32,
+}
+
+impl<'a> Points<'a> {
+    fn new(channel: &'a mut dyn Channel, sides: Sides) -> Self {
         let depth = channel.capabilities().max_in_flight;
-        HostBench { sides, search, depth, bench: Bench { channel, next: 0 } }
+        Points { sides, depth, bench: Bench { channel, next: 0 } }
     }
 
     fn latency_ns(&mut self) -> Result<u64, Error> {
@@ -89,13 +126,12 @@ impl<'a> HostBench<'a> {
     }
 
     /// The rate at each of `sizes`, of the requests that `shape` makes of a size and the bytes of
-    /// a side; and a round more of the search for the crossover.
+    /// a side.
     fn curve(
         &mut self,
         sizes: &[u64],
         shape: fn(u64, u64) -> Vec<NdCopy>,
     ) -> Result<Throughput, Error> {
-        self.search.round(&mut self.bench, (&self.sides.src, &self.sides.dst))?;
         let mut points = Vec::with_capacity(sizes.len());
         for &size in sizes {
             let requests = shape(size, self.sides.src.len_bytes());
