@@ -19,7 +19,7 @@ use std::sync::Arc;
 const REACH: i128 = 1 << 61;
 
 /// What a part is made of.
-#[derive(Serialize, Deserialize)]
+#[derive(Debug, Clone, Serialize, Deserialize)]
 pub(crate) struct PartForm {
     layout: Layout,
     dims: Vec<DimForm>,
@@ -28,7 +28,7 @@ pub(crate) struct PartForm {
 }
 
 /// One dimension.
-#[derive(Serialize, Deserialize)]
+#[derive(Debug, Clone, Serialize, Deserialize)]
 struct DimForm {
     indices: IndicesForm,
     /// Place and step of each, innermost first.
@@ -36,7 +36,7 @@ struct DimForm {
 }
 
 /// The indices of one dimension.
-#[derive(Serialize, Deserialize)]
+#[derive(Debug, Clone, Serialize, Deserialize)]
 enum IndicesForm {
     From { start: u64, extent: u64 },
     List(Arc<[u64]>),
@@ -232,6 +232,167 @@ impl Part {
         match &self.axes[dim].1 {
             Indices::From(start) => start.saturating_add(self.extents[dim].max(1) - 1),
             Indices::List(list) => list.iter().copied().max().unwrap_or(0),
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use model::Component;
+    use proptest::prelude::*;
+
+    /// Digits as place, fixed and scaled step.
+    type Digits = Vec<(u64, i64, i64)>;
+
+    fn form(
+        components: Vec<Component>,
+        dims: Vec<(IndicesForm, Digits)>,
+        fields: &[(i64, u64)],
+    ) -> PartForm {
+        let layout = Layout::new(components, dims.len()).unwrap();
+        let dims = dims.into_iter().map(|(indices, digits)| DimForm { indices, digits });
+        PartForm { layout, dims: dims.collect(), fields: fields.to_vec() }
+    }
+
+    /// `<F, x>`, `extent` entries of 4 bytes from `start` on.
+    fn row(start: u64, extent: u64, stride: i64) -> PartForm {
+        let indices = IndicesForm::From { start, extent };
+        let dims = vec![(indices, vec![(1, stride, 0)])];
+        form(vec![Component::Fields, Component::Whole(0)], dims, &[(0, 4)])
+    }
+
+    /// `<x_in=4, F, x_out>`, or what these digits make of it.
+    fn blocks(extent: u64, digits: Digits, fields: &[(i64, u64)]) -> PartForm {
+        let inner = Component::Inner { dim: 0, level: 1, size: 4 };
+        let indices = IndicesForm::From { start: 0, extent };
+        let dims = vec![(indices, digits)];
+        form(vec![inner, Component::Fields, Component::Outer(0)], dims, fields)
+    }
+
+    #[test]
+    fn addresses_stay_in_reach() {
+        let part = |form: PartForm| Part::try_from(form);
+        assert_eq!(part(row(2, 3, 4)).unwrap().span(), 8..20);
+        assert_eq!(part(row(0, 3, -4)).unwrap().span(), -8..4);
+        let too_large = Err(LayoutError::TooLarge);
+        for (start, extent, stride) in [
+            (0, 1 << 62, 0),
+            (1 << 62, 1, 1),
+            (u64::MAX, u64::MAX, 1),
+            (0, 2, i64::MIN),
+            (0, 1 << 40, 1 << 40),
+        ] {
+            assert_eq!(part(row(start, extent, stride)), too_large, "{start} {extent} {stride}");
+        }
+        // One entry takes no step: arrays of one row have any stride.
+        assert!(part(row(0, 1, i64::MAX)).is_ok());
+        let far = PartForm { fields: vec![(i64::MIN, 4)], ..row(0, 1, 4) };
+        assert_eq!(part(far), too_large);
+        let long = PartForm { fields: vec![(0, u64::MAX), (0, u64::MAX)], ..row(0, 1, 4) };
+        assert_eq!(part(long), too_large);
+    }
+
+    #[test]
+    fn fields_lie_apart() {
+        let of = |fields: &[(i64, u64)]| {
+            Part::try_from(PartForm { fields: fields.to_vec(), ..row(0, 2, 16) }).map(|_| ())
+        };
+        assert_eq!(of(&[(8, 4), (0, 8)]), Ok(()));
+        assert_eq!(of(&[(0, 4), (3, 4)]), Err(LayoutError::Overlap));
+        assert_eq!(of(&[(0, 4), (4, 0)]), Err(LayoutError::Field { field: 1 }));
+        assert_eq!(of(&[]), Err(LayoutError::Field { field: 0 }));
+    }
+
+    #[test]
+    fn blocks_lie_apart() {
+        let of = |digits: &[(u64, i64, i64)], fields: &[(i64, u64)]| {
+            Part::try_from(blocks(10, digits.to_vec(), fields)).map(|_| ())
+        };
+        let two: &[(i64, u64)] = &[(0, 4), (16, 2)];
+        assert_eq!(of(&[(1, 0, 1), (4, 24, 0)], two), Ok(()));
+        assert_eq!(of(&[(1, 0, 1), (4, 23, 0)], two), Err(LayoutError::Overlap));
+        assert_eq!(of(&[(1, 0, 1), (4, -24, 0)], two), Err(LayoutError::Overlap));
+        assert_eq!(of(&[(1, 0, 1), (4, 24, 0)], &[(0, 4), (15, 2)]), Err(LayoutError::Overlap));
+        let digits = Err(LayoutError::Digits { dim: 0 });
+        assert_eq!(of(&[(1, 2, 1), (4, 24, 0)], two), digits);
+        assert_eq!(of(&[(1, 0, 1), (3, 24, 0)], two), digits);
+        assert_eq!(of(&[(4, 0, 1), (1, 24, 0)], two), digits);
+        assert_eq!(of(&[(1, 0, 1), (4, 24, 0), (4, 24, 0)], two), digits);
+        assert_eq!(of(&[], two), digits);
+    }
+
+    #[test]
+    fn a_list_that_counts_up_is_a_range() {
+        let listed = |list: Vec<u64>| {
+            let dims = vec![(IndicesForm::List(list.into()), vec![(1, 4, 0)])];
+            form(vec![Component::Fields, Component::Whole(0)], dims, &[(0, 4)])
+        };
+        let part = |list| Part::try_from(listed(list)).unwrap();
+        assert_eq!(part(vec![2, 3, 4]), Part::try_from(row(2, 3, 4)).unwrap());
+        assert!(part(vec![3, 2]).has_lists());
+        assert_eq!(part(vec![]).payload_bytes(), 0);
+        assert_eq!(Part::try_from(listed(vec![0, u64::MAX])), Err(LayoutError::TooLarge));
+    }
+
+    fn small_form() -> impl Strategy<Value = PartForm> {
+        let step = || prop_oneof![3 => 0..40i64, 1 => -8..8i64];
+        let fields = prop::collection::vec((0..12i64, 0..5u64), 1..3);
+        let dim = (0..6u64, 0..9u64, [step(), step()], any::<[bool; 2]>());
+        (dim.clone(), dim, fields).prop_map(|(x, y, fields)| {
+            let digits = |steps: [i64; 2], scaled: [bool; 2], places: &[u64]| {
+                let digit = |(at, &place): (usize, &u64)| {
+                    let step = steps[at];
+                    if scaled[at] { (place, 0, step % 4) } else { (place, step, 0) }
+                };
+                places.iter().enumerate().map(digit).collect()
+            };
+            let from = |start, extent| IndicesForm::From { start, extent };
+            let inner = Component::Inner { dim: 0, level: 1, size: 3 };
+            let (outer, whole) = (Component::Outer(0), Component::Whole(1));
+            form(
+                vec![inner, Component::Fields, whole, outer],
+                vec![
+                    (from(x.0, x.1), digits(x.2, x.3, &[1, 3])),
+                    (from(y.0, y.1), digits(y.2, y.3, &[1])),
+                ],
+                &fields,
+            )
+        })
+    }
+
+    /// The bytes of every value.
+    fn spans(part: &Part) -> Vec<(i64, i64)> {
+        let mut spans = Vec::new();
+        let first = |dim| match part.indices(dim) {
+            Indices::From(start) => *start,
+            Indices::List(_) => unreachable!("none is drawn"),
+        };
+        for x in 0..part.extents[0] {
+            for y in 0..part.extents[1] {
+                let steps = [part.axis(0).at(first(0) + x), part.axis(1).at(first(1) + y)];
+                for (offset, &bytes) in part.offsets.iter().zip(&part.field_bytes) {
+                    let way = |s: &Step| s.fixed + s.scaled * bytes as i64;
+                    let start = offset + steps.iter().map(way).sum::<i64>();
+                    spans.push((start, start + bytes as i64));
+                }
+            }
+        }
+        spans.sort_unstable();
+        spans
+    }
+
+    proptest! {
+        #![proptest_config(ProptestConfig::with_cases(4000))]
+
+        #[test]
+        fn no_byte_of_a_blocked_part_is_two_values(form in small_form()) {
+            if let Ok(part) = Part::try_from(form) {
+                let spans = spans(&part);
+                prop_assert!(spans.windows(2).all(|pair| pair[0].1 <= pair[1].0), "{spans:?}");
+                let hull = spans.first().map_or(0, |s| s.0)..spans.last().map_or(0, |s| s.1);
+                prop_assert_eq!(part.span(), hull);
+            }
         }
     }
 }
