@@ -156,9 +156,10 @@ impl Part {
         if let Some(field) = self.field_bytes.iter().position(|&bytes| bytes == 0) {
             return Err(LayoutError::Field { field });
         }
-        // Steps of a layout are of one kind, and none lets entries meet; any others are strides.
+        // Steps of a layout are of one kind, and none lets entries meet; any others are strides,
+        // and where there is no entry, none meet.
         let is_blocked = |(_, at, step): (usize, usize, Step)| at > 0 || step.scaled != 0;
-        if !self.steps().any(is_blocked) {
+        if self.extents.contains(&0) || !self.steps().any(is_blocked) {
             return self.check_fields(1).map(|_| ());
         }
         if let Some((dim, ..)) = self.steps().find(|s| s.2.scaled != 0 && s.2.fixed != 0) {
@@ -214,17 +215,11 @@ impl Part {
         self.axes.iter().enumerate().flat_map(of_axis)
     }
 
-    /// How many values digit `at` of dimension `dim` takes, at most.
+    /// How many values digit `at` of dimension `dim` takes, at most, from 0 on: where the instance
+    /// starts, and not the box, is where its blocks of the fields do.
     fn turns(&self, dim: usize, at: usize) -> u64 {
-        let (axis, indices) = &self.axes[dim];
-        let last = self.last_index(dim);
-        let digit = axis.digits[at];
-        let first = match indices {
-            Indices::From(start) => *start,
-            Indices::List(list) => list.iter().copied().min().unwrap_or(0),
-        };
-        let low = if digit.size == u64::MAX { first / digit.place } else { 0 };
-        (last / digit.place).min(digit.size - 1) - low + 1
+        let digit = self.axes[dim].0.digits[at];
+        (self.last_index(dim) / digit.place).min(digit.size - 1) + 1
     }
 
     /// The greatest index of dimension `dim`; where there is none, the one from which it starts.

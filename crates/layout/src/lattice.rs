@@ -240,6 +240,6 @@ fn values_of(lattice: &Lattice, value: &dyn Fn(u64) -> u64) -> (u64, u64) {
     (first, lattice.loops.iter().map(rise).sum())
 }
 
-fn gcd(a: u64, b: u64) -> u64 {
+pub(crate) fn gcd(a: u64, b: u64) -> u64 {
     if b == 0 { a } else { gcd(b, a % b) }
 }
