@@ -230,3 +230,31 @@ impl Axis {
         if self.block == 1 || is_inside { ALIKE } else { first }
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// `count` runs of a byte.
+    fn chunk(count: usize) -> Chunk {
+        let field = FieldCopy { bytes: 1, src_offset: 0, dst_offset: 0, strides: Vec::new() };
+        let copy = NdCopy { dims: Vec::new(), fields: vec![field] };
+        Chunk { list: vec![copy; count].into(), src_offset: 0, dst_offset: 0 }
+    }
+
+    #[test]
+    fn what_is_kept_fits_a_limit() {
+        let memo = Memo::new(Repeat::Run);
+        let each = chunk(10_000);
+        for bytes in 1..100 {
+            memo.keep(&(0..bytes), [None, None], &each);
+            assert_eq!(memo.find(&(0..bytes), [None, None]), Some(each.clone()));
+            let templates = memo.lock();
+            let all: usize = templates.by_key.values().map(|t| list_bytes(&t.list)).sum();
+            assert!(templates.bytes == all && all <= MAX_BYTES, "{all} of {}", templates.bytes);
+        }
+        memo.keep(&(0..100), [None, None], &chunk(1_000_000));
+        assert_eq!(memo.find(&(0..100), [None, None]), None);
+        assert!(memo.find(&(0..99), [None, None]).is_some());
+    }
+}

@@ -158,6 +158,33 @@ fn a_plan_whose_lists_do_not_belong_together_is_refused() {
 }
 
 #[test]
+fn a_plan_of_too_many_pieces_is_refused() {
+    let (layout, part) = row(64);
+    let mut plan = plan(vec![layout; 3], &[8; 2], &[16], 2);
+    plan.phase = vec![0];
+    let within = |max| Program::compile_within(&plan, part.clone(), part.clone(), max).map(|_| ());
+    assert_eq!(within(5), Ok(()));
+    assert_eq!(within(4), Err(CompileError::Pieces { hop: 0, pieces: 5, max_pieces: 4 }));
+}
+
+#[test]
+fn a_program_keeps_its_plan_and_not_what_the_search_did() {
+    let (layout, part) = row(64);
+    let bare = Plan { phase: vec![0], ..plan(vec![layout; 2], &[8], &[], 1) };
+    let mut searched = bare.clone();
+    searched.search.paths = 7;
+    searched.alternatives = vec![model::Alternative {
+        memories: vec![memory(0)],
+        layouts: Vec::new(),
+        throughput: 0.0,
+        seconds: None,
+        bound: None,
+    }];
+    let program = Program::compile(&searched, part.clone(), part).unwrap();
+    assert_eq!(**program.plan(), bare);
+}
+
+#[test]
 fn a_ring_holds_what_the_plan_says() {
     let (layout, part) = row(100_000);
     let mut plan = plan(vec![layout; 3], &[4000, 12_000], &[24_000], 2);

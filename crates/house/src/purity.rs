@@ -4,8 +4,14 @@
 use crate::{Finding, Named, Source};
 
 /// The crates that take time and everything else as arguments.
-pub const PURE: [&str; 5] =
-    ["crates/model", "crates/layout", "crates/planner", "crates/engine", "crates/sim"];
+pub const PURE: [&str; 6] = [
+    "crates/model",
+    "crates/layout",
+    "crates/planner",
+    "crates/engine",
+    "crates/wire",
+    "crates/sim",
+];
 
 /// The crates that talk to people.
 pub const TALKING: [&str; 3] = ["crates/bench", "crates/cli", "crates/house"];

@@ -24,13 +24,15 @@ impl Decoder {
     /// The packet that `bytes` are, which `from` has sent.
     ///
     /// # Errors
-    /// [`WireError::TooLong`] past [`MAX_PACKET_BYTES`]; [`WireError::Version`] for another
-    /// [`VERSION`]; [`WireError::Malformed`] where bytes are missing, left over, or stand for what
-    /// can't be; [`WireError::Sender`] where the packet says it is from another than `from`;
-    /// [`WireError::Program`] where what it asks for can't be compiled.
+    /// [`WireError::TooLong`] past [`MAX_PACKET_BYTES`], or past [`crate::MAX_PROGRAM_BYTES`] for the
+    /// program in it; [`WireError::Version`] for another [`VERSION`]; [`WireError::Malformed`] where
+    /// bytes are missing, left over, or stand for what can't be; [`WireError::Sender`] where the
+    /// packet says it is from another than `from`; [`WireError::TooManyFields`] for a copy of more
+    /// than 4096; [`WireError::Program`] where what it asks for can't be compiled, or a request
+    /// would fall into more pieces than 65,536 and one for each of the program's bytes.
     pub fn decode(&mut self, from: NodeId, bytes: &[u8]) -> Result<Packet, WireError> {
         if bytes.len() > MAX_PACKET_BYTES {
-            return Err(WireError::TooLong { bytes: bytes.len() });
+            return Err(WireError::TooLong { bytes: bytes.len(), most: MAX_PACKET_BYTES });
         }
         let (&version, rest) =
             bytes.split_first().ok_or(WireError::Malformed { why: "no byte" })?;

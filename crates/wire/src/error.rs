@@ -1,6 +1,6 @@
 //! What is wrong with bytes that came.
 
-use crate::{MAX_PACKET_BYTES, VERSION};
+use crate::VERSION;
 use engine::CompileError;
 use model::NodeId;
 use thiserror::Error;
@@ -15,11 +15,14 @@ pub enum WireError {
         /// Its first byte.
         got: u8,
     },
-    /// It is longer than [`MAX_PACKET_BYTES`].
-    #[error("a packet of {bytes} B, where {MAX_PACKET_BYTES} are the most")]
+    /// It is longer than [`crate::MAX_PACKET_BYTES`], or its program than
+    /// [`crate::MAX_PROGRAM_BYTES`].
+    #[error("a packet or a program of {bytes} B, where {most} are the most")]
     TooLong {
         /// How long it is.
         bytes: usize,
+        /// The longest that is read.
+        most: usize,
     },
     /// It does not read as a packet, or holds a value that its constructor refuses.
     #[error("what is no packet: {why}")]

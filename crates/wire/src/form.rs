@@ -200,7 +200,7 @@ impl<'a> From<&'a Program> for ProgramForm<'a> {
 }
 
 impl ProgramForm<'_> {
-    fn bytes(&self) -> Vec<u8> {
+    pub(crate) fn bytes(&self) -> Vec<u8> {
         postcard::to_stdvec(self).expect("plain values in memory always serialize")
     }
 }

@@ -19,8 +19,9 @@ mod programs;
 pub use decoder::Decoder;
 pub use error::{WireError, WireErrorKind};
 
-use engine::Packet;
-use form::PacketForm;
+use engine::{Packet, Program};
+use form::{PacketForm, ProgramForm};
+use programs::Programs;
 
 /// The first byte of every packet. Who speaks another version is not understood.
 pub const VERSION: u8 = 1;
@@ -28,13 +29,28 @@ pub const VERSION: u8 = 1;
 /// The longest packet that is read, in bytes: index lists are the only thing that makes one long.
 pub const MAX_PACKET_BYTES: usize = 64 << 20;
 
+/// The most bytes of a packet that a program takes; the rest of it fits in what this leaves.
+pub const MAX_PROGRAM_BYTES: usize = MAX_PACKET_BYTES - (1 << 20);
+
 /// The bytes of `packet`. What [`engine::HopReport::held_up_by`] names is its own node's affair, and
 /// stays there; of its times nobody is told more than 2^64 ns.
 ///
-/// One of more than [`MAX_PACKET_BYTES`] is not read by anyone; only the index lists of a transfer
-/// make it so.
+/// It has an answer for any packet; one that asks for a program which [`check`] refuses is refused
+/// by whoever gets it.
 #[must_use]
 pub fn encode(packet: &Packet) -> Vec<u8> {
     let form = PacketForm::from(packet);
     postcard::to_extend(&form, vec![VERSION]).expect("plain values in memory always serialize")
+}
+
+/// Whether other nodes take `program`: to be asked once, before a transfer of it is submitted, since
+/// a packet that is refused is sent again until its peer is given up. It is compiled once more.
+///
+/// # Errors
+/// [`WireError::TooLong`] past [`MAX_PROGRAM_BYTES`], which only index lists reach;
+/// [`WireError::TooManyFields`]; [`WireError::Program`] where a request falls into too many pieces;
+/// [`WireError::Malformed`] where an address lies 2^61 bytes or more from its instance's base, or
+/// the plan has a layout of more than 64 components.
+pub fn check(program: &Program) -> Result<(), WireError> {
+    Programs::default().of(&ProgramForm::from(program).bytes()).map(|_| ())
 }

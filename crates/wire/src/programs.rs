@@ -1,8 +1,8 @@
 //! The programs that came lately.
 
-use crate::WireError;
 use crate::decoder::whole;
 use crate::form::ProgramForm;
+use crate::{MAX_PROGRAM_BYTES, WireError};
 use engine::Program;
 use std::collections::HashMap;
 use std::sync::Arc;
@@ -73,6 +73,9 @@ impl Programs {
 
 /// The program that `bytes` stand for, if it is no larger than what is taken from others.
 fn compile(bytes: &[u8]) -> Result<Program, WireError> {
+    if bytes.len() > MAX_PROGRAM_BYTES {
+        return Err(WireError::TooLong { bytes: bytes.len(), most: MAX_PROGRAM_BYTES });
+    }
     let ProgramForm { plan, src, dst } = whole(bytes)?;
     let fields = src.field_bytes().len();
     if fields > MAX_FIELDS {

@@ -3,7 +3,9 @@
 mod support;
 
 use engine::{CompileError, Program};
-use isometry_wire::{Decoder, MAX_PACKET_BYTES, VERSION, WireError, WireErrorKind, encode};
+use isometry_wire::{
+    Decoder, MAX_PACKET_BYTES, MAX_PROGRAM_BYTES, VERSION, WireError, WireErrorKind, check, encode,
+};
 use layout::{Part, Placement};
 use model::{Component, FieldSpace, IndexSpace, Layout, NodeId, Plan, Selection};
 use std::sync::Arc;
@@ -27,7 +29,12 @@ fn refusal(from: NodeId, bytes: &[u8]) -> WireError {
 /// What a decoder says to a request for this program.
 fn asked((plan, src, dst): (&Plan, &Part, &Part)) -> Result<(), WireError> {
     let own = postcard::to_stdvec(&(plan, src, dst)).unwrap();
-    Decoder::new().decode(ASKER, &asking(&own)).map(|_| ())
+    let taken = Decoder::new().decode(ASKER, &asking(&own)).map(|_| ());
+    // Who asks can know beforehand.
+    if let Ok(program) = Program::compile(plan, src.clone(), dst.clone()) {
+        assert_eq!(check(&program), taken);
+    }
+    taken
 }
 
 #[test]
@@ -43,7 +50,12 @@ fn what_is_no_packet_is_refused_with_a_reason() {
         assert_eq!(refusal(ASKER, &bytes[..end]).kind(), WireErrorKind::Malformed, "{end} bytes");
     }
     let long = vec![VERSION; MAX_PACKET_BYTES + 1];
-    assert_eq!(refusal(ASKER, &long), WireError::TooLong { bytes: MAX_PACKET_BYTES + 1 });
+    let (bytes, most) = (MAX_PACKET_BYTES + 1, MAX_PACKET_BYTES);
+    assert_eq!(refusal(ASKER, &long), WireError::TooLong { bytes, most });
+    assert_eq!(refusal(ASKER, &long).kind(), WireErrorKind::Malformed);
+    let long = asking(&vec![0; MAX_PROGRAM_BYTES + 1]);
+    let (bytes, most) = (MAX_PROGRAM_BYTES + 1, MAX_PROGRAM_BYTES);
+    assert_eq!(refusal(ASKER, &long), WireError::TooLong { bytes, most });
 }
 
 #[test]

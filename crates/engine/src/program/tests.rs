@@ -142,6 +142,8 @@ proptest! {
                 let kept = program.chunk(hop, ordinal, range.clone(), slots);
                 let anew = chunk_of(&program.sides(hop, slots), range.clone());
                 prop_assert_eq!(moves(&kept), moves(&anew), "hop {}, bytes {:?}", hop, range);
+                let pieces: usize = kept.list.iter().map(|copy| copy.fields.len()).sum();
+                prop_assert!(pieces as u64 <= program.most_pieces(hop));
             }
         }
     }
