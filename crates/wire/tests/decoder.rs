@@ -159,3 +159,16 @@ fn copies_that_come_again_share_a_program_for_a_while() {
     assert!(!Arc::ptr_eq(&first, &came(1)), "what is not goes");
     assert_eq!(Arc::strong_count(&first), 1, "and nothing keeps it");
 }
+
+/// However small they are.
+#[test]
+fn no_more_than_256_programs_are_kept() {
+    let mut decoder = Decoder::new();
+    let mut came = |bytes: u64| {
+        let packet = reserve(&Case { crosses: false, ..row(bytes) }.program());
+        program_of(&decoder.decode(ASKER, &encode(&packet)).unwrap())
+    };
+    let all: Vec<Arc<Program>> = (1..400).map(&mut came).collect();
+    let kept = all.iter().filter(|program| Arc::strong_count(program) > 1).count();
+    assert_eq!(kept, 256);
+}
