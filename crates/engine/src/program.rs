@@ -37,6 +37,8 @@ pub(crate) struct Hop {
     pub(crate) rule: Rule,
     /// Where the granules end at which both its windows agree, if it converts between two.
     pub(crate) granule: Option<usize>,
+    /// No more pieces than this come of a request.
+    most_pieces: u64,
     /// The copies of all its requests, where they are few.
     heads: Vec<Chunk>,
     memo: Memo,
@@ -118,6 +120,7 @@ impl Program {
             if pieces > max_pieces {
                 return Err(CompileError::Pieces { hop, pieces, max_pieces });
             }
+            program.hops[hop].most_pieces = pieces;
             program.hops[hop].memo = Memo::new(program.repeat(plan, hop));
             program.hops[hop].heads = program.heads(hop);
         }
@@ -140,7 +143,7 @@ impl Program {
     /// alike cost nothing, grows while it runs.
     #[must_use]
     pub fn max_bytes(&self) -> u64 {
-        (0..self.hops.len()).map(|hop| Memo::max_bytes(self.most_pieces(hop))).sum()
+        self.hops.iter().map(|hop| Memo::max_bytes(hop.most_pieces)).sum()
     }
 
     /// What it reads, relative to the source's base.
@@ -263,8 +266,7 @@ impl Program {
         [step.input.map(|_| slots.0.start), step.output.map(|_| slots.1.start)]
     }
 
-    /// No more pieces than this come of a request of `hop`: what its blocks make of it, and at most
-    /// one for each value of a field.
+    /// See [`Hop`]: what its blocks make of a request, and at most one for each value of a field.
     fn most_pieces(&self, hop: usize) -> u64 {
         let values = self.hops[hop].rule.bytes().min(self.payload_bytes)
             / self.src.field_bytes().iter().copied().min().unwrap_or(1);
@@ -320,7 +322,7 @@ impl Program {
 
     fn heads(&self, hop: usize) -> Vec<Chunk> {
         let few: Vec<_> = self.walk(hop).take(MAX_HEADS + 1).collect();
-        let pieces = self.most_pieces(hop).saturating_mul(few.len() as u64);
+        let pieces = self.hops[hop].most_pieces.saturating_mul(few.len() as u64);
         if few.len() > MAX_HEADS || pieces > MAX_EARLY_PIECES {
             return Vec::new();
         }
@@ -409,6 +411,7 @@ impl Hop {
             output: (at + 1 < plan.hops.len()).then_some(at),
             rule,
             granule,
+            most_pieces: u64::MAX,
             heads: Vec::new(),
             memo: Memo::new(Repeat::Run),
         }

@@ -281,6 +281,14 @@ pub(crate) fn packet() -> impl Strategy<Value = Packet> {
     })
 }
 
+/// All of a row of so many bytes.
+pub(crate) fn row(bytes: u64) -> Part {
+    let space = IndexSpace::of(&[("x", bytes)]).unwrap();
+    let fields = FieldSpace::packed(&[1]).unwrap();
+    let placement = Placement::of_layout(&Layout::row_major(1), &space, &fields).unwrap();
+    placement.select(&Selection::all(&space), &[0]).unwrap()
+}
+
 /// What node 0 asks node 1 for, to run `program`.
 pub(crate) fn reserve(program: &Arc<Program>) -> Packet {
     let place = |index| Place { region: RegionId { index, generation: 0 }, offset: 1 << 20 };
