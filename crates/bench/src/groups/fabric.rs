@@ -3,13 +3,16 @@
 //! Two ranks, each a thread of this process, by shared memory. Small puts and gets are timed beside a
 //! store and a load behind a call that checks bounds, large ones beside memcpy, strided ones beside
 //! memcpy of as many bytes and of one run after the other, and the round trip of an active message
-//! beside two threads that wait for each other's stores: `core-to-core`.
+//! beside two threads that wait for each other's stores: `core-to-core`. Then two ranks by TCP, beside
+//! a plain socket.
+
+mod tcp;
 
 use crate::problems;
 use crate::report::{Bench, Case, Contender};
 use crate::{Error, Report, Settings};
 use isometry::fabric::model::NodeId;
-use isometry::fabric::{Config, Fabric, Handlers, Job, strided};
+use isometry::fabric::{Call, Config, Fabric, Handlers, Job, Payload, strided};
 use serde::Deserialize;
 use std::cell::RefCell;
 use std::hint::{black_box, spin_loop};
@@ -35,6 +38,7 @@ struct Problems {
     /// Active messages that are timed together, without replies.
     floods: u64,
     runs: usize,
+    tcp: tcp::Problems,
 }
 
 const ASK: u8 = 128;
@@ -57,23 +61,35 @@ const PEER: NodeId = NodeId(1);
 pub(super) fn run(settings: &Settings) -> Result<Report, Error> {
     let problems: Problems = problems::read("fabric", PROBLEMS)?;
     let mut bench = Bench::new("fabric", settings)?;
-    let (answers, counted) = (Arc::new(AtomicU64::new(0)), Arc::new(AtomicU64::new(0)));
-    let is_over = AtomicBool::new(false);
     let sizes = problems.small_bytes.iter().chain(&problems.bulk_bytes);
     let most = sizes.copied().max().unwrap_or(0).max(2 * problems.strided_bytes);
     let job = Job::new(2).map_err(failed)?;
+    with_pair(&job, most, |pair| pair.cases(&mut bench, &problems))?;
+    let job = Job::loopback(2).map_err(failed)?;
+    with_pair(&job, most, |pair| pair.tcp_cases(&mut bench, &problems.tcp))?;
+    bench.finish()
+}
+
+/// Calls `time` with two ranks that have so many bytes each from [`AT`] on.
+fn with_pair(
+    job: &Job,
+    bytes: usize,
+    time: impl FnOnce(&Pair) -> Result<(), Error>,
+) -> Result<(), Error> {
+    let (answers, counted) = (Arc::new(AtomicU64::new(0)), Arc::new(AtomicU64::new(0)));
+    let is_over = AtomicBool::new(false);
     let join = |rank: u32, handlers| {
         let variables = job.variables(rank);
         let find = |name: &str| variables.iter().find(|v| v.0 == name).map(|v| v.1.clone());
         let mut config = Config::from_variables(find)?;
-        config.segment_bytes = AT + most.next_multiple_of(8) as u64;
+        config.segment_bytes = AT + bytes.next_multiple_of(8) as u64;
         Fabric::join(&config, handlers)
     };
     thread::scope(|scope| {
         let count = Arc::clone(&counted);
         let theirs = Handlers::new()
             .with(ASK, |call| _ = call.reply(ANSWER, call.args(), &[]))
-            .with(COUNT, move |_| _ = count.fetch_add(1, Ordering::Relaxed));
+            .with(COUNT, move |call| _ = count.fetch_add(weight(call), Ordering::Relaxed));
         let (join, is_over) = (&join, &is_over);
         let peer = scope.spawn(move || -> Result<(), isometry::fabric::Error> {
             let fabric = join(1, theirs)?;
@@ -84,13 +100,29 @@ pub(super) fn run(settings: &Settings) -> Result<Report, Error> {
         let ours = Handlers::new().with(ANSWER, move |_| _ = count.fetch_add(1, Ordering::Relaxed));
         let fabric = join(0, ours).map_err(failed)?;
         let pair = Pair { fabric, answers, counted };
-        let timed = pair.cases(&mut bench, &problems);
+        let timed = time(&pair);
         is_over.store(true, Ordering::Release);
         drop(pair);
         let ended = peer.join().unwrap_or_else(|panic| std::panic::resume_unwind(panic));
         timed.and(ended.map_err(failed))
-    })?;
-    bench.finish()
+    })
+}
+
+/// 1, and what shows that a payload came: how many bytes, and the last of them.
+fn weight(call: &Call<'_>) -> u64 {
+    match call.payload() {
+        Payload::None => 1,
+        Payload::Bytes(bytes) => weight_of(bytes.len(), bytes.last().copied()),
+        Payload::Placed { at, bytes } => {
+            let mut last = [0];
+            let read = call.fabric().segment().read(at + u64::from(bytes) - 1, &mut last);
+            weight_of(bytes as usize, read.map(|()| last[0]))
+        }
+    }
+}
+
+fn weight_of(bytes: usize, last: Option<u8>) -> u64 {
+    1 + bytes as u64 + u64::from(last.unwrap_or(0))
 }
 
 /// This rank, and what both ranks' handlers count.
