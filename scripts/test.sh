@@ -39,6 +39,13 @@ sum() {
     echo $((${terms:-0}))
 }
 
+# What tests start besides: networks of their own.
+programs() {
+    if ! { command -v ip && command -v tc; } >/dev/null && command -v apt-get >/dev/null && [ "$(id -u)" = 0 ]; then
+        { apt-get update -q && DEBIAN_FRONTEND=noninteractive apt-get install -qy iproute2; } >/dev/null 2>&1 || true
+    fi
+}
+
 rust() {
     say "Rust: units, properties, conformance, simulation, documentation examples, house rules"
     local log=$logs/rust.log status=0
@@ -91,6 +98,7 @@ counts() {
 }
 
 lint
+programs
 rust
 python
 simulations

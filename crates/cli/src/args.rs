@@ -37,6 +37,9 @@ pub(crate) struct Launch {
     /// How many ranks to start, at most 256.
     #[arg(short = 'n', long = "ranks", value_name = "N")]
     pub(crate) ranks: u32,
+    /// Let the ranks meet by TCP, at a free port of this machine, and not by shared memory.
+    #[arg(long)]
+    pub(crate) tcp: bool,
     /// Print one JSON object that says how each rank ended; what ranks print goes to standard error.
     #[arg(long)]
     pub(crate) json: bool,

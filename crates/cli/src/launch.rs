@@ -24,7 +24,8 @@ const GRACE: Duration = Duration::from_secs(3);
 const TICK: Timespec = Timespec { tv_sec: 0, tv_nsec: 200_000_000 };
 
 pub(crate) fn run(args: &Launch) -> Result<(), Failure> {
-    let job = Job::new(args.ranks).map_err(Failure::usage)?;
+    let job = if args.tcp { Job::loopback(args.ranks) } else { Job::new(args.ranks) };
+    let job = job.map_err(Failure::usage)?;
     let interrupt = Interrupt::listen()?;
     let mut ranks = Ranks { running: Vec::new(), ended: Vec::new(), asked: None };
     let started = (0..args.ranks).try_for_each(|rank| ranks.start(&job, rank, args));

@@ -25,6 +25,16 @@ fn each_rank_is_told_which_it_is() {
 }
 
 #[test]
+fn ranks_meet_at_a_port_where_they_are_told_to() {
+    let script = "echo $ISOMETRY_ROOT";
+    let told = iso(&["launch", "-n", "2", "--tcp", "--", "sh", "-c", script]);
+    told.succeeds();
+    let roots: Vec<_> = told.stdout.lines().collect();
+    let port = roots[0].strip_prefix("127.0.0.1:").unwrap();
+    assert!(port.parse::<u16>().is_ok_and(|port| port > 0) && roots == [roots[0]; 2], "{roots:?}");
+}
+
+#[test]
 fn how_each_ended_is_json() {
     let ended = iso(&["launch", "-n", "2", "--json", "--", "sh", "-c", "echo aside; exit 0"]);
     ended.succeeds();

@@ -11,6 +11,8 @@ pub struct Capabilities {
     pub medium_bytes: usize,
     /// How many messages of no payload a peer's queue holds at least: the credits of a sender.
     pub credits: usize,
+    /// How long it pays to look for messages again and again before [`Conduit::sleep`].
+    pub spin: Duration,
 }
 
 /// Two ways to each peer, so that replies find room whatever becomes of requests.

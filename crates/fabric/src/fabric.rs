@@ -15,9 +15,6 @@ use std::cell::Cell;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::{Duration, Instant};
 
-/// How long who waits polls before it sleeps.
-const SPIN: Duration = Duration::from_micros(50);
-
 /// Looks at the clock once in so many polls.
 const POLLS: u32 = 16;
 
@@ -180,7 +177,7 @@ impl Fabric {
             Some(segment) => {
                 segment.read(at, bytes).ok_or_else(|| self.beyond(from, at, bytes.len()))
             }
-            None => self.get_nb(from, at, bytes)?.wait(None),
+            None => self.get_in_turns(from, at, bytes),
         }
     }
 
@@ -265,6 +262,7 @@ impl Fabric {
         is_over: impl Fn() -> bool,
     ) -> Result<(), Error> {
         self.outside("wait")?;
+        let spin = self.capabilities().spin;
         let start = Instant::now();
         let mut idle_since = start;
         let mut polls = 0_u32;
@@ -274,7 +272,7 @@ impl Fabric {
                 continue;
             }
             polls += 1;
-            if !polls.is_multiple_of(POLLS) {
+            if !spin.is_zero() && !polls.is_multiple_of(POLLS) {
                 std::hint::spin_loop();
                 continue;
             }
@@ -283,7 +281,7 @@ impl Fabric {
             if let Some(waited) = most.filter(|_| left == Some(Duration::ZERO)) {
                 return Err(Error::Timeout { waited });
             }
-            if now - idle_since >= SPIN {
+            if now - idle_since >= spin {
                 self.conduit.sleep(&QUEUES, &is_over, left);
             }
         }

@@ -2,7 +2,13 @@ use crate::error::Error;
 use crate::fabric::Fabric;
 use crate::remote::{Answer, Ticket};
 use model::{NdCopy, NodeId};
+use std::collections::VecDeque;
 use std::time::{Duration, Instant};
+
+/// The bytes that are asked for at once of many that are waited for, and how often before the first
+/// have come.
+const TURN_BYTES: usize = 1 << 20;
+const TURNS: usize = 4;
 
 /// Puts and gets that may go on (GASNet's explicit handle).
 ///
@@ -267,6 +273,21 @@ impl Fabric {
             }
             None => Ok(Handle::of(self, self.ask_get(from, at, into.len())?, into)),
         }
+    }
+
+    /// As [`Fabric::get`] of what is not mapped. A get holds what it brings until it was waited for, so
+    /// that much is asked for in turns.
+    pub(crate) fn get_in_turns(&self, from: NodeId, at: u64, into: &mut [u8]) -> Result<(), Error> {
+        self.check(from, at, into.len())?;
+        let mut turns = VecDeque::with_capacity(TURNS);
+        let starts = (at..).step_by(TURN_BYTES);
+        for (at, some) in starts.zip(into.chunks_mut(TURN_BYTES)) {
+            if turns.len() == TURNS {
+                turns.pop_front().map_or(Ok(()), |mut turn: Handle<'_>| turn.wait(None))?;
+            }
+            turns.push_back(self.get_nb(from, at, some)?);
+        }
+        turns.into_iter().try_for_each(|mut turn| turn.wait(None))
     }
 
     /// Sets so many bytes from a place on of the segment of `to`.

@@ -2,7 +2,7 @@
 
 mod common;
 
-use common::{Over, UNMAPPED, WAYS, ended, is_rank, join, start};
+use common::{Over, UNMAPPED, WAYS, ended, is_rank, join, join_with, start};
 use isometry_fabric::model::NodeId;
 use isometry_fabric::{
     Atomic, Barrier, Call, Config, Error, ErrorKind, Fabric, Handlers, Job, Lost, MOST_ARGS,
@@ -259,6 +259,39 @@ fn stops_or_waits(fabric: &Fabric) {
     kill_process(stopped, Signal::CONT).unwrap();
     fabric.put_word(NodeId(1), 16, 1).unwrap();
     wait(LONG).unwrap();
+}
+
+/// A full queue is no silence: its machine still says that there is no room.
+#[test]
+fn a_peer_that_stops_with_its_queues_full_is_not_lost() {
+    const MUCH: usize = 64 << 20;
+    let silence = Duration::from_secs(2);
+    if !is_rank() {
+        let test = "a_peer_that_stops_with_its_queues_full_is_not_lost";
+        let statuses = ended(start(test, 2, Over::Tcp));
+        return assert!(statuses.into_iter().all(|status| status.success()));
+    }
+    let change =
+        |config: &mut Config| (config.segment_bytes, config.silence) = (MUCH as u64, silence);
+    let fabric = join_with(Handlers::new(), change).unwrap();
+    if fabric.rank() == NodeId(1) {
+        let id = getpid().as_raw_nonzero().get() as u64;
+        fabric.put_value(NodeId(0), 0, id, 8).unwrap();
+    }
+    fabric.barrier().unwrap();
+    if fabric.rank() == NodeId(1) {
+        kill_process(getpid(), Signal::STOP).unwrap();
+        return fabric.barrier().unwrap();
+    }
+    thread::scope(|scope| {
+        let put = scope.spawn(|| fabric.put(NodeId(1), 0, &vec![1; MUCH]));
+        fabric.wait_until(Some(2 * silence), || put.is_finished()).unwrap_err();
+        assert_eq!(fabric.lost(NodeId(1)), None);
+        let stopped = fabric.get_value(NodeId(0), 0, 8).unwrap();
+        kill_process(Pid::from_raw(stopped as i32).unwrap(), Signal::CONT).unwrap();
+        put.join().unwrap().unwrap();
+    });
+    fabric.barrier().unwrap();
 }
 
 #[test]

@@ -2,7 +2,7 @@
 
 mod common;
 
-use common::{WAYS, ended, is_rank, join, start};
+use common::{UNMAPPED, WAYS, ended, is_rank, join, join_with, start};
 use isometry_fabric::model::{NdCopy, NodeId};
 use isometry_fabric::{
     Atomic, Barrier, Error, ErrorKind, Fabric, Handle, HandlerSafe, Handlers, MOST_ARGS,
@@ -71,6 +71,46 @@ fn puts_arrive_and_gets_bring() {
         }
         fabric.barrier().unwrap();
     });
+}
+
+/// Far more than sockets and queues hold: who waits for room takes what comes meanwhile.
+#[test]
+fn two_that_put_much_at_once_do_not_wait_for_each_other() {
+    const MUCH: usize = 64 << 20;
+    if !is_rank() {
+        for over in UNMAPPED {
+            let test = "two_that_put_much_at_once_do_not_wait_for_each_other";
+            let statuses = ended(start(test, 2, over));
+            assert!(statuses.into_iter().all(|status| status.success()), "{over:?}");
+        }
+        return;
+    }
+    let fabric =
+        join_with(Handlers::new(), |config| config.segment_bytes = 2 * MUCH as u64).unwrap();
+    let (me, other) = (fabric.rank(), NodeId(1 - fabric.rank().0));
+    fabric.barrier().unwrap();
+    fabric.put(other, 3, &pattern(me, other, MUCH)).unwrap();
+    let mut back = vec![0; MUCH];
+    fabric.get(other, 3, &mut back).unwrap();
+    assert!(back == pattern(me, other, MUCH));
+    fabric.barrier().unwrap();
+    fabric.segment().read(3, &mut back).unwrap();
+    assert!(back == pattern(other, me, MUCH));
+    // Runs that go without messages, and some that don't, each other way round.
+    let run = |bytes: u64| (0..4).map(move |i| (bytes * (2 * i + 1), bytes)).collect::<Vec<_>>();
+    let place = MUCH as u64;
+    for bytes in [100, 1 << 20] {
+        let (from, mut to) = (run(bytes), run(bytes));
+        to.reverse();
+        let copies = runs(&from, &to).unwrap();
+        fabric.put_copies(other, &copies, (&back, 0), place).unwrap().wait(LONG).unwrap();
+        let mut there = vec![0; bytes as usize];
+        for ((from, _), (to, _)) in from.into_iter().zip(to) {
+            fabric.get(other, place + to, &mut there).unwrap();
+            assert!(there == back[from as usize..][..bytes as usize]);
+        }
+    }
+    fabric.barrier().unwrap();
 }
 
 #[test]

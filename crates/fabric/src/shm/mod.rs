@@ -41,6 +41,9 @@ use watch::{BYE, Watch};
 /// The words before the rings: a line that the bell has for itself.
 const BELL_WORDS: usize = LINE_WORDS;
 
+/// Longer than a thread takes to wake.
+const SPIN: Duration = Duration::from_micros(50);
+
 /// The most messages that one call takes of each peer's queue.
 const BATCH: usize = 32;
 
@@ -204,7 +207,7 @@ impl Futex for Bell<'_> {
 impl Conduit for Shm {
     fn capabilities(&self) -> Capabilities {
         // The reader may be a quarter behind in what it says, and one line stays free.
-        Capabilities { medium_bytes: MOST_BYTES, credits: LINES - LINES / 4 - 1 }
+        Capabilities { medium_bytes: MOST_BYTES, credits: LINES - LINES / 4 - 1, spin: SPIN }
     }
 
     fn place(&self) -> (NodeId, u32) {

@@ -168,12 +168,12 @@ mod tests {
 
         #[test]
         fn whatever_is_taken_is_within_the_limits(
-            mut bytes in prop::collection::vec(any::<u8>(), 0..300),
-            kind in 0_u8..7,
+            (kind, args, length) in (0_u8..7, prop_oneof![Just(0_u8), any::<u8>()], 0_u32..6000),
+            at in prop_oneof![0_u64..6000, any::<u64>()],
+            rest in prop::collection::vec(any::<u8>(), 0..1200),
         ) {
-            if let [first, _, _, args, _, _, high @ .., _, _] = &mut bytes[..] && let [_, top, ..] = high {
-                (*first, *args, *top) = (kind, 0, 0);
-            }
+            let word = [&[kind, 0, args, 0][..], &length.to_le_bytes()].concat();
+            let bytes = [&word[..], &at.to_le_bytes(), &rest].concat();
             if let Ok(Some(front)) = Front::of(&bytes, LIMITS) {
                 prop_assert!(front.length() <= bytes.len());
                 front.with(&bytes, |frame| match frame {

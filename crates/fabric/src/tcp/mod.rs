@@ -265,7 +265,8 @@ impl Drop for Tcp {
 
 impl Conduit for Tcp {
     fn capabilities(&self) -> Capabilities {
-        Capabilities { medium_bytes: MEDIUM_BYTES, credits: CREDITS }
+        // A look is a system call, and takes a processor from a peer of this machine.
+        Capabilities { medium_bytes: MEDIUM_BYTES, credits: CREDITS, spin: Duration::ZERO }
     }
 
     fn place(&self) -> (NodeId, u32) {

@@ -60,8 +60,16 @@ pub(crate) fn ended(children: Vec<Child>) -> Vec<ExitStatus> {
 
 /// Joins as the variables say, with some memory.
 pub(crate) fn join(handlers: Handlers) -> Result<Fabric, Error> {
+    join_with(handlers, |config| config.segment_bytes = 1 << 20)
+}
+
+/// Joins as the variables say, but for what `change` does.
+pub(crate) fn join_with(
+    handlers: Handlers,
+    change: impl FnOnce(&mut Config),
+) -> Result<Fabric, Error> {
     let mut config = Config::from_variables(|name| env::var(name).ok())?;
-    config.segment_bytes = 1 << 20;
+    change(&mut config);
     if env::var(CHILD).is_ok_and(|over| over == format!("{:?}", Over::Messages)) {
         return Ok(Fabric::over(Box::new(Bare(Shm::join(&config)?)), handlers));
     }
