@@ -40,7 +40,7 @@ pub enum Refusal {
 /// Why a peer is lost: what it had sent before still comes, but no more is sent to it.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Lost {
-    /// Its process has ended.
+    /// Its process has ended, or its machine can't be reached.
     Died,
     /// It has left.
     Left,
@@ -51,7 +51,7 @@ pub enum Lost {
 impl fmt::Display for Lost {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.write_str(match self {
-            Lost::Died => "its process has ended",
+            Lost::Died => "its process has ended, or can't be reached",
             Lost::Left => "it has left",
             Lost::Broken => "it sent what no rank sends",
         })

@@ -27,7 +27,7 @@ pub(crate) const DATA: u8 = 6;
 
 /// Where a conduit puts without messages, what is no longer than this still goes in one: one system
 /// call less outweighs one copy more.
-pub(crate) const PACKED_BYTES: usize = 4096;
+const PACKED_BYTES: usize = 4096;
 
 /// The number of what nobody waits for.
 const NO_ONE: u64 = 0;

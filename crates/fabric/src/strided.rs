@@ -10,7 +10,7 @@ use crate::fabric::Fabric;
 use crate::handle::Handle;
 use crate::message::{Message, Payload};
 use crate::pieces::{describe, described, packing, pieces, turned};
-use crate::remote::{self, DATA, PACKED_BYTES, Ticket, arguments, bytes_of, numbers};
+use crate::remote::{self, DATA, Ticket, arguments, bytes_of, numbers};
 use model::{CopyDim, FieldCopy, NdCopy, NodeId, Stride};
 use std::collections::BTreeMap;
 use std::sync::Arc;
@@ -120,12 +120,12 @@ impl Fabric {
         for piece in pieces(copy, self.capabilities().medium_bytes) {
             message.clear();
             let payload = piece.payload_bytes() as usize;
-            if let Some(puts) = self.puts().filter(|_| is_run(&piece) && payload > PACKED_BYTES) {
+            if piece.dims.is_empty() {
+                // One run of bytes, which needs no packing.
                 let only = &piece.fields[0];
                 let start = base.wrapping_add_signed(only.src_offset as isize);
                 let there = at.wrapping_add_signed(only.dst_offset);
-                let bytes = &src[start..start + payload];
-                self.put_directly(puts, Queue::Request, (to, there), bytes)?;
+                self.put_ahead(Queue::Request, (to, there), &src[start..start + payload])?;
                 continue;
             }
             describe(&piece, at, &mut message).ok_or_else(|| self.beyond(to, at, payload))?;
@@ -198,11 +198,6 @@ impl Fabric {
         }
         Ok(Handle::unpacking(self, ticket, unpacking, into))
     }
-}
-
-/// Whether it is one run of bytes on both sides.
-fn is_run(piece: &NdCopy) -> bool {
-    piece.dims.is_empty()
 }
 
 /// Takes apart what was packed.

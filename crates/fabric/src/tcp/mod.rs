@@ -161,16 +161,18 @@ impl Tcp {
     fn end(&self, from: usize, queue: Queue, why: Lost) {
         let peer = &self.peers[from];
         let _ = epoll::delete(&self.ins[queue as usize], peer.streams[queue as usize].source());
-        let mut ends = lock(&peer.ends);
-        ends[queue as usize] = Some(why);
-        if let [Some(one), Some(other)] = *ends {
+        let ends = {
+            let mut ends = lock(&peer.ends);
+            ends[queue as usize] = Some(why);
+            *ends
+        };
+        if why != Lost::Left {
+            self.cut(from);
+        }
+        if let [Some(one), Some(other)] = ends {
+            peer.streams.iter().for_each(|stream| stream.close(&self.waiting));
             let worst = [Lost::Broken, Lost::Died].into_iter().find(|l| [one, other].contains(l));
             peer.standing.lose(worst.unwrap_or(Lost::Left));
-        }
-        drop(ends);
-        match why {
-            Lost::Left => peer.streams[queue as usize].close(&self.waiting),
-            _ => self.cut(from),
         }
         self.waiting.bells.ring();
     }

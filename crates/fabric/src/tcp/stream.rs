@@ -42,6 +42,9 @@ const PUTS: usize = 8;
 const BUFFER_BYTES: usize = 256 << 10;
 const BEHIND_BYTES: usize = 256;
 
+/// How long a rank that leaves waits for others to take what it has sent.
+pub(crate) const LEAVING: Duration = Duration::from_secs(1);
+
 /// The most streams that a look finds ready.
 const EVENTS: usize = 64;
 
@@ -435,6 +438,3 @@ enum Step {
     Done(Next),
     Put(u64, usize),
 }
-
-/// How long a rank that leaves waits for others to take what it has sent.
-pub(crate) const LEAVING: Duration = Duration::from_secs(1);
