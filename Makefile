@@ -6,6 +6,7 @@ SHELL := /bin/bash
 
 VENV := .venv
 PEERS := .venv-peers
+FABRIC := .venv-fabric
 STAMPS := $(VENV)/.stamps
 RUST_SOURCES := $(shell find crates -name '*.rs' -o -name Cargo.toml) Cargo.toml Cargo.lock
 PYTHON_SOURCES := $(shell find python/isometry -name '*.py*' -not -path '*/__pycache__/*')
@@ -15,6 +16,7 @@ GROUP ?= small
 FILTER ?=
 RUNS ?=
 BUDGET ?=
+OVER ?=
 SEEDS ?= 1000
 FIRST_SEED ?= 0
 MUTANT ?=
@@ -24,7 +26,7 @@ QUICK ?=
 # The crates that properties are stated of.
 PROPERTIES := layout planner engine kernels files cluster
 
-.PHONY: help test demo paper bench bench-group bench-kernels counts lint fuzz-sim properties miri mutants package clean
+.PHONY: help test demo paper bench bench-group bench-kernels bench-fabric counts lint fuzz-sim properties miri mutants package clean
 
 help: ## Say what there is to make
 	@sed -n 's/^\([a-z-]*\):.*## /  \1\t/p' Makefile | expand -t 14
@@ -39,7 +41,7 @@ paper: $(STAMPS)/paper ## Write the paper's evaluation, simulated, to bench/out/
 	@cargo build -q --release -p isometry-cli
 	@$(VENV)/bin/python scripts/paper $(if $(QUICK),--quick)
 
-bench: bench-$(if $(filter kernels,$(GROUP)),kernels,group) ## Time GROUP's cases that match FILTER beside their references
+bench: bench-$(or $(filter kernels fabric,$(GROUP)),group) ## Time GROUP's cases that match FILTER beside their references
 
 bench-group:
 	@cargo build -q --release -p isometry-cli
@@ -56,6 +58,17 @@ bench-kernels: $(PEERS)/.stamps/peers
 	@install -m 755 -D target/release/libisometry_peers.so target/peers/isometry_peers.abi3.so
 	@PYTHONPATH=target/peers $(PEERS)/bin/python scripts/bench_kernels.py --filter '$(value FILTER)' \
 	    $(if $(RUNS),--runs $(RUNS)) $(if $(BUDGET),--budget $(BUDGET))
+
+# Ranks as threads first, then as processes beside their peers: one report.
+bench-fabric: $(FABRIC)/.stamps/peers
+	@cargo build -q --release -p isometry-cli
+	@cargo build -q --release -p isometry-bench --example rank
+	@rm -f target/ranks/fabric.json
+	@target/release/iso bench fabric --filter '$(value FILTER)' --out target/ranks \
+	    $(if $(RUNS),--runs $(RUNS)) $(if $(BUDGET),--budget $(BUDGET))
+	@$(FABRIC)/bin/python scripts/bench_fabric.py --before target/ranks/fabric.json \
+	    --filter '$(value FILTER)' $(if $(RUNS),--runs $(RUNS)) $(if $(BUDGET),--budget $(BUDGET)) \
+	    $(if $(OVER),--over $(OVER))
 
 counts: ## Compare what the kernels execute with their limits; WRITE=1 writes these anew
 	@scripts/counts.sh $(if $(WRITE),--write)
@@ -85,7 +98,7 @@ package: $(STAMPS)/package ## Install `iso` and the Python package into .venv
 
 clean: ## Remove what was built
 	cargo clean
-	rm -rf $(VENV) $(PEERS) bench/out
+	rm -rf $(VENV) $(PEERS) $(FABRIC) bench/out
 
 $(VENV)/bin/python:
 	@scripts/venv.sh $(VENV)
@@ -101,6 +114,11 @@ $(PEERS)/bin/python:
 $(PEERS)/.stamps/peers: python/requirements-peers.txt | $(PEERS)/bin/python
 	@mkdir -p $(PEERS)/.stamps
 	$(PEERS)/bin/python -m pip install -q --disable-pip-version-check -r python/requirements-peers.txt
+	@touch $@
+
+$(FABRIC)/.stamps/peers: python/requirements-fabric.txt scripts/fabric_peers.sh
+	@scripts/fabric_peers.sh $(FABRIC)
+	@mkdir -p $(FABRIC)/.stamps
 	@touch $@
 
 $(STAMPS)/demo: python/requirements-demo.txt $(STAMPS)/tools

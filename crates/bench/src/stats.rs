@@ -79,6 +79,13 @@ mod tests {
         assert!(median(&[]).is_nan());
     }
 
+    /// As `scripts/ranks/timing.py` draws them, which has the same test.
+    #[test]
+    fn intervals_are_drawn_alike_everywhere() {
+        let squares: Vec<f64> = (1..=12).map(|i| f64::from(i * i)).collect();
+        assert_eq!(Ratio::paired(&squares, &[1.0; 12]).interval, [12.5, 90.5]);
+    }
+
     #[test]
     fn pairing_cancels_what_both_suffer() {
         let ours = [1.0, 10.0, 3.0];

@@ -1,0 +1,147 @@
+"""Two ranks beside MPI, NIXL, UCX and Mooncake, each two processes that sleep while others are timed.
+
+`make bench GROUP=fabric` installs what this needs and runs it. Writes bench/out/fabric.json, with the
+cases that `iso bench fabric` has just timed; fails where a peer is missing without which the table is
+void.
+"""
+
+from __future__ import annotations
+
+import argparse
+import re
+import sys
+import tempfile
+import tomllib
+from collections.abc import Callable, Iterator
+from pathlib import Path
+
+import numpy as np
+
+sys.path.insert(0, str(Path(__file__).resolve().parent / "ranks"))
+
+from contenders import (  # noqa: E402
+    ROOT,
+    Perftest,
+    Ranks,
+    isometry,
+    mooncake,
+    mpich,
+    nixl,
+    openmpi,
+    truth_of,
+)
+from pairs import Failed  # noqa: E402
+from timing import Bench, Case, Contender  # noqa: E402
+
+PROBLEMS = tomllib.loads((ROOT / "bench/problems/ranks.toml").read_text())
+REQUIRED = {"openmpi", "mpich", "nixl"}
+GASNET = "no registry of packages has it"
+OVER = {"shm": "shared memory", "tcp": "TCP loopback"}
+
+Join = Callable[[Path, int, str], Contender]
+CONTENDERS: dict[str, Join] = {
+    "isometry": isometry,
+    "openmpi": openmpi,
+    "mpich": mpich,
+    "nixl": nixl,
+    "mooncake": mooncake,
+    "ucx_perftest": lambda folder, size, over: Perftest(over),
+}
+
+
+def tables(folder: Path) -> dict[int, list[str]]:
+    """For each length of a block, files of the places that blocks have on either side."""
+    rng = np.random.default_rng(PROBLEMS["seed"])
+    made: dict[int, list[str]] = {}
+    for block in PROBLEMS["block_bytes"]:
+        count = PROBLEMS["strided_bytes"] // block
+        made[block] = [str(folder / f"{side}-{block}") for side in ("src", "dst")]
+        for path in made[block]:
+            rng.permutation(2 * count)[:count].astype(np.uint64).tofile(path)
+    return made
+
+
+def cases(over: str, table: dict[int, list[str]]) -> Iterator[Case]:
+    times = PROBLEMS["small_times"]
+    small, bulk = PROBLEMS["small_bytes"], PROBLEMS["bulk_bytes"]
+    moves = [("put", "put"), ("get", "get")]
+    for size, count in [*((size, times) for size in small), *((size, 1) for size in bulk)]:
+        for kind, verb in moves:
+            yield Case(f"{verb} {size} B, {over}, x{count}", kind, size, size, times=count)
+    for size in small:
+        name = f"puts of {size} B waited for together, {over}, x{times}"
+        yield Case(name, "puts", size, size, times=times)
+    for size in PROBLEMS["trip_bytes"]:
+        name = f"message of {size} B and back, {over}, x{times}"
+        yield Case(name, "trip", size, size, times=times)
+    for size in PROBLEMS["trip_bytes"]:
+        yield Case(f"messages of {size} B one way, {over}, x{times}", "flood", size, size, times=times)
+    for size in bulk:
+        yield Case(f"send of {size} B, {over}", "send", size, size)
+    size = PROBLEMS["strided_bytes"]
+    for block in PROBLEMS["block_bytes"]:
+        listed = table[block]
+        for how, src, dst in [
+            ("contiguous to strided", "plain", "every"),
+            ("strided to strided", "every", "every"),
+            ("contiguous to indexed", "plain", listed[1]),
+            ("indexed to indexed", listed[0], listed[1]),
+        ]:
+            for kind in ("put", "send"):
+                name = f"{kind} of {size} B in blocks of {block} B, {how}, {over}"
+                yield Case(name, kind, size, block, src, dst)
+
+
+def joined(bench: Bench, folder: Path, size: int, over: str) -> list[Contender]:
+    contenders: list[Contender] = []
+    for name, join in CONTENDERS.items():
+        try:
+            contenders.append(join(folder / name, size, over))
+        except Failed as why:
+            bench.lacks(name, str(why))
+    bench.lacks("gasnet", GASNET)
+    return contenders
+
+
+def time_over(bench: Bench, over: str, pattern: re.Pattern[str]) -> None:
+    with tempfile.TemporaryDirectory() as scratch:
+        folder = Path(scratch)
+        wanted = [case for case in cases(OVER[over], tables(folder)) if pattern.search(case.name)]
+        if not wanted:
+            return
+        size = max(2 * PROBLEMS["strided_bytes"], *(case.bytes for case in wanted))
+        contenders = joined(bench, folder, size, over)
+        try:
+            for case in wanted:
+                bench.time(case, truth_of(case, folder), contenders, probe_of(contenders))
+        finally:
+            for contender in contenders:
+                contender.close()
+
+
+def probe_of(contenders: list[Contender]) -> Callable[[], float] | None:
+    """How long a turn between the cores takes, as our ranks know it."""
+    ours = [c for c in contenders if c.name == "isometry" and isinstance(c, Ranks)]
+    return (lambda: ours[0].probe(PROBLEMS["probe_turns"])) if ours else None
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(description=__doc__)
+    parser.add_argument("--filter", default="", help="a regular expression that names of cases match")
+    parser.add_argument("--runs", type=int, default=PROBLEMS["runs"])
+    parser.add_argument("--budget", type=float, default=20, help="seconds of timing for a case")
+    parser.add_argument("--over", choices=[*OVER, "all"], default="shm")
+    parser.add_argument("--before", type=Path, help="a report of the same run to add to")
+    arguments = parser.parse_args()
+    bench = Bench("fabric", arguments.runs, arguments.budget)
+    for over in OVER if arguments.over == "all" else [arguments.over]:
+        time_over(bench, over, re.compile(arguments.filter))
+    bench.finish(ROOT / "bench/out", arguments.before)
+    if wrong := bench.wrong():
+        sys.exit(f"wrong results: {'; '.join(wrong)}")
+    if missing := REQUIRED & set(bench.absent):
+        sys.exit(f"the table is void without {', '.join(sorted(missing))}")
+
+
+if __name__ == "__main__":
+    main()

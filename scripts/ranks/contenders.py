@@ -1,0 +1,266 @@
+"""Who is timed: two ranks of ours, and of each peer that is installed."""
+
+from __future__ import annotations
+
+import csv
+import os
+import secrets
+import socket
+import subprocess
+import sys
+import time
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from pairs import Failed, Pair, Start
+from timing import Case, Truth
+from told import places, span
+
+ROOT = Path(__file__).resolve().parent.parent.parent
+PEERS = ROOT / ".venv-fabric"
+PYTHON = f"lib/python{sys.version_info.major}.{sys.version_info.minor}/site-packages"
+BUILT = ROOT / "target" / "ranks"
+RANK = ROOT / "target" / "release" / "examples" / "rank"
+
+
+def truth_of(case: Case, folder: Path) -> Truth:
+    """Random bytes on both sides, and the blocks of one at the places of the other."""
+    rng = np.random.default_rng(case.bytes + case.block)
+    src = rng.integers(0, 256, span(case.src, case.bytes), np.uint8)
+    dst = rng.integers(0, 256, span(case.dst, case.bytes), np.uint8)
+    truth = Truth(folder, src.nbytes, dst.nbytes)
+    src.tofile(truth.src)
+    dst.tofile(truth.dst)
+    count = case.bytes // case.block
+    dst.reshape(-1, case.block)[places(case.dst, count)] = src.reshape(-1, case.block)[
+        places(case.src, count)
+    ]
+    dst.tofile(truth.right)
+    return truth
+
+
+class Ranks:
+    """Two ranks that speak the lines of pairs.py, and the kinds of cases that they know."""
+
+    def __init__(self, name: str, pair: Pair, kinds: str, most_bytes: Mapping[str, int]) -> None:
+        self.name, self.pair = name, pair
+        self._kinds, self._most_bytes = kinds.split(), most_bytes
+        self._gets = False
+
+    def takes(self, case: Case) -> bool:
+        return case.kind in self._kinds and case.bytes <= self._most_bytes.get(case.kind, case.bytes)
+
+    def prepare(self, case: Case) -> dict[str, float]:
+        self._gets = case.kind == "get"
+        return self.pair.tell(case.line())[0]
+
+    def is_right(self, truth: Truth) -> bool | None:
+        src, dst = (0, "own"), (1, "shared")
+        if self._gets:
+            src, dst = dst, src
+        self.pair.tell_one(src[0], f"load {src[1]} {truth.src_bytes} {truth.src}")
+        self.pair.tell_one(dst[0], f"load {dst[1]} {truth.dst_bytes} {truth.dst}")
+        self.pair.tell("once")
+        self.pair.tell_one(dst[0], f"dump {dst[1]} {truth.dst_bytes} {truth.found}")
+        return truth.is_found()
+
+    def run(self, times: int) -> dict[str, float]:
+        return self.pair.tell(f"run {times}")[0]
+
+    def probe(self, turns: int) -> float:
+        """The seconds of a turn between the cores; only our ranks know how."""
+        seconds: float = self.pair.tell(f"probe {turns}")[0]["seconds"]
+        return seconds / turns
+
+    def close(self) -> None:
+        self.pair.close()
+
+
+def each(folder: Path, program: Sequence[str | Path], size: int, variables: Mapping[str, str]) -> Pair:
+    """A program that is started for each rank, with its number before other arguments."""
+    starts = [
+        Start([*map(str, program), str(rank), str(folder), str(size)], variables) for rank in (0, 1)
+    ]
+    return Pair(folder, starts)
+
+
+def isometry(folder: Path, size: int, over: str) -> Ranks:
+    if not RANK.exists():
+        raise Failed("it is not built")
+    if over != "shm":
+        raise Failed("ranks meet by shared memory only")
+    variables = {
+        "ISOMETRY_ROOT": f"local:{secrets.token_hex(8)}",
+        "ISOMETRY_SIZE": "2",
+        "ISOMETRY_KEY": secrets.token_hex(16),
+    }
+    starts = [
+        Start([str(RANK), str(folder), str(size)], {**variables, "ISOMETRY_RANK": str(rank)})
+        for rank in (0, 1)
+    ]
+    return Ranks("isometry", Pair(folder, starts), "put get puts trip flood send", {"trip": 4096})
+
+
+def built(name: str) -> Path:
+    """The program of an MPI, compiled by its own compiler."""
+    compiler = PEERS / name / "bin" / "mpicc"
+    if not compiler.exists():
+        raise Failed("it is not installed")
+    BUILT.mkdir(parents=True, exist_ok=True)
+    source = ROOT / "bench" / "peers" / "mpi.c"
+    command = [str(compiler), "-O2", "-o", str(BUILT / name), str(source)]
+    made = subprocess.run(command, capture_output=True, text=True)
+    if made.returncode != 0:
+        raise Failed(f"{compiler} fails: {made.stderr.strip()[-200:]}")
+    return BUILT / name
+
+
+MPI_KINDS = "put get puts trip flood send"
+
+
+def openmpi(folder: Path, size: int, over: str) -> Ranks:
+    layers = {
+        "shm": {"OMPI_MCA_btl": "sm,self"},
+        "tcp": {"OMPI_MCA_btl": "tcp,self", "OMPI_MCA_btl_tcp_if_include": "lo"},
+    }
+    # By the layers of its own: by UCX it would be UCX that is measured.
+    variables = {"OMPI_MCA_pml": "ob1", "OMPI_MCA_osc": "^ucx", **layers[over]}
+    as_root = ["--allow-run-as-root"] if os.geteuid() == 0 else []
+    options = [*as_root, "--bind-to", "none", "--oversubscribe"]
+    window = "allocated" if over == "shm" else "created"
+    arguments = [*options, "-n", "2", str(built("openmpi")), str(folder), str(size), window]
+    start = Start([str(PEERS / "openmpi/bin/mpirun"), *arguments], variables)
+    return Ranks("openmpi", Pair(folder, [start]), MPI_KINDS, {})
+
+
+def mpich(folder: Path, size: int, over: str) -> Ranks:
+    over_tcp = {
+        "MPIR_CVAR_NOLOCAL": "1",
+        "MPIR_CVAR_CH4_NETMOD": "ofi",
+        "FI_PROVIDER": "tcp",
+        "FI_TCP_IFACE": "lo",
+    }
+    arguments = ["-n", "2", str(built("mpich")), str(folder), str(size), "allocated"]
+    start = Start([str(PEERS / "mpich/bin/mpiexec"), *arguments], over_tcp if over == "tcp" else {})
+    return Ranks("mpich", Pair(folder, [start]), MPI_KINDS, {})
+
+
+def ucx_over(over: str) -> dict[str, str]:
+    """Within one machine UCX finds shared memory by itself."""
+    return {"UCX_TLS": "tcp", "UCX_NET_DEVICES": "lo"} if over == "tcp" else {}
+
+
+def nixl(folder: Path, size: int, over: str, *paths: Path) -> Ranks:
+    """NIXL; `paths` are of packages that its ranks use besides."""
+    package = PEERS / "nixl-cu12" / PYTHON
+    if not package.exists():
+        raise Failed("it is not installed")
+    variables = {
+        "PYTHONPATH": ":".join(map(str, [package, *paths])),
+        "NIXL_LOG_LEVEL": "ERROR",
+        **ucx_over(over),
+    }
+    program = [PEERS / "bin/python", ROOT / "scripts/ranks/nixl_rank.py"]
+    pair = each(folder, program, size, variables)
+    # What notifications may be is not for bulk.
+    return Ranks("nixl", pair, "put get puts trip flood", {"trip": 4096, "flood": 4096})
+
+
+def mooncake(folder: Path, size: int, over: str) -> Ranks:
+    package = PEERS / "mooncake-transfer-engine-non-cuda" / PYTHON
+    if not package.exists():
+        raise Failed("it is not installed")
+    if over != "tcp":
+        raise Failed("without devices it goes by TCP only")
+    program = [PEERS / "bin/python", ROOT / "scripts/ranks/mooncake_rank.py"]
+    variables = {"PYTHONPATH": str(package), "MC_LOG_LEVEL": "ERROR"}
+    return Ranks("mooncake", each(folder, program, size, variables), "put get puts", {})
+
+
+class Perftest:
+    """UCX's own measure, started anew for each run: it says its time itself, and shows no bytes."""
+
+    name = "ucx_perftest"
+
+    # The test, its options, and how many of its latencies one of ours is. Its ping-pong gives half.
+    TESTS: Mapping[str, tuple[str, tuple[str, ...], int]] = {
+        "put": ("ucp_put_bw", ("-O", "1"), 1),
+        "puts": ("ucp_put_bw", (), 1),
+        "get": ("ucp_get", ("-O", "1"), 1),
+        "trip": ("ucp_am_lat", (), 2),
+        "flood": ("ucp_am_bw", (), 1),
+    }
+
+    def __init__(self, over: str) -> None:
+        home = PEERS / "libucx-cu12" / PYTHON / "libucx"
+        self._program = home / "bin" / "ucx_perftest"
+        if not self._program.exists():
+            raise Failed("it is not installed")
+        self._variables = {**os.environ, "LD_LIBRARY_PATH": str(home / "lib"), **ucx_over(over)}
+        self._case: Case | None = None
+
+    def takes(self, case: Case) -> bool:
+        return case.is_plain() and case.kind in self.TESTS
+
+    def prepare(self, case: Case) -> dict[str, float]:
+        self._case = case
+        return {}
+
+    def is_right(self, truth: Truth) -> bool | None:
+        return None
+
+    def run(self, times: int) -> dict[str, float]:
+        assert self._case is not None
+        test, options, latencies = self.TESTS[self._case.kind]
+        with socket.socket() as free:
+            free.bind(("127.0.0.1", 0))
+            port = str(free.getsockname()[1])
+        server = self._start("-c", "1", "-p", port)
+        try:
+            sizes = ["-s", str(self._case.bytes), "-n", str(times), "-w", str(max(1, times // 10))]
+            ends = ["127.0.0.1", "-c", "0", "-p", port, "-t", test, *options]
+            said = self._ask(server, [*ends, *sizes, "-f", "-v"])
+        finally:
+            server.kill()
+            server.wait()
+        return {"seconds": overall_us(said) * 1e-6 * times * latencies}
+
+    def _start(self, *arguments: str) -> subprocess.Popen[str]:
+        return subprocess.Popen(
+            [self._program, *arguments],
+            env=self._variables,
+            stdout=subprocess.PIPE,
+            stderr=subprocess.DEVNULL,
+            text=True,
+        )
+
+    def _ask(self, server: subprocess.Popen[str], arguments: list[str]) -> str:
+        """Tries until the server listens."""
+        end = time.monotonic() + 60
+        while server.poll() is None and time.monotonic() < end:
+            client = self._start(*arguments)
+            try:
+                said, _ = client.communicate(timeout=60)
+            except subprocess.TimeoutExpired:
+                client.kill()
+                client.wait()
+                break
+            if client.returncode == 0:
+                return said
+            time.sleep(0.02)
+        raise Failed("it came to no end")
+
+    def close(self) -> None:
+        """Nothing of it runs between runs."""
+
+
+def overall_us(said: str) -> float:
+    """The mean latency of all iterations, out of the table that it prints."""
+    rows = list(csv.DictReader(line for line in said.splitlines() if "," in line))
+    try:
+        return float(rows[-1]["overall_lat"])
+    except (IndexError, KeyError, TypeError, ValueError) as wrong:
+        raise Failed(f"it says {said[-200:]!r}") from wrong
