@@ -26,7 +26,7 @@ QUICK ?=
 # The crates that properties are stated of.
 PROPERTIES := layout planner engine kernels files cluster
 
-.PHONY: help test demo paper bench bench-group bench-kernels bench-fabric counts lint fuzz-sim properties miri mutants package clean
+.PHONY: help test demo paper bench bench-group bench-kernels bench-fabric bench-kv counts lint fuzz-sim properties miri mutants package clean
 
 help: ## Say what there is to make
 	@sed -n 's/^\([a-z-]*\):.*## /  \1\t/p' Makefile | expand -t 14
@@ -41,7 +41,7 @@ paper: $(STAMPS)/paper ## Write the paper's evaluation, simulated, to bench/out/
 	@cargo build -q --release -p isometry-cli
 	@$(VENV)/bin/python scripts/paper $(if $(QUICK),--quick)
 
-bench: bench-$(or $(filter kernels fabric,$(GROUP)),group) ## Time GROUP's cases that match FILTER beside their references
+bench: bench-$(or $(filter kernels fabric kv,$(GROUP)),group) ## Time GROUP's cases that match FILTER beside their references
 
 bench-group:
 	@cargo build -q --release -p isometry-cli
@@ -69,6 +69,12 @@ bench-fabric: $(FABRIC)/.stamps/peers
 	@$(FABRIC)/bin/python scripts/bench_fabric.py --before target/ranks/fabric.json \
 	    --filter '$(value FILTER)' $(if $(RUNS),--runs $(RUNS)) $(if $(BUDGET),--budget $(BUDGET)) \
 	    $(if $(OVER),--over $(OVER))
+
+# The package is what the peers that don't convert are helped with.
+bench-kv: $(FABRIC)/.stamps/peers package
+	@cargo build -q --release -p isometry-bench --example rank
+	@$(FABRIC)/bin/python scripts/bench_kv.py --filter '$(value FILTER)' \
+	    $(if $(RUNS),--runs $(RUNS)) $(if $(BUDGET),--budget $(BUDGET)) $(if $(OVER),--over $(OVER))
 
 counts: ## Compare what the kernels execute with their limits; WRITE=1 writes these anew
 	@scripts/counts.sh $(if $(WRITE),--write)

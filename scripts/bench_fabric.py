@@ -12,7 +12,7 @@ import re
 import sys
 import tempfile
 import tomllib
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from pathlib import Path
 
 import numpy as np
@@ -21,24 +21,23 @@ sys.path.insert(0, str(Path(__file__).resolve().parent / "ranks"))
 
 from contenders import (  # noqa: E402
     ROOT,
+    Join,
     Perftest,
-    Ranks,
     isometry,
+    joined,
     mooncake,
     mpich,
     nixl,
     openmpi,
+    probe_of,
     truth_of,
 )
-from pairs import Failed  # noqa: E402
-from timing import Bench, Case, Contender  # noqa: E402
+from timing import Bench, Case  # noqa: E402
 
 PROBLEMS = tomllib.loads((ROOT / "bench/problems/ranks.toml").read_text())
 REQUIRED = {"openmpi", "mpich", "nixl"}
-GASNET = "no registry of packages has it"
 OVER = {"shm": "shared memory", "tcp": "TCP loopback"}
 
-Join = Callable[[Path, int, str], Contender]
 CONTENDERS: dict[str, Join] = {
     "isometry": isometry,
     "openmpi": openmpi,
@@ -92,17 +91,6 @@ def cases(over: str, table: dict[int, list[str]]) -> Iterator[Case]:
                 yield Case(name, kind, size, block, src, dst)
 
 
-def joined(bench: Bench, folder: Path, size: int, over: str) -> list[Contender]:
-    contenders: list[Contender] = []
-    for name, join in CONTENDERS.items():
-        try:
-            contenders.append(join(folder / name, size, over))
-        except Failed as why:
-            bench.lacks(name, str(why))
-    bench.lacks("gasnet", GASNET)
-    return contenders
-
-
 def time_over(bench: Bench, over: str, pattern: re.Pattern[str]) -> None:
     with tempfile.TemporaryDirectory() as scratch:
         folder = Path(scratch)
@@ -110,19 +98,15 @@ def time_over(bench: Bench, over: str, pattern: re.Pattern[str]) -> None:
         if not wanted:
             return
         size = max(2 * PROBLEMS["strided_bytes"], *(case.bytes for case in wanted))
-        contenders = joined(bench, folder, size, over)
+        contenders = joined(bench, CONTENDERS, folder, size, over)
+        bench.lacks("gasnet", "no registry of packages has it")
+        probe = probe_of(contenders, PROBLEMS["probe_turns"])
         try:
             for case in wanted:
-                bench.time(case, truth_of(case, folder), contenders, probe_of(contenders))
+                bench.time(case, truth_of(case, folder), contenders, probe)
         finally:
             for contender in contenders:
                 contender.close()
-
-
-def probe_of(contenders: list[Contender]) -> Callable[[], float] | None:
-    """How long a turn between the cores takes, as our ranks know it."""
-    ours = [c for c in contenders if c.name == "isometry" and isinstance(c, Ranks)]
-    return (lambda: ours[0].probe(PROBLEMS["probe_turns"])) if ours else None
 
 
 def main() -> None:

@@ -13,8 +13,9 @@ import numpy as np
 import pytest
 
 ROOT = Path(__file__).resolve().parent.parent.parent
-sys.path.insert(0, str(ROOT / "scripts" / "ranks"))
+sys.path[:0] = [str(ROOT / "scripts"), str(ROOT / "scripts" / "ranks")]
 
+import bench_kv  # noqa: E402
 import contenders  # noqa: E402
 from pairs import Failed, Pair, Start  # noqa: E402
 from timing import Bench, Case, Truth, interval, median, quartiles, table  # noqa: E402
@@ -62,6 +63,24 @@ def test_blocks_are_moved_to_the_places_of_the_other_side(
     for there, here in zip(at(dst), at(src)):
         expected[8 * there : 8 * there + 8] = truth.src.read_bytes()[8 * here : 8 * here + 8]
     assert (right, len(before)) == (bytes(expected), truth.dst_bytes)
+
+
+def test_pages_are_turned_head_by_head(monkeypatch: Any, tmp_path: Path) -> None:
+    layers, pages, tokens, heads, run = extents = (2, 3, 4, 2, 5)
+    monkeypatch.setattr(bench_kv, "EXTENTS", extents)
+    monkeypatch.setattr(bench_kv, "BYTES", math.prod(extents))
+    src, dst = [2, 0, 1], [1, 2, 0]
+    for name, table in (("from", src), ("to", dst)):
+        np.array(table, np.uint64).tofile(tmp_path / name)
+    case = bench_kv.HandOver("a case", "kv", 240, run, str(tmp_path / "from"), str(tmp_path / "to"))
+    assert case.line() == f"kv 2 3 4 2 5 {tmp_path}/from {tmp_path}/to"
+    truth = bench_kv.truth_of(case, tmp_path)
+    before, right = truth.src.read_bytes(), bytearray(truth.dst.read_bytes())
+    for layer, page, token, head in np.ndindex(layers, pages, tokens, heads):
+        here = (((layer * pages + src[page]) * tokens + token) * heads + head) * run
+        there = (((layer * pages + dst[page]) * heads + head) * tokens + token) * run
+        right[there : there + run] = before[here : here + run]
+    assert truth.right.read_bytes() == bytes(right)
 
 
 def test_a_single_byte_makes_a_result_wrong(tmp_path: Path) -> None:

@@ -9,14 +9,14 @@ import socket
 import subprocess
 import sys
 import time
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 
 from pairs import Failed, Pair, Start
-from timing import Case, Truth
+from timing import Bench, Case, Contender, Probe, Truth
 from told import places, span
 
 ROOT = Path(__file__).resolve().parent.parent.parent
@@ -55,7 +55,11 @@ class Ranks:
 
     def prepare(self, case: Case) -> dict[str, float]:
         self._gets = case.kind == "get"
-        return self.pair.tell(case.line())[0]
+        return self.pair.tell(self.line(case))[0]
+
+    def line(self, case: Case) -> str:
+        """How its ranks are told of a case."""
+        return case.line()
 
     def is_right(self, truth: Truth) -> bool | None:
         src, dst = (0, "own"), (1, "shared")
@@ -101,7 +105,7 @@ def isometry(folder: Path, size: int, over: str) -> Ranks:
         Start([str(RANK), str(folder), str(size)], {**variables, "ISOMETRY_RANK": str(rank)})
         for rank in (0, 1)
     ]
-    return Ranks("isometry", Pair(folder, starts), "put get puts trip flood send", {"trip": 4096})
+    return Ranks("isometry", Pair(folder, starts), "put get puts trip flood send kv", {"trip": 4096})
 
 
 def built(name: str) -> Path:
@@ -166,7 +170,7 @@ def nixl(folder: Path, size: int, over: str, *paths: Path) -> Ranks:
     program = [PEERS / "bin/python", ROOT / "scripts/ranks/nixl_rank.py"]
     pair = each(folder, program, size, variables)
     # What notifications may be is not for bulk.
-    return Ranks("nixl", pair, "put get puts trip flood", {"trip": 4096, "flood": 4096})
+    return Ranks("nixl", pair, "put get puts trip flood kv", {"trip": 4096, "flood": 4096})
 
 
 def mooncake(folder: Path, size: int, over: str) -> Ranks:
@@ -264,3 +268,26 @@ def overall_us(said: str) -> float:
         return float(rows[-1]["overall_lat"])
     except (IndexError, KeyError, TypeError, ValueError) as wrong:
         raise Failed(f"it says {said[-200:]!r}") from wrong
+
+
+# Starts a contender in a folder of its own, with so many bytes, by shared memory or TCP.
+Join = Callable[[Path, int, str], Contender]
+
+
+def joined(
+    bench: Bench, joins: Mapping[str, Join], folder: Path, size: int, over: str
+) -> list[Contender]:
+    """Those that can be started; the others are absent."""
+    contenders: list[Contender] = []
+    for name, join in joins.items():
+        try:
+            contenders.append(join(folder / name.replace(" ", "-"), size, over))
+        except Failed as why:
+            bench.lacks(name, str(why))
+    return contenders
+
+
+def probe_of(contenders: list[Contender], turns: int) -> Probe:
+    """How long a turn between the cores takes, as our ranks know it."""
+    ours = [c for c in contenders if isinstance(c, Ranks) and c.name == "isometry"]
+    return (lambda: ours[0].probe(turns)) if ours else None
