@@ -61,8 +61,7 @@ bench-kernels: $(PEERS)/.stamps/peers
 
 # Ranks as threads first, then as processes beside their peers: one report.
 bench-fabric: $(FABRIC)/.stamps/peers
-	@cargo build -q --release -p isometry-cli
-	@cargo build -q --release -p isometry-bench --example rank
+	@cargo build -q --release -p isometry-cli -p isometry-bench
 	@rm -f target/ranks/fabric.json
 	@target/release/iso bench fabric --filter '$(value FILTER)' --out target/ranks \
 	    $(if $(RUNS),--runs $(RUNS)) $(if $(BUDGET),--budget $(BUDGET))
@@ -72,7 +71,7 @@ bench-fabric: $(FABRIC)/.stamps/peers
 
 # The package is what the peers that don't convert are helped with.
 bench-kv: $(FABRIC)/.stamps/peers package
-	@cargo build -q --release -p isometry-bench --example rank
+	@cargo build -q --release -p isometry-bench
 	@$(FABRIC)/bin/python scripts/bench_kv.py --filter '$(value FILTER)' \
 	    $(if $(RUNS),--runs $(RUNS)) $(if $(BUDGET),--budget $(BUDGET)) $(if $(OVER),--over $(OVER))
 

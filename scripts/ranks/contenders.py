@@ -23,7 +23,7 @@ ROOT = Path(__file__).resolve().parent.parent.parent
 PEERS = ROOT / ".venv-fabric"
 PYTHON = f"lib/python{sys.version_info.major}.{sys.version_info.minor}/site-packages"
 BUILT = ROOT / "target" / "ranks"
-RANK = ROOT / "target" / "release" / "examples" / "rank"
+RANK = ROOT / "target" / "release" / "iso-rank"
 
 
 def truth_of(case: Case, folder: Path) -> Truth:

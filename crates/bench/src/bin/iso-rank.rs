@@ -1,7 +1,7 @@
 //! One of two ranks that does what it is told, line by line, and sleeps in between: what the peers of
 //! `make bench GROUP=fabric` and `GROUP=kv` are timed beside.
 //!
-//! Started with the variables of `iso launch`, as `rank DIRECTORY BYTES`. Rank `r` runs on core `r`,
+//! Started with the variables of `iso launch`, as `iso-rank DIRECTORY BYTES`. Rank `r` runs on core `r`,
 //! reads `DIRECTORY/r.in` and answers each line with one on `DIRECTORY/r.out`. It has so many bytes
 //! of its own, and as many that the other reaches. `scripts/ranks/pairs.py` says what the lines are.
 #![forbid(unsafe_code)]
@@ -27,6 +27,10 @@ const PEER: NodeId = NodeId(1);
 const ASK: u8 = 128;
 const ANSWER: u8 = 129;
 const HEAR: u8 = 130;
+
+/// Own bytes start with a page, as those that others reach do: else a load may wait for the store before
+/// it to another place of the same low bits.
+const PAGE_BYTES: usize = 4096;
 
 /// Bytes behind those that the other reaches, for the probe.
 const WORD_BYTES: u64 = 64;
@@ -69,9 +73,31 @@ struct Work {
     copies: Option<Vec<NdCopy>>,
 }
 
+/// Memory that starts with a page.
+struct Own {
+    room: Vec<u8>,
+    start: usize,
+}
+
+impl Own {
+    fn new(bytes: usize) -> Own {
+        let room = vec![0; bytes + PAGE_BYTES];
+        let start = room.as_ptr().align_offset(PAGE_BYTES);
+        Own { room, start }
+    }
+
+    fn bytes(&self) -> &[u8] {
+        &self.room[self.start..]
+    }
+
+    fn bytes_mut(&mut self) -> &mut [u8] {
+        &mut self.room[self.start..]
+    }
+}
+
 struct Rank {
     fabric: Fabric,
-    own: Vec<u8>,
+    own: Own,
     /// How many answers came.
     answered: Arc<AtomicU64>,
     work: Work,
@@ -95,7 +121,7 @@ impl Rank {
                 count.fetch_add(1, Ordering::Relaxed);
             });
         let fabric = Fabric::join(&config, handlers)?;
-        let own = vec![0; usize::try_from(bytes)?];
+        let own = Own::new(usize::try_from(bytes)?);
         Ok(Rank { fabric, own, answered, work: Work::default() })
     }
 
@@ -142,7 +168,7 @@ impl Rank {
         let from = fs::read(path)?;
         let from = from.get(..bytes).ok_or("a file is too short")?;
         match which {
-            "own" => self.own[..bytes].copy_from_slice(from),
+            "own" => self.own.bytes_mut()[..bytes].copy_from_slice(from),
             _ => self.fabric.segment().write(0, from).ok_or("too long for the segment")?,
         }
         Ok(())
@@ -150,7 +176,7 @@ impl Rank {
 
     fn dump(&self, which: &str, bytes: usize, path: &str) -> Outcome<()> {
         if which == "own" {
-            return Ok(fs::write(path, &self.own[..bytes])?);
+            return Ok(fs::write(path, &self.own.bytes()[..bytes])?);
         }
         let mut shared = vec![0; bytes];
         self.fabric.segment().read(0, &mut shared).ok_or("beyond the segment")?;
@@ -161,12 +187,11 @@ impl Rank {
     fn together(&mut self, work: impl FnOnce(&mut Rank) -> Outcome<()>) -> Outcome<f64> {
         self.meet()?;
         let start = Instant::now();
-        if self.fabric.rank() == ROOT {
-            work(self)?;
-        }
+        let done = if self.fabric.rank() == ROOT { work(self) } else { Ok(()) };
         let seconds = start.elapsed().as_secs_f64();
+        // Also where it failed: the other waits here.
         self.meet()?;
-        Ok(seconds)
+        done.map(|()| seconds)
     }
 
     fn meet(&self) -> Outcome<()> {
@@ -180,29 +205,31 @@ impl Rank {
         match (&**kind, copies) {
             ("put", None) => {
                 for _ in 0..times {
-                    fabric.put(PEER, 0, black_box(&self.own[..bytes]))?;
+                    fabric.put(PEER, 0, black_box(&self.own.bytes()[..bytes]))?;
                 }
             }
             ("puts", None) => {
                 let mut region = fabric.region();
                 for _ in 0..times {
-                    region.put(PEER, 0, black_box(&self.own[..bytes]))?;
+                    region.put(PEER, 0, black_box(&self.own.bytes()[..bytes]))?;
                 }
                 region.end().wait(None)?;
             }
             ("get", None) => {
                 for _ in 0..times {
-                    fabric.get(PEER, 0, black_box(&mut self.own[..bytes]))?;
+                    fabric.get(PEER, 0, black_box(&mut self.own.bytes_mut()[..bytes]))?;
                 }
             }
             ("put", Some(copies)) => {
                 for _ in 0..times {
-                    fabric.put_copies(PEER, copies, (black_box(&self.own), 0), 0)?.wait(None)?;
+                    fabric
+                        .put_copies(PEER, copies, (black_box(self.own.bytes()), 0), 0)?
+                        .wait(None)?;
                 }
             }
             ("get", Some(copies)) => {
                 for _ in 0..times {
-                    let own = black_box(&mut self.own[..]);
+                    let own = black_box(self.own.bytes_mut());
                     fabric.get_copies(PEER, copies, 0, (own, 0))?.wait(None)?;
                 }
             }
@@ -214,7 +241,7 @@ impl Rank {
     /// What the other takes part in.
     fn send(&self, times: u64) -> Outcome<()> {
         let Work { kind, bytes, copies } = &self.work;
-        let (fabric, own) = (&self.fabric, black_box(&self.own[..*bytes]));
+        let (fabric, own) = (&self.fabric, black_box(&self.own.bytes()[..*bytes]));
         match (&**kind, copies) {
             ("trip", None) => (0..times).try_for_each(|_| self.ask(own)),
             ("flood", None) => {
@@ -227,7 +254,7 @@ impl Rank {
                 self.hear(before)
             }),
             ("send", Some(copies)) => (0..times).try_for_each(|_| {
-                fabric.put_copies(PEER, copies, (black_box(&self.own), 0), 0)?.wait(None)?;
+                fabric.put_copies(PEER, copies, (black_box(self.own.bytes()), 0), 0)?.wait(None)?;
                 self.ask(&[])
             }),
             _ => Err(format!("no such case: {kind}").into()),
