@@ -189,6 +189,24 @@ class Machine:
         """Several copies, in any order, with one event: it ends when all have, and fails if one
         does. Raises as `copy`; none has started then."""
 
+    def reshard(
+        self,
+        src: Sequence[Instance],
+        dst: Sequence[Instance],
+        priority: int = 0,
+        deadline: float | None = None,
+        after: Event | Iterable[Event] | None = None,
+        algorithm: Algorithm = "auto",
+    ) -> Event:
+        """Copies an array that lies in `src`, each a box of it on some node, to `dst`, with one event.
+
+        The bounds of a shard (`dims`) say which indices of the whole it has; layouts and memories are
+        its own. Shards of `dst` with the same bounds are replicas: the first is filled from `src`, the
+        others from each other.
+
+        Raises as `copy`, and ValueError for indices that no shard of `src` has.
+        """
+
     def plan(
         self,
         src: Instance,

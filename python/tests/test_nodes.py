@@ -79,6 +79,34 @@ def test_nodes_copy_what_others_publish() -> None:
     assert outputs[1].strip() == f"node0.sys node1.sys {path} ({done}, {done})"
 
 
+def test_columns_of_all_nodes_become_rows() -> None:
+    ended(
+        start(
+            2,
+            """
+            whole = np.arange(40 * 60, dtype="u4").reshape(40, 60)
+            x = (30 * r, 30 * r + 30)
+            columns = m.empty({"y": 40, "x": x}, "u4", layout="xy")
+            np.asarray(columns)[:] = whole[:, x[0] : x[1]]
+            y = (20 * r, 20 * r + 20)
+            rows = m.empty({"y": y, "x": 60}, "u4")
+            m.publish("columns", columns)
+            m.publish("rows", rows)
+            src, dst = ([m.lookup(f"node{i}/{n}") for i in (0, 1)] for n in ("columns", "rows"))
+            if r == 0:
+                m.reshard(src, dst).wait(timeout=20)
+                try:
+                    m.reshard(src[:1], dst)
+                except ValueError as error:
+                    assert "x 30..60" in str(error), error
+            m.barrier()
+            assert (np.asarray(rows) == whole[y[0] : y[1]]).all()
+            m.close()
+            """,
+        )
+    )
+
+
 def test_a_node_that_is_killed_is_an_error_that_names_it() -> None:
     processes = start(
         2,

@@ -9,7 +9,7 @@ use crate::report::{CopyReport, Direct};
 use crate::runtime::Submission;
 use crate::{ArgumentError, Error};
 use engine::Commit;
-use model::{ChannelError, ChannelErrorKind, CopyWork, Priority, TransferError};
+use model::{ChannelError, ChannelErrorKind, CopyWork, Priority, TransferError, TransferId};
 use planner::Options;
 use std::sync::Arc;
 use std::time::Duration;
@@ -105,24 +105,36 @@ impl Machine {
         }
         let event = Event::new(Arc::clone(&state));
         for copy in &ready {
-            match self.run_here(copy, options) {
-                Ok(Some(busy)) => {
-                    let prepared = Arc::clone(&copy.prepared);
-                    state.finish(None, Ok(()), Direct { prepared, busy }.report());
-                }
-                Ok(None) => {
-                    if let Err(error) = self.shared.submit(&state, submission(copy, options)) {
-                        let report = report_of_refused(copy, &error);
-                        state.finish(None, Err(error), report);
-                    }
-                }
-                Err(error) => {
-                    let report = report_of_refused(copy, &error);
-                    state.finish(None, Err(error), report);
-                }
-            }
+            self.begin(&state, copy, (options, Vec::new()));
         }
         Ok(event)
+    }
+
+    /// Begins one of the copies of an event, behind others of them; what its transfer is called, if
+    /// it is not over yet.
+    pub(crate) fn begin(
+        &self,
+        state: &Arc<State>,
+        copy: &Ready<'_>,
+        (options, behind): (&CopyOptions, Vec<TransferId>),
+    ) -> Option<TransferId> {
+        let here = if behind.is_empty() { self.run_here(copy, options) } else { Ok(None) };
+        let begun = match here {
+            Ok(Some(busy)) => {
+                let prepared = Arc::clone(&copy.prepared);
+                state.finish(None, Ok(()), Direct { prepared, busy }.report());
+                return None;
+            }
+            Ok(None) => {
+                self.shared.submit(state, Submission { behind, ..submission(copy, options) })
+            }
+            Err(error) => Err(error),
+        };
+        begun.unwrap_or_else(|error| {
+            let report = report_of_refused(copy, &error);
+            state.finish(None, Err(error), report);
+            None
+        })
     }
 
     /// How a copy of `src` to `dst` would run, without running it.
@@ -146,7 +158,7 @@ impl Machine {
         })
     }
 
-    fn ready<'a>(
+    pub(crate) fn ready<'a>(
         &self,
         src: &'a Instance,
         dst: &'a Instance,
@@ -202,7 +214,7 @@ impl Machine {
 }
 
 /// A copy that has been checked and planned.
-struct Ready<'a> {
+pub(crate) struct Ready<'a> {
     prepared: Arc<Prepared>,
     src: &'a Instance,
     dst: &'a Instance,
@@ -228,6 +240,7 @@ fn submission(ready: &Ready<'_>, options: &CopyOptions) -> Submission {
         priority: Priority(options.priority),
         deadline: options.deadline,
         after: options.after.clone(),
+        behind: Vec::new(),
         commit: commits.then_some(Commit { sync: options.sync }),
     }
 }

@@ -119,6 +119,18 @@ pub enum ArgumentError {
         /// The memory.
         name: String,
     },
+    /// Indices that no shard has from which an array is to come.
+    #[error("no shard has {missing}")]
+    NotCovered {
+        /// Some of them, as a box.
+        missing: String,
+    },
+    /// A shard that is an index list, not a box.
+    #[error("a shard is a box, and dimension `{name}` of one is an index list")]
+    ShardOfList {
+        /// The dimension.
+        name: String,
+    },
     /// Something that only a node among others can do.
     #[error("the machine has joined no others; open it by joining them")]
     NotJoined,
@@ -268,6 +280,9 @@ pub enum Error {
     /// Nodes that could not join each other, or that did not meet at a barrier.
     #[error("{0}")]
     Nodes(Arc<fabric::Error>),
+    /// A copy that other nodes can't be told of: of too many index lists or fields.
+    #[error("other nodes can't be told of the copy: {0}")]
+    Untellable(Arc<wire::WireError>),
     /// A node that says of itself what can't be.
     #[error("{node} says of itself what can't be: {why}")]
     Introduction {
@@ -319,7 +334,10 @@ impl Error {
             Error::Mismatch(_) | Error::Layout(_) | Error::Parse { .. } | Error::Model(_) => {
                 ErrorKind::Layout
             }
-            Error::Plan { .. } | Error::Compile(_) | Error::Refused { .. } => ErrorKind::Plan,
+            Error::Plan { .. }
+            | Error::Compile(_)
+            | Error::Refused { .. }
+            | Error::Untellable(_) => ErrorKind::Plan,
             Error::Transfer { error, .. } => match error.cause.kind {
                 ChannelErrorKind::PeerLost => ErrorKind::PeerLost,
                 _ => ErrorKind::Transfer,

@@ -20,6 +20,7 @@
 //! ```
 
 mod array;
+mod boxes;
 mod builder;
 mod copy;
 mod discover;
@@ -38,6 +39,7 @@ mod prepare;
 mod probe;
 mod recorded;
 mod report;
+mod reshard;
 mod runtime;
 mod size;
 mod trace;
@@ -57,4 +59,4 @@ pub use planned::{Planned, plan_json, report_json};
 pub use report::CopyReport;
 pub use size::parse_size;
 // What the signatures above speak in.
-pub use {channel, cluster, engine, fabric, files, layout, model, planner};
+pub use {channel, cluster, engine, fabric, files, layout, model, planner, wire};

@@ -172,8 +172,12 @@ fn make(
     let started = Instant::now();
     let Cached { plan, hit } = plan_of((shared, &topology), (src, dst), &matched, options)?;
     let plan_time = started.elapsed();
-    let small = small_of(&plan, &matched)?;
+    let is_ours = plan.memories.iter().all(|memory| memory.node == shared.here());
+    let small = if is_ours { small_of(&plan, &matched)? } else { None };
     let program = Program::compile(&plan, matched.src, matched.dst)?;
+    if !is_ours {
+        wire::check(&program).map_err(|error| Error::Untellable(Arc::new(error)))?;
+    }
     let prepared = Prepared {
         src: Arc::clone(src),
         dst: Arc::clone(dst),

@@ -1,6 +1,7 @@
 //! Machines that have joined each other, as nodes of one process.
 
 use isometry::fabric::{Config, Job};
+use isometry::model::{Dim, FieldSpace, IndexSpace};
 use isometry::{ArgumentError, Array, CopyOptions, Error, ErrorKind, Instance, Machine};
 use std::thread;
 use std::time::Duration;
@@ -98,12 +99,12 @@ fn anyone_may_ask_for_a_copy_between_any_two() {
     });
 }
 
-/// A node that asks for a copy inside another has no part in it.
+/// A node that asks for a copy inside another has no part in it, however small it is.
 #[test]
 fn a_copy_inside_another_node_is_asked_for() {
     over_each(2, |nodes| {
         let (rows, columns) =
-            (matrix(&nodes[0], (300, 500), "yx"), matrix(&nodes[0], (300, 500), "xy"));
+            (matrix(&nodes[0], (30, 50), "yx"), matrix(&nodes[0], (30, 50), "xy"));
         fill(&rows);
         nodes[0].publish("rows", &rows).unwrap();
         nodes[0].publish("columns", &columns).unwrap();
@@ -140,6 +141,24 @@ fn pages_of_another_node_come_in_any_order_and_layout() {
                 assert_eq!(run(&from, source), run(&to, (i * 4 + h) * 16 + n), "page {page}");
             }
         }
+    });
+}
+
+/// It is refused at once, and not sent again and again.
+#[test]
+fn a_copy_of_more_fields_than_others_take_is_refused() {
+    over_each(2, |nodes| {
+        let records = |machine: &Machine| {
+            let fields = FieldSpace::packed(&vec![1; 5000]).unwrap();
+            let array = Array::new(IndexSpace::of(&[("x", 4)]).unwrap(), fields);
+            machine.empty(array, "sys").unwrap()
+        };
+        nodes[0].publish("records", &records(&nodes[0])).unwrap();
+        let there = nodes[1].lookup("node0/records", PATIENCE).unwrap();
+        let here = records(&nodes[1]);
+        let error = nodes[1].copy(&there, &here, &CopyOptions::default()).unwrap_err();
+        assert_eq!(error.kind(), ErrorKind::Plan, "{error}");
+        assert!(error.to_string().contains("5000 fields"), "{error}");
     });
 }
 
@@ -289,6 +308,66 @@ fn a_copy_is_cancelled_on_all_nodes() {
         for _ in 0..3 {
             nodes[1].copy(&there, &here, &CopyOptions::default()).unwrap().wait(PATIENCE).unwrap();
         }
+    });
+}
+
+/// Columns of all nodes become rows on all nodes, and a replica of all on each.
+#[test]
+fn an_array_is_partitioned_anew_over_the_nodes() {
+    over_each(3, |nodes| {
+        let shard = |node: usize, (y, x): ((i64, i64), (i64, i64)), layout: &str| {
+            let dim = |name: &str, (lo, hi)| Dim { name: name.into(), lo, hi };
+            let space = IndexSpace::new(vec![dim("y", y), dim("x", x)]).unwrap();
+            let array = Array::new(space, FieldSpace::packed(&[4]).unwrap());
+            nodes[node].empty(array.laid_out(layout).unwrap(), "sys").unwrap()
+        };
+        let entry = |y: i64, x: i64| (y * 1000 + x) as u32;
+        let (all_y, all_x) = ((-5, 91), (0, 120));
+        let thirds = |(lo, hi): (i64, i64), i: i64| {
+            let third = (hi - lo) / 3;
+            (lo + i * third, lo + (i + 1) * third)
+        };
+        let (mut src, mut dst, mut whole) = (Vec::new(), Vec::new(), Vec::new());
+        for node in 0..3 {
+            let columns = shard(node, (all_y, thirds(all_x, node as i64)), "yx");
+            let (lo, hi) = thirds(all_x, node as i64);
+            let words = (all_y.0..all_y.1).flat_map(|y| (lo..hi).map(move |x| entry(y, x)));
+            columns.fill(&words.flat_map(u32::to_le_bytes).collect::<Vec<_>>()).unwrap();
+            nodes[node].publish("columns", &columns).unwrap();
+            let rows = shard(node, (thirds(all_y, node as i64), all_x), "xy");
+            nodes[node].publish("rows", &rows).unwrap();
+            let replica = shard(node, (all_y, all_x), if node == 1 { "xy" } else { "yx" });
+            nodes[node].publish("replica", &replica).unwrap();
+            (src, dst, whole) = (
+                [src, vec![columns]].concat(),
+                [dst, vec![rows]].concat(),
+                [whole, vec![replica]].concat(),
+            );
+        }
+        let there = |name: &str| -> Vec<Instance> {
+            let of = |node| nodes[1].lookup(&format!("node{node}/{name}"), PATIENCE).unwrap();
+            (0..3).map(of).collect()
+        };
+        let (columns, rows, replicas) = (there("columns"), there("rows"), there("replica"));
+        let options = CopyOptions::default();
+        nodes[1].reshard(&columns, &rows, &options).unwrap().wait(PATIENCE).unwrap();
+        let event = nodes[1].reshard(&rows, &replicas, &options).unwrap();
+        event.wait(PATIENCE).unwrap();
+        assert_eq!(event.progress(), (3 * 96 * 120 * 4, 3 * 96 * 120 * 4));
+        // The first is filled from three; the others from the first.
+        assert_eq!(event.report().len(), 5);
+        for (replica, is_turned) in whole.iter().zip([false, true, false]) {
+            let bytes = replica.to_vec().unwrap();
+            let words: Vec<u32> =
+                bytes.as_chunks::<4>().0.iter().map(|w| u32::from_le_bytes(*w)).collect();
+            for (y, x) in (0..96).flat_map(|y| (0..120).map(move |x| (y, x))) {
+                let at = if is_turned { x * 96 + y } else { y * 120 + x };
+                assert_eq!(words[at as usize], entry(y - 5, x));
+            }
+        }
+        let error = nodes[1].reshard(&columns[..2], &rows, &options).unwrap_err();
+        assert!(error.to_string().contains("x 80..120"), "{error}");
+        assert!(src.len() == 3 && dst.len() == 3);
     });
 }
 

@@ -198,6 +198,27 @@ impl PyMachine {
         self.event(py, event, true)
     }
 
+    #[pyo3(signature = (src, dst, priority = 0, deadline = None, after = None, algorithm = "auto"))]
+    #[expect(clippy::too_many_arguments, reason = "Python's keywords are its options struct")]
+    fn reshard(
+        &self,
+        py: Python<'_>,
+        src: Vec<Bound<'_, PyInstance>>,
+        dst: Vec<Bound<'_, PyInstance>>,
+        #[pyo3(from_py_with = urgency)] priority: i32,
+        deadline: Option<f64>,
+        after: Option<After>,
+        algorithm: &str,
+    ) -> PyResult<PyEvent> {
+        let options = copy_options((priority, deadline), after, algorithm, false)?;
+        let inner = |shards: &[Bound<'_, PyInstance>]| {
+            shards.iter().map(|shard| shard.get().inner.clone()).collect::<Vec<_>>()
+        };
+        let (src, dst) = (inner(&src), inner(&dst));
+        let event = py.detach(|| self.inner.reshard(&src, &dst, &options));
+        self.event(py, event, true)
+    }
+
     #[pyo3(signature = (src, dst, algorithm = "auto", model = "default"))]
     fn plan(
         &self,

@@ -78,6 +78,8 @@ pub(crate) struct Submission {
     pub(crate) priority: Priority,
     pub(crate) deadline: Option<Duration>,
     pub(crate) after: Vec<Event>,
+    /// Transfers of the same event that must have ended well before.
+    pub(crate) behind: Vec<TransferId>,
     pub(crate) commit: Option<Commit>,
 }
 
@@ -217,26 +219,28 @@ impl Shared {
         (core, now)
     }
 
-    /// Starts a copy as a part of the event `state`.
+    /// Starts a copy as a part of the event `state`; what its transfer is called, if it has begun.
     pub(crate) fn submit(
         self: &Arc<Self>,
         state: &Arc<State>,
         submission: Submission,
-    ) -> Result<(), Error> {
+    ) -> Result<Option<TransferId>, Error> {
         let plan = Arc::clone(&submission.prepared.plan);
         let (mut core, now) = self.core_now();
         // Again under the lock: the driver goes once it is closed and nothing is pending.
         self.check_open()?;
         // Under the lock, so that nothing that is still to be waited for is forgotten meanwhile.
         let mut awaited = Vec::new();
-        let after = match self.dependencies(&submission.after, &mut awaited) {
+        let behind = still_running(state, &submission.behind);
+        let after = self.dependencies(&submission.after, &mut awaited);
+        let after = match behind.and_then(|behind| Ok([after?, behind].concat())) {
             Ok(after) => after,
             Err(why) => {
                 drop(core);
                 let error = dependency_failed(plan.memories[0], &why);
                 let report = CopyReport::of_none(&plan, error.clone());
                 state.finish(None, Err(self.failed(error)), report);
-                return Ok(());
+                return Ok(None);
             }
         };
         let transfer = Transfer {
@@ -258,7 +262,7 @@ impl Shared {
             holdings: [submission.src.0, submission.dst.0],
         };
         let taken = core.submit(now, transfer, pending, &self.urgency);
-        taken.map_err(|error| self.refused(error))?;
+        let id = taken.map_err(|error| self.refused(error))?;
         drop(core);
         // Without the lock: an event that has ended meanwhile calls back at once.
         awaited.into_iter().for_each(|(fence, event)| self.reach_with(fence, &event));
@@ -266,7 +270,7 @@ impl Shared {
             self.bell.ring();
         }
         self.step(Caller::Any);
-        Ok(())
+        Ok(Some(id))
     }
 
     /// What a transfer waits for: transfers of this machine, and fences that events of others,
@@ -435,6 +439,19 @@ impl Shared {
         let here = here.map(|index| MemoryId { node: self.here(), index });
         Ok(here.or_else(|| topology.memory_named(name)).ok_or_else(unknown)?)
     }
+}
+
+/// Those of an event's transfers that have not ended.
+///
+/// # Errors
+/// The failure of one that has.
+fn still_running(state: &State, transfers: &[TransferId]) -> Result<Vec<Dependency>, Error> {
+    if transfers.is_empty() {
+        return Ok(Vec::new());
+    }
+    let running = state.unfinished()?;
+    let left = running.into_iter().filter(|id| transfers.contains(id));
+    Ok(left.map(Dependency::Transfer).collect())
 }
 
 impl Drop for Shared {
