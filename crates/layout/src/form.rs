@@ -19,7 +19,7 @@ use std::sync::Arc;
 const REACH: i128 = 1 << 61;
 
 /// What a part is made of.
-#[derive(Debug, Clone, Serialize, Deserialize)]
+#[derive(Debug, Serialize, Deserialize)]
 pub(crate) struct PartForm {
     layout: Layout,
     dims: Vec<DimForm>,
@@ -28,7 +28,7 @@ pub(crate) struct PartForm {
 }
 
 /// One dimension.
-#[derive(Debug, Clone, Serialize, Deserialize)]
+#[derive(Debug, Serialize, Deserialize)]
 struct DimForm {
     indices: IndicesForm,
     /// Place and step of each, innermost first.
@@ -36,7 +36,7 @@ struct DimForm {
 }
 
 /// The indices of one dimension.
-#[derive(Debug, Clone, Serialize, Deserialize)]
+#[derive(Debug, Serialize, Deserialize)]
 enum IndicesForm {
     From { start: u64, extent: u64 },
     List(Arc<[u64]>),
@@ -102,7 +102,8 @@ impl DimForm {
         }
     }
 
-    /// How it counts: some of the places of its layout, the first and the last digit's among them.
+    /// How it counts: by places of its layout, the first among them; of neighbours that step as one
+    /// the upper is left out.
     fn axis(&self, layout: &Layout, dim: usize) -> Result<Axis, LayoutError> {
         let known = digits_of(layout.blocks(dim));
         let places = || self.digits.iter().map(|digit| digit.0);
@@ -222,7 +223,7 @@ impl Part {
         (self.last_index(dim) / digit.place).min(digit.size - 1) + 1
     }
 
-    /// The greatest index of dimension `dim`; where there is none, the one from which it starts.
+    /// The greatest index of dimension `dim`; where there is none, where it would start.
     fn last_index(&self, dim: usize) -> u64 {
         match &self.axes[dim].1 {
             Indices::From(start) => start.saturating_add(self.extents[dim].max(1) - 1),

@@ -5,8 +5,8 @@
 //! Whatever the bytes, [`Decoder::decode`] ends soon, takes memory in proportion to them and to named
 //! limits, and never panics; what it gives no constructor would refuse, and an engine that is handed
 //! it neither overflows nor grows without bound. Channels, memories and regions may be any: the
-//! engine refuses those that it does not have. **Structure.** A packet is a version, then the values
-//! of [`form`] in postcard's format. A program travels as its plan and its two parts, in a byte
+//! engine refuses those that it does not have. **Structure.** A packet is a version, then plain
+//! values in postcard's format. A program travels as its plan and its two parts, in a byte
 //! string of its own, and is compiled again where it arrives; since the same copies come again and
 //! again, the [`Decoder`] keeps those that came lately, by these very bytes.
 #![forbid(unsafe_code)]
