@@ -327,22 +327,18 @@ fn an_array_is_partitioned_anew_over_the_nodes() {
             let third = (hi - lo) / 3;
             (lo + i * third, lo + (i + 1) * third)
         };
-        let (mut src, mut dst, mut whole) = (Vec::new(), Vec::new(), Vec::new());
-        for node in 0..3 {
-            let columns = shard(node, (all_y, thirds(all_x, node as i64)), "yx");
-            let (lo, hi) = thirds(all_x, node as i64);
+        let mut whole = Vec::new();
+        for (node, third) in (0..).map(|i| (i as usize, i)).take(3) {
+            let columns = shard(node, (all_y, thirds(all_x, third)), "yx");
+            let (lo, hi) = thirds(all_x, third);
             let words = (all_y.0..all_y.1).flat_map(|y| (lo..hi).map(move |x| entry(y, x)));
             columns.fill(&words.flat_map(u32::to_le_bytes).collect::<Vec<_>>()).unwrap();
-            nodes[node].publish("columns", &columns).unwrap();
-            let rows = shard(node, (thirds(all_y, node as i64), all_x), "xy");
-            nodes[node].publish("rows", &rows).unwrap();
+            let rows = shard(node, (thirds(all_y, third), all_x), "xy");
             let replica = shard(node, (all_y, all_x), if node == 1 { "xy" } else { "yx" });
-            nodes[node].publish("replica", &replica).unwrap();
-            (src, dst, whole) = (
-                [src, vec![columns]].concat(),
-                [dst, vec![rows]].concat(),
-                [whole, vec![replica]].concat(),
-            );
+            for (name, shard) in [("columns", &columns), ("rows", &rows), ("replica", &replica)] {
+                nodes[node].publish(name, shard).unwrap();
+            }
+            whole.push(replica);
         }
         let there = |name: &str| -> Vec<Instance> {
             let of = |node| nodes[1].lookup(&format!("node{node}/{name}"), PATIENCE).unwrap();
@@ -367,7 +363,6 @@ fn an_array_is_partitioned_anew_over_the_nodes() {
         }
         let error = nodes[1].reshard(&columns[..2], &rows, &options).unwrap_err();
         assert!(error.to_string().contains("x 80..120"), "{error}");
-        assert!(src.len() == 3 && dst.len() == 3);
     });
 }
 
