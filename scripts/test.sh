@@ -39,10 +39,12 @@ sum() {
     echo $((${terms:-0}))
 }
 
-# What tests start besides: networks of their own.
-programs() {
-    if ! { command -v ip && command -v tc; } >/dev/null && command -v apt-get >/dev/null && [ "$(id -u)" = 0 ]; then
-        { apt-get update -q && DEBIAN_FRONTEND=noninteractive apt-get install -qy iproute2; } >/dev/null 2>&1 || true
+# What tests need besides: networks of their own, and UCX.
+packages() {
+    { command -v ip && command -v tc && /sbin/ldconfig -p | grep libucp.so.0; } >/dev/null && return
+    if command -v apt-get >/dev/null && [ "$(id -u)" = 0 ]; then
+        { apt-get update -q && DEBIAN_FRONTEND=noninteractive apt-get install -qy iproute2 libucx0; } \
+            >/dev/null 2>&1 || true
     fi
 }
 
@@ -98,7 +100,7 @@ counts() {
 }
 
 lint
-programs
+packages
 rust
 python
 simulations

@@ -1,6 +1,7 @@
 use crate::error::Error;
 use std::io;
 use std::net::{Ipv4Addr, TcpListener};
+use std::path::PathBuf;
 use std::time::Duration;
 
 /// The variable that says where ranks meet.
@@ -12,6 +13,12 @@ pub const SIZE: &str = "ISOMETRY_SIZE";
 /// The variable that holds the cluster's key.
 pub const KEY: &str = "ISOMETRY_KEY";
 
+/// The variable that says where UCX's library lies.
+pub const UCX: &str = "ISOMETRY_UCX";
+
+/// What a root starts with where ranks meet to speak by UCX.
+const BY_UCX: &str = "ucx:";
+
 /// What a root on one machine starts with.
 const LOCAL: &str = "local:";
 
@@ -22,7 +29,7 @@ const MOST_RANKS: u32 = 256;
 #[derive(Clone)]
 pub struct Config {
     /// Where ranks meet: `local:NAME` on one machine, by shared memory; `HOST:PORT` where rank 0
-    /// listens, by TCP.
+    /// listens, by TCP; `ucx:HOST:PORT` by UCX, where it listens too.
     pub root: String,
     /// Which rank this is, less than `size`.
     pub rank: u32,
@@ -37,16 +44,18 @@ pub struct Config {
     /// How long a machine may be silent before its ranks are lost, over TCP, in whole seconds and at
     /// least two. Default: five seconds.
     pub silence: Duration,
+    /// Where UCX's library lies, unless the system knows it. Default: the system does.
+    pub ucx: Option<PathBuf>,
 }
 
 // The key is a secret.
 impl std::fmt::Debug for Config {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        let Config { root, rank, size, segment_bytes, timeout, silence, .. } = self;
+        let Config { root, rank, size, segment_bytes, timeout, silence, ucx, .. } = self;
         let mut f = f.debug_struct("Config");
         f.field("root", root).field("rank", rank).field("size", size);
         f.field("segment_bytes", segment_bytes).field("timeout", timeout);
-        f.field("silence", silence).finish_non_exhaustive()
+        f.field("silence", silence).field("ucx", ucx).finish_non_exhaustive()
     }
 }
 
@@ -56,7 +65,7 @@ impl Config {
     pub fn new(root: &str, (rank, size): (u32, u32), key: &[u8]) -> Config {
         let (root, key) = (root.to_owned(), key.to_vec());
         let (timeout, silence) = (Duration::from_secs(60), Duration::from_secs(5));
-        Config { root, rank, size, key, segment_bytes: 0, timeout, silence }
+        Config { root, rank, size, key, segment_bytes: 0, timeout, silence, ucx: None }
     }
 
     /// What the variables [`ROOT`], [`RANK`], [`SIZE`] and [`KEY`] say, as `lookup` gives them; one
@@ -78,7 +87,8 @@ impl Config {
         };
         let size = number(SIZE)?;
         let key = if size > 1 { text(KEY)? } else { String::new() };
-        let config = Config::new(&text(ROOT)?, (number(RANK)?, size), key.as_bytes());
+        let mut config = Config::new(&text(ROOT)?, (number(RANK)?, size), key.as_bytes());
+        config.ucx = lookup(UCX).map(PathBuf::from);
         config.check()?;
         Ok(config)
     }
@@ -87,8 +97,7 @@ impl Config {
     pub(crate) fn check(&self) -> Result<Root<'_>, Error> {
         let wrong = |name, why: String| Err(Error::Config { name, why });
         let Some(root) = Root::of(&self.root) else {
-            let why =
-                "should be `HOST:PORT`, or `local:NAME` of up to 64 letters, digits, `_`, `-`";
+            let why = "should be `HOST:PORT`, `ucx:HOST:PORT`, or `local:NAME` of up to 64 letters, digits, `_`, `-`";
             return wrong(ROOT, format!("`{}` {why}", self.root));
         };
         if !(1..=MOST_RANKS).contains(&self.size) {
@@ -111,6 +120,8 @@ pub(crate) enum Root<'a> {
     Local(&'a str),
     /// At this host and port.
     At(&'a str),
+    /// At this host and port, to speak by UCX.
+    Ucx(&'a str),
 }
 
 impl Root<'_> {
@@ -119,6 +130,11 @@ impl Root<'_> {
         if let Some(name) = root.strip_prefix(LOCAL) {
             let is_name = !name.is_empty() && name.len() <= 64 && name.chars().all(allowed);
             return is_name.then_some(Root::Local(name));
+        }
+        if let Some(place) = root.strip_prefix(BY_UCX)
+            && let Some(Root::At(place)) = Root::of(place)
+        {
+            return Some(Root::Ucx(place));
         }
         let (host, port) = root.rsplit_once(':')?;
         let is_place = !host.is_empty() && port.parse::<u16>().is_ok_and(|port| port > 0);
@@ -176,6 +192,15 @@ impl Job {
         Job::at(address.to_string(), size)
     }
 
+    /// As [`Job::loopback`], to speak by UCX.
+    ///
+    /// # Errors
+    /// As there.
+    pub fn ucx(size: u32) -> Result<Job, Error> {
+        let job = Job::loopback(size)?;
+        Ok(Job { root: format!("{BY_UCX}{}", job.root), ..job })
+    }
+
     fn at(root: String, size: u32) -> Result<Job, Error> {
         let mut key = [0; 32];
         choose(&mut key)?;
@@ -227,6 +252,7 @@ mod tests {
         assert_eq!(Root::of("local:a-1"), Some(Root::Local("a-1")));
         for at in ["10.0.0.1:80", "[::1]:7000", "node-3:65535"] {
             assert_eq!(Root::of(at), Some(Root::At(at)));
+            assert_eq!(Root::of(&format!("ucx:{at}")), Some(Root::Ucx(at)));
         }
     }
 

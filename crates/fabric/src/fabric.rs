@@ -2,6 +2,8 @@ use crate::active::{Call, Handlers};
 use crate::atomic::Atomic;
 use crate::barrier::{self, Rounds};
 use crate::conduit::{Capabilities, Conduit, Lost, Puts, QUEUES, Queue, Refusal};
+#[cfg(not(feature = "ucx"))]
+use crate::config::ROOT;
 use crate::config::{Config, Root};
 use crate::error::Error;
 use crate::held::{self, NoInterrupt};
@@ -10,6 +12,8 @@ use crate::remote::{self, Asked};
 use crate::segment::Segment;
 use crate::shm::Shm;
 use crate::tcp::Tcp;
+#[cfg(feature = "ucx")]
+use crate::ucx::Ucx;
 use model::NodeId;
 use std::cell::Cell;
 use std::sync::atomic::{AtomicU64, Ordering};
@@ -43,6 +47,13 @@ impl Fabric {
         let conduit: Box<dyn Conduit> = match config.check()? {
             Root::Local(_) => Box::new(Shm::join(config)?),
             Root::At(_) => Box::new(Tcp::join(config)?),
+            #[cfg(feature = "ucx")]
+            Root::Ucx(_) => Box::new(Ucx::join(config)?),
+            #[cfg(not(feature = "ucx"))]
+            Root::Ucx(_) => {
+                let why = "this program was built without UCX".to_owned();
+                return Err(Error::Config { name: ROOT, why });
+            }
         };
         Ok(Fabric::over(conduit, handlers))
     }

@@ -31,12 +31,14 @@ pub mod shm;
 mod standing;
 mod strided;
 pub mod tcp;
+#[cfg(feature = "ucx")]
+pub mod ucx;
 
 pub use active::{Call, Handler, Handlers};
 pub use atomic::Atomic;
 pub use barrier::Barrier;
 pub use conduit::{Capabilities, Conduit, Lost, Puts, Queue, Refusal};
-pub use config::{Config, Job, KEY, RANK, ROOT, SIZE};
+pub use config::{Config, Job, KEY, RANK, ROOT, SIZE, UCX};
 pub use error::{Error, ErrorKind};
 pub use fabric::Fabric;
 pub use handle::{Handle, Region, Which};

@@ -65,6 +65,12 @@ impl Segment {
         Ok(Segment { start, bytes })
     }
 
+    /// Where it starts, for what puts to it without this.
+    #[cfg(feature = "ucx")]
+    pub(crate) fn start(&self) -> *mut u8 {
+        self.start.as_ptr()
+    }
+
     /// How many bytes it has.
     #[must_use]
     pub fn bytes(&self) -> u64 {

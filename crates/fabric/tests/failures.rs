@@ -2,7 +2,7 @@
 
 mod common;
 
-use common::{Over, UNMAPPED, WAYS, ended, is_rank, join, join_with, start};
+use common::{Over, ended, is_rank, join, join_with, start, unmapped, ways};
 use isometry_fabric::model::NodeId;
 use isometry_fabric::{
     Atomic, Barrier, Call, Config, Error, ErrorKind, Fabric, Handlers, Job, Lost, MOST_ARGS,
@@ -58,8 +58,8 @@ fn is_lost(error: &Error, rank: u32, how: Lost) -> bool {
 
 #[test]
 fn a_peer_that_dies_is_named_and_others_go_on() {
-    for over in WAYS {
-        let test = "a_peer_that_dies_is_named_and_others_go_on";
+    let test = "a_peer_that_dies_is_named_and_others_go_on";
+    for over in ways(test) {
         let Some(statuses) = processes_over(test, (3, over), dies_or_goes_on) else { return };
         for (rank, status) in statuses.into_iter().enumerate() {
             match rank {
@@ -73,8 +73,11 @@ fn a_peer_that_dies_is_named_and_others_go_on() {
 fn dies_or_goes_on(fabric: &Fabric) {
     fabric.barrier().unwrap();
     if fabric.rank() == NodeId(1) {
+        // Whoever is still in the barrier would take it for one that did not come.
+        fabric.wait_until(LONG, || CALLS.load(Ordering::Relaxed) == 2).unwrap();
         end_this_process();
     }
+    fabric.request(NodeId(1), HANDLER, &[], &[]).unwrap();
     let error = fabric.barrier().unwrap_err();
     assert!(is_lost(&error, 1, Lost::Died), "{error}");
     for error in [
@@ -97,7 +100,7 @@ fn dies_or_goes_on(fabric: &Fabric) {
 #[test]
 fn a_peer_that_dies_while_it_is_asked_is_named() {
     let test = "a_peer_that_dies_while_it_is_asked_is_named";
-    for over in UNMAPPED {
+    for over in unmapped(test) {
         let Some(statuses) = processes_over(test, (2, over), is_asked_and_dies) else { return };
         for (rank, status) in statuses.into_iter().enumerate() {
             assert_eq!(status.success(), rank == 0, "rank {rank} over {over:?}: {status}");
@@ -111,7 +114,7 @@ fn is_asked_and_dies(fabric: &Fabric) {
     if me == NodeId(1) {
         // It says that it is there, and never polls again.
         fabric.request(other, HANDLER, &[], &[]).unwrap();
-        thread::sleep(Duration::from_millis(300));
+        thread::sleep(Duration::from_secs(1));
         end_this_process();
     }
     fabric.wait_until(LONG, || CALLS.load(Ordering::Relaxed) > 0).unwrap();
@@ -162,7 +165,7 @@ fn lie(fabric: &Fabric, to: NodeId) {
 #[test]
 fn what_nobody_asks_or_answers_is_dropped() {
     let test = "what_nobody_asks_or_answers_is_dropped";
-    for over in UNMAPPED {
+    for over in unmapped(test) {
         let Some(statuses) = processes_over(test, (3, over), hears_lies) else { return };
         assert!(statuses.into_iter().all(|status| status.success()), "{over:?}");
     }
@@ -200,7 +203,7 @@ fn hears_lies(fabric: &Fabric) {
 #[test]
 fn a_peer_that_dies_with_its_queue_full_holds_nobody_up() {
     let test = "a_peer_that_dies_with_its_queue_full_holds_nobody_up";
-    for over in WAYS {
+    for over in ways(test) {
         let Some(statuses) = processes_over(test, (2, over), fills_a_queue) else { return };
         for (rank, status) in statuses.into_iter().enumerate() {
             assert_eq!(status.success(), rank == 0, "rank {rank} over {over:?}: {status}");
@@ -224,13 +227,13 @@ fn fills_a_queue(fabric: &Fabric) {
     });
     let (count, error) = sent.unwrap();
     assert!(is_lost(&error, 1, Lost::Died), "{error}");
-    assert!(count > fabric.capabilities().credits, "{count}");
+    assert!(count >= fabric.capabilities().credits, "{count}");
 }
 
 #[test]
 fn a_peer_that_stops_is_a_timeout_and_not_lost() {
-    for over in WAYS {
-        let test = "a_peer_that_stops_is_a_timeout_and_not_lost";
+    let test = "a_peer_that_stops_is_a_timeout_and_not_lost";
+    for over in ways(test) {
         let Some(statuses) = processes_over(test, (2, over), stops_or_waits) else { return };
         assert!(statuses.into_iter().all(|status| status.success()), "{over:?}");
     }
@@ -296,7 +299,7 @@ fn a_peer_that_stops_with_its_queues_full_is_not_lost() {
 
 #[test]
 fn who_waits_sleeps() {
-    for over in WAYS {
+    for over in ways("who_waits_sleeps") {
         let Some(statuses) = processes_over("who_waits_sleeps", (2, over), sleeps) else { return };
         assert!(statuses.into_iter().all(|status| status.success()), "{over:?}");
     }

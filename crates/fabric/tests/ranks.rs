@@ -1,8 +1,8 @@
-//! Two and four processes of this machine, by shared memory, by messages alone, and by TCP.
+//! Two and four processes of this machine, by shared memory, by messages alone, by TCP and by UCX.
 
 mod common;
 
-use common::{UNMAPPED, WAYS, ended, is_rank, join, join_with, start};
+use common::{ended, is_rank, join, join_with, start, unmapped, ways};
 use isometry_fabric::model::{NdCopy, NodeId};
 use isometry_fabric::{
     Atomic, Barrier, Error, ErrorKind, Fabric, Handle, HandlerSafe, Handlers, MOST_ARGS,
@@ -23,7 +23,7 @@ fn ranks(test: &str, handlers: impl FnOnce() -> Handlers, body: impl FnOnce(&Fab
     if is_rank() {
         return body(&join(handlers()).unwrap());
     }
-    for (size, over) in WAYS.into_iter().flat_map(|over| [(2, over), (4, over)]) {
+    for (size, over) in ways(test).into_iter().flat_map(|over| [(2, over), (4, over)]) {
         for (rank, status) in ended(start(test, size, over)).into_iter().enumerate() {
             assert!(status.success(), "rank {rank} of {size} over {over:?}: {status}");
         }
@@ -78,8 +78,8 @@ fn puts_arrive_and_gets_bring() {
 fn two_that_put_much_at_once_do_not_wait_for_each_other() {
     const MUCH: usize = 64 << 20;
     if !is_rank() {
-        for over in UNMAPPED {
-            let test = "two_that_put_much_at_once_do_not_wait_for_each_other";
+        let test = "two_that_put_much_at_once_do_not_wait_for_each_other";
+        for over in unmapped(test) {
             let statuses = ended(start(test, 2, over));
             assert!(statuses.into_iter().all(|status| status.success()), "{over:?}");
         }

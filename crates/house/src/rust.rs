@@ -17,7 +17,7 @@ pub struct Function {
     pub code_lines: usize,
     /// Parameters, a receiver among them.
     pub parameters: usize,
-    /// Whether it says beside itself why it has more parameters than the rule allows.
+    /// Whether it says beside itself why it has more parameters than the rule allows, or is C's.
     pub excused: bool,
     /// Whether it is test code.
     pub is_test: bool,
@@ -152,7 +152,8 @@ impl Reader<'_> {
             line: line_of(signature.ident.span()),
             code_lines: self.source.code_lines(inside),
             parameters: signature.inputs.len(),
-            excused: is_excused(attributes),
+            // C says what it calls its functions with.
+            excused: is_excused(attributes) || signature.abi.is_some(),
             is_test: self.in_test || is_test_item(attributes),
         });
     }

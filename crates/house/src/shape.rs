@@ -86,6 +86,7 @@ mod tests {
         assert_eq!(many_parameters(&source(text)).len(), 1);
         let excuse = "#[expect(clippy::too_many_arguments, reason = \"Python's\")]";
         assert_eq!(many_parameters(&source(&format!("{excuse}\n{text}"))), []);
+        assert_eq!(many_parameters(&source(&format!("extern \"C\" {text}"))), []);
         let method = "impl S { fn f(&self, b: A, c: A, d: A, e: A, f: A) {} }";
         assert_eq!(many_parameters(&source(method)).len(), 1);
     }

@@ -10,6 +10,7 @@ pub const ALLOWED: [&str; 13] = [
     "crates/channels/disk/",
     "crates/channels/remote/",
     "crates/fabric/src/segment",
+    "crates/fabric/src/ucx/",
     "crates/bench/src/ring",
     "crates/bench/src/native/",
     "crates/isometry/src/memory",

@@ -11,7 +11,7 @@ mod join;
 mod ring;
 #[cfg(test)]
 mod tests;
-mod watch;
+pub(crate) mod watch;
 
 /// What rings and bells synchronise with. A test compiles the same files against shuttle's.
 mod sync {

@@ -22,12 +22,18 @@ pub(crate) const SILENT: usize = 2;
 /// The bytes of an address and a port.
 const ADDRESS_BYTES: usize = 18;
 
-/// What a rank has at the end: to every rank and lane, but none to itself, and how many bytes those
-/// published.
-pub(crate) type Peers = Vec<Option<Joined<u64>>>;
+/// The most bytes of a gift.
+const GIFT_BYTES: u32 = 64 << 10;
 
-/// Joins all ranks that meet at `root`.
-pub(crate) fn join(config: &Config, root: &str) -> Result<Peers, Error> {
+/// What a rank has at the end: to every rank and lane, but none to itself, and what that gave.
+pub(crate) type Peers = Vec<Option<Joined<Vec<u8>>>>;
+
+/// Joins all ranks that meet at `root` for this kind of meeting, and gives the same to each.
+pub(crate) fn meet_at<const LANES: u32, const KIND: u32>(
+    config: &Config,
+    root: &str,
+    gift: &[u8],
+) -> Result<Peers, Error> {
     let none = (0..config.size * LANES).map(|_| None).collect();
     if config.size == 1 {
         return Ok(none);
@@ -38,7 +44,7 @@ pub(crate) fn join(config: &Config, root: &str) -> Result<Peers, Error> {
         _ => report(config, root)?,
     };
     listener.set_nonblocking(true).map_err(Error::io("listening for ranks"))?;
-    let way = Connecting { addresses, segment_bytes: config.segment_bytes };
+    let way = Connecting::<LANES, KIND> { addresses, gift };
     let callers = config.rank + 1..config.size;
     meet(config, &way, 0..config.rank, (Some(listener.as_fd()), callers))
 }
@@ -141,26 +147,29 @@ impl Way for Reporting {
 }
 
 /// What all do then.
-struct Connecting {
+struct Connecting<'a, const LANES: u32, const KIND: u32> {
     addresses: Vec<SocketAddr>,
-    segment_bytes: u64,
+    gift: &'a [u8],
 }
 
-impl Way for Connecting {
-    const KIND: u32 = 2;
+impl<const LANES: u32, const KIND: u32> Way for Connecting<'_, LANES, KIND> {
+    const KIND: u32 = KIND;
     const LANES: u32 = LANES;
-    /// How many bytes it published.
-    type Gift = u64;
+    type Gift = Vec<u8>;
 
     fn connect(&self, rank: u32) -> io::Result<OwnedFd> {
         connect(self.addresses[rank as usize])
     }
 
-    fn exchange(&self, _: u32, mut socket: &Socket, _: bool) -> io::Result<u64> {
-        socket.write_all(&self.segment_bytes.to_le_bytes())?;
-        let mut theirs = [0; 8];
+    fn exchange(&self, _: u32, mut socket: &Socket, _: bool) -> io::Result<Vec<u8>> {
+        let length = u32::try_from(self.gift.len()).map_err(|_| ErrorKind::InvalidInput)?;
+        socket.write_all(&[&length.to_le_bytes(), self.gift].concat())?;
+        let mut length = [0; 4];
+        socket.read_exact(&mut length)?;
+        let length = Some(u32::from_le_bytes(length)).filter(|&length| length <= GIFT_BYTES);
+        let mut theirs = vec![0; length.ok_or(ErrorKind::InvalidData)? as usize];
         socket.read_exact(&mut theirs)?;
-        Ok(u64::from_le_bytes(theirs))
+        Ok(theirs)
     }
 }
 

@@ -11,9 +11,9 @@
 //! stream's own timer would end it too where a peer has no room.) A peer is lost once both of its
 //! streams are at their end, so that nothing of it comes afterwards.
 
-mod bells;
+pub(crate) mod bells;
 pub mod frame;
-mod join;
+pub(crate) mod join;
 mod stream;
 #[cfg(test)]
 mod tests;
@@ -87,13 +87,17 @@ impl Tcp {
             let why = format!("`{}` is no host and port", config.root);
             return Err(Error::Config { name: ROOT, why });
         };
-        let mut joined = join::join(config, root)?.into_iter();
+        let bytes = config.segment_bytes.to_le_bytes();
+        let mut joined = join::meet_at::<LANES, 2>(config, root, &bytes)?.into_iter();
         let (segment, _) = Segment::create(config.segment_bytes)?;
         let failed = Error::os("setting up sockets");
         let mut peers = Vec::with_capacity(config.size as usize);
         for rank in 0..config.size as usize {
             let lanes: Vec<_> = joined.by_ref().take(LANES as usize).flatten().collect();
-            let bytes = lanes.first().map_or(config.segment_bytes, |lane| lane.gift);
+            let gift = lanes.first().map_or(&bytes[..], |lane| &lane.gift);
+            let refused = Error::Refused { rank: rank as u32, why: "says nothing of its segment" };
+            let bytes =
+                gift.first_chunk().map(|bytes| u64::from_le_bytes(*bytes)).ok_or(refused)?;
             let sockets = lanes.into_iter().map(|lane| lane.socket.0).collect();
             peers.push(Peer::new(rank, sockets, (bytes, config.silence)).map_err(&failed)?);
         }
@@ -244,7 +248,7 @@ fn place(name: u64) -> (usize, usize) {
     (name as usize / LANES as usize, name as usize % LANES as usize)
 }
 
-fn keep_alive(socket: &OwnedFd, silence: Duration) -> rustix::io::Result<()> {
+pub(crate) fn keep_alive(socket: &OwnedFd, silence: Duration) -> rustix::io::Result<()> {
     let probes = silence.as_secs().saturating_sub(PROBE.as_secs()).clamp(1, 100);
     set_socket_keepalive(socket, true)?;
     set_tcp_keepidle(socket, PROBE)?;

@@ -27,18 +27,39 @@ pub(crate) enum Over {
     Messages,
     /// By TCP.
     Tcp,
+    /// By UCX.
+    Ucx,
 }
 
-/// All of these.
-pub(crate) const WAYS: [Over; 3] = [Over::Shm, Over::Messages, Over::Tcp];
+/// All of these, for the ranks of a test; it says which is not there.
+pub(crate) fn ways(test: &str) -> Vec<Over> {
+    [vec![Over::Shm], unmapped(test)].concat()
+}
 
 /// Those that map no memory.
-#[allow(dead_code)]
-pub(crate) const UNMAPPED: [Over; 2] = [Over::Messages, Over::Tcp];
+pub(crate) fn unmapped(test: &str) -> Vec<Over> {
+    let mut ways = vec![Over::Messages, Over::Tcp];
+    if is_rank() {
+        return ways;
+    }
+    // Who is alone starts it and meets nobody.
+    let mut alone = Config::new("ucx:127.0.0.1:9", (0, 1), b"");
+    alone.ucx = env::var_os(isometry_fabric::UCX).map(Into::into);
+    match Fabric::join(&alone, Handlers::new()) {
+        Ok(_) => ways.push(Over::Ucx),
+        Err(why) => println!("skipped: {test} over UCX: {why}"),
+    }
+    ways
+}
 
 /// Starts `size` processes that run `test` again.
 pub(crate) fn start(test: &str, size: u32, over: Over) -> Vec<Child> {
-    let job = if matches!(over, Over::Tcp) { Job::loopback(size) } else { Job::new(size) }.unwrap();
+    let job = match over {
+        Over::Shm | Over::Messages => Job::new(size),
+        Over::Tcp => Job::loopback(size),
+        Over::Ucx => Job::ucx(size),
+    };
+    let job = job.unwrap();
     let program = env::current_exe().unwrap();
     let start = |rank: u32| {
         // Whatever becomes of it, nobody waits for it for ever.

@@ -1,0 +1,497 @@
+//! Processes of several machines, by UCX: over whatever it has, InfiniBand or TCP, say.
+//!
+//! **Hazard.** UCX's worker may be used by one thread only, and moves nothing unless that asks it to;
+//! messages may come in another order than they were sent. **Guarantee.** Messages are taken in their
+//! order, and no more of them lie anywhere than their senders have credits for. **Structure.** A thread
+//! owns the worker, does what it is told by a queue, and sleeps on the worker's descriptor and a
+//! bell. Messages are active ones with a number each; a receiver gives credits back as it takes them. A
+//! put's caller waits until its bytes are there. A socket to every peer, by which they met, ends when the
+//! peer does. The library is loaded when ranks join.
+
+mod owner;
+mod raw;
+#[cfg(test)]
+mod tests;
+mod worker;
+
+use crate::conduit::{Capabilities, Conduit, Lost, Puts, QUEUES, Queue, Refusal};
+use crate::config::{Config, ROOT, Root};
+use crate::error::Error;
+use crate::locks::{lock, try_lock};
+use crate::meeting::Socket;
+use crate::message::{Message, Payload};
+use crate::segment::Segment;
+use crate::shm::watch::{BYE, Watch};
+use crate::standing::Standing;
+use crate::tcp::bells::Bells;
+use crate::tcp::frame::{FAREWELL, Frame, Front, Limits};
+use crate::tcp::join::meet_at;
+use model::NodeId;
+use owner::{Command, Described, HEADER, Owner, Put};
+use rustix::event::{PollFd, PollFlags, Timespec, poll};
+use std::collections::{BTreeMap, VecDeque};
+use std::io::Write;
+use std::os::fd::OwnedFd;
+use std::sync::mpsc::{Receiver, Sender, channel, sync_channel};
+use std::sync::{Arc, Mutex};
+use std::thread::{Builder, JoinHandle};
+use std::time::Duration;
+use worker::{Arrivals, Worker};
+
+/// The most bytes of a payload that travels with a message.
+const MEDIUM_BYTES: usize = 64 << 10;
+
+/// The messages of each sender that a queue holds, and how many it takes before it says so.
+const CREDITS: usize = 256;
+const TOLD: usize = CREDITS / 4;
+
+/// Kinds of messages, after those of the queues.
+const CREDIT: u32 = QUEUES.len() as u32;
+
+/// The most messages that are taken at once.
+const BATCH: usize = 64;
+
+/// Processes of several machines.
+#[derive(Debug)]
+pub struct Ucx {
+    shared: Arc<Shared>,
+    version: [u32; 3],
+    /// To each peer, `None` for this rank.
+    sockets: Vec<Option<Socket>>,
+    owner: Option<JoinHandle<()>>,
+    _watch: Watch,
+}
+
+/// What the owner of the worker and others share.
+#[derive(Debug)]
+struct Shared {
+    rank: usize,
+    segment: Arc<Segment>,
+    peers: Vec<Peer>,
+    /// By queue.
+    inboxes: [Mutex<Inbox>; 2],
+    /// Held by who runs handlers, by queue.
+    running: [Mutex<()>; 2],
+    commands: Mutex<VecDeque<Command>>,
+    /// The owner's, and all others'.
+    owner: Bells,
+    sleepers: Bells,
+}
+
+#[derive(Debug, Default)]
+struct Peer {
+    /// By queue.
+    outboxes: [Mutex<Outbox>; 2],
+    standing: Standing,
+    /// By queue, whether it has said farewell.
+    ends: Mutex<[bool; 2]>,
+    segment_bytes: std::sync::OnceLock<u64>,
+}
+
+#[derive(Debug)]
+struct Outbox {
+    credits: usize,
+    /// The number of the next message.
+    next: u64,
+}
+
+impl Default for Outbox {
+    fn default() -> Self {
+        Outbox { credits: CREDITS, next: 0 }
+    }
+}
+
+#[derive(Debug)]
+struct Inbox {
+    /// In the order in which they are to be taken.
+    ready: VecDeque<(usize, Vec<u8>)>,
+    /// By sender, the number of the next message, and how many were taken that it was not told of.
+    next: Vec<u64>,
+    untold: Vec<usize>,
+    /// What came before its turn, by sender and number.
+    early: BTreeMap<(usize, u64), Vec<u8>>,
+}
+
+impl Inbox {
+    fn new(size: usize) -> Inbox {
+        let (ready, early) = (VecDeque::new(), BTreeMap::new());
+        Inbox { ready, next: vec![0; size], untold: vec![0; size], early }
+    }
+
+    /// Takes a message with its number; `None` where no rank sends that.
+    fn arrive(&mut self, from: usize, number: u64, frame: &[u8]) -> Option<()> {
+        let next = &mut self.next[from];
+        // Farewell needs no credit.
+        let is_due = number.checked_sub(*next).is_some_and(|ahead| ahead <= CREDITS as u64);
+        if !is_due || self.early.contains_key(&(from, number)) {
+            return None;
+        }
+        self.early.insert((from, number), frame.to_vec());
+        while let Some(frame) = self.early.remove(&(from, *next)) {
+            *next += 1;
+            self.ready.push_back((from, frame));
+        }
+        Some(())
+    }
+}
+
+/// What a peer tells of itself: its segment's bytes and place, its key, and its worker's address.
+fn described(gift: &[u8]) -> Option<(u64, Described)> {
+    let (bytes, rest) = gift.split_first_chunk()?;
+    let (start, rest) = rest.split_first_chunk()?;
+    let (length, rest) = rest.split_first_chunk()?;
+    let (key, address) = rest.split_at_checked(u32::from_le_bytes(*length) as usize)?;
+    let start = u64::from_le_bytes(*start);
+    let (key, address) = (key.to_vec(), address.to_vec());
+    Some((u64::from_le_bytes(*bytes), Described { address, key, start }))
+}
+
+fn gift(worker: &Worker<Shared>, segment: &Segment) -> Result<Vec<u8>, Error> {
+    let (key, address) = (worker.key()?, worker.address()?);
+    let start = (segment.start() as u64).to_le_bytes();
+    let length = (key.len() as u32).to_le_bytes();
+    Ok([&segment.bytes().to_le_bytes()[..], &start, &length, &key, &address].concat())
+}
+
+/// What the thread of the owner first says: its version, and what to give to peers.
+type Opened = Result<([u32; 3], Vec<u8>), Error>;
+
+/// Opens a worker, says so, and owns it once it is told of the peers.
+fn own(
+    library: Option<&std::path::Path>,
+    shared: &Arc<Shared>,
+    opened: &Sender<Opened>,
+    peers: &Receiver<Vec<Option<Described>>>,
+) {
+    let segment = Arc::clone(&shared.segment);
+    let worker = match Worker::open(library, segment, Arc::clone(shared)) {
+        Ok(worker) => worker,
+        Err(error) => {
+            let _ = opened.send(Err(error));
+            return;
+        }
+    };
+    let said = gift(&worker, &shared.segment).map(|gift| (worker.version(), gift));
+    let _ = opened.send(said);
+    // Where they did not meet, there is nothing to own.
+    let Ok(peers) = peers.recv() else { return };
+    match Owner::new(worker, Arc::clone(shared), &peers) {
+        Ok(owner) => {
+            let _ = opened.send(Ok(([0; 3], Vec::new())));
+            owner.run();
+        }
+        Err(error) => _ = opened.send(Err(error)),
+    }
+}
+
+impl Ucx {
+    /// Joins the ranks that `config` speaks of; returns when all have.
+    ///
+    /// # Errors
+    /// As [`Tcp::join`](crate::tcp::Tcp::join), and [`Error::Config`] where there is no UCX.
+    pub fn join(config: &Config) -> Result<Ucx, Error> {
+        let Root::Ucx(root) = config.check()? else {
+            let why = format!("`{}` is no `ucx:HOST:PORT`", config.root);
+            return Err(Error::Config { name: ROOT, why });
+        };
+        let (segment, _) = Segment::create(config.segment_bytes)?;
+        let shared = Arc::new(Shared::new(config, Arc::new(segment)));
+        let ((open, opened), (tell, told)) = (channel(), channel());
+        let (library, theirs) = (config.ucx.clone(), Arc::clone(&shared));
+        let run = move || own(library.as_deref(), &theirs, &open, &told);
+        let owner = Builder::new().name("iso-ucx".into()).spawn(run);
+        let owner = Some(owner.map_err(Error::io("starting UCX's thread"))?);
+        let hear = || {
+            opened.recv().unwrap_or(Err(Error::Refused { rank: config.rank, why: "its UCX ended" }))
+        };
+        let (version, gift) = hear()?;
+        let joined = meet_at::<1, 3>(config, root, &gift)?;
+        let mut peers = Vec::with_capacity(joined.len());
+        let mut sockets = Vec::with_capacity(joined.len());
+        for (rank, peer) in (0..).zip(joined) {
+            let Some(peer) = peer else {
+                peers.push(None);
+                sockets.push(None);
+                continue;
+            };
+            let refused = Error::Refused { rank, why: "says nothing of its worker" };
+            let (bytes, described) = described(&peer.gift).ok_or(refused)?;
+            let _ = shared.peers[rank as usize].segment_bytes.set(bytes);
+            peers.push(Some(described));
+            sockets.push(Some(peer.socket));
+        }
+        let _ = tell.send(peers);
+        hear()?;
+        let watch = shared.watch(&sockets, config.silence)?;
+        Ok(Ucx { shared, version, sockets, owner, _watch: watch })
+    }
+
+    /// The version of the library.
+    #[must_use]
+    pub fn version(&self) -> [u32; 3] {
+        self.version
+    }
+}
+
+impl Drop for Ucx {
+    fn drop(&mut self) {
+        for (to, _) in self.sockets.iter().enumerate().filter(|(_, socket)| socket.is_some()) {
+            for queue in QUEUES {
+                let number = lock(&self.shared.peers[to].outboxes[queue as usize]).next;
+                self.shared.tell(Command::Send(
+                    to,
+                    self.shared.framed((queue as u32, number), &[&FAREWELL]),
+                ));
+            }
+        }
+        self.shared.tell(Command::Stop);
+        // A panic of the thread has been told by its hook.
+        let _ = self.owner.take().map(JoinHandle::join);
+        for mut socket in self.sockets.iter().flatten() {
+            // Who is gone hears nothing.
+            let _ = socket.write_all(&[BYE]);
+        }
+    }
+}
+
+impl Shared {
+    fn new(config: &Config, segment: Arc<Segment>) -> Shared {
+        let size = config.size as usize;
+        let peers: Vec<_> = (0..size).map(|_| Peer::default()).collect();
+        let rank = config.rank as usize;
+        let _ = peers[rank].segment_bytes.set(segment.bytes());
+        Shared {
+            rank,
+            segment,
+            peers,
+            inboxes: QUEUES.map(|_| Mutex::new(Inbox::new(size))),
+            running: Default::default(),
+            commands: Mutex::default(),
+            owner: Bells::default(),
+            sleepers: Bells::default(),
+        }
+    }
+
+    /// Watches the sockets by which ranks met.
+    fn watch(
+        self: &Arc<Shared>,
+        sockets: &[Option<Socket>],
+        silence: Duration,
+    ) -> Result<Watch, Error> {
+        let clone = |socket: &Socket| {
+            crate::tcp::keep_alive(&socket.0, silence)?;
+            socket.0.try_clone()
+        };
+        let watched = sockets.iter().map(|socket| socket.as_ref().map(clone).transpose());
+        let watched: std::io::Result<Vec<Option<OwnedFd>>> = watched.collect();
+        let theirs = Arc::clone(self);
+        Watch::over(watched.map_err(Error::io("watching peers"))?, move |peer, left| {
+            theirs.tell(Command::Lose(peer, if left { Lost::Left } else { Lost::Died }));
+        })
+    }
+
+    fn tell(&self, command: Command) {
+        lock(&self.commands).push_back(command);
+        self.owner.ring();
+    }
+
+    fn command(&self) -> Option<Command> {
+        lock(&self.commands).pop_front()
+    }
+
+    /// Whether there is a command.
+    fn is_told(&self) -> bool {
+        !lock(&self.commands).is_empty()
+    }
+
+    fn lose(&self, peer: usize, why: Lost) {
+        self.peers[peer].standing.lose(why);
+        self.sleepers.ring();
+    }
+
+    /// A message's header and frame.
+    fn framed(&self, (kind, number): (u32, u64), parts: &[&[u8]]) -> Vec<u8> {
+        let mut bytes =
+            Vec::with_capacity(HEADER + parts.iter().map(|part| part.len()).sum::<usize>());
+        bytes.extend((self.rank as u32).to_le_bytes());
+        bytes.extend(kind.to_le_bytes());
+        bytes.extend(number.to_le_bytes());
+        parts.iter().for_each(|part| bytes.extend_from_slice(part));
+        bytes
+    }
+
+    fn limits(&self) -> Limits {
+        Limits { medium_bytes: MEDIUM_BYTES, segment_bytes: self.segment.bytes() }
+    }
+
+    /// Takes what came; `None` for what no rank sends.
+    fn take(&self, from: usize, (kind, number): (u32, u64), frame: &[u8]) -> Option<()> {
+        if let Some(queue) = kind.checked_sub(CREDIT) {
+            let outbox = self.peers[from].outboxes.get(queue as usize)?;
+            let mut outbox = lock(outbox);
+            let credits = outbox.credits.checked_add(usize::try_from(number).ok()?);
+            outbox.credits = credits.filter(|&credits| credits <= CREDITS)?;
+        } else {
+            let front = Front::of(frame, self.limits()).ok().flatten()?;
+            let is_put = front.with(frame, |frame| matches!(frame, Frame::Put { .. }));
+            if is_put || front.length() != frame.len() {
+                return None;
+            }
+            lock(self.inboxes.get(kind as usize)?).arrive(from, number, frame)?;
+        }
+        self.sleepers.ring();
+        Some(())
+    }
+
+    /// Takes the next message of a queue.
+    fn next(&self, queue: Queue) -> Option<(usize, Vec<u8>)> {
+        let mut inbox = lock(&self.inboxes[queue as usize]);
+        let (from, frame) = inbox.ready.pop_front()?;
+        inbox.untold[from] += 1;
+        let mut told = 0;
+        if from == self.rank || inbox.untold[from] >= TOLD {
+            told = std::mem::take(&mut inbox.untold[from]);
+        }
+        drop(inbox);
+        if told > 0 && from == self.rank {
+            lock(&self.peers[from].outboxes[queue as usize]).credits += told;
+            self.sleepers.ring();
+        } else if told > 0 {
+            let kind = CREDIT + queue as u32;
+            self.tell(Command::Send(from, self.framed((kind, told as u64), &[])));
+        }
+        Some((from, frame))
+    }
+
+    /// A peer has said farewell by one queue.
+    fn hear_farewell(&self, from: usize, queue: Queue) {
+        let mut ends = lock(&self.peers[from].ends);
+        ends[queue as usize] = true;
+        if *ends == [true; 2] {
+            self.lose(from, Lost::Left);
+        }
+    }
+}
+
+impl Arrivals for Shared {
+    fn arrive(&self, header: &[u8], data: &[u8]) {
+        let Ok(header) = <&[u8; HEADER]>::try_from(header) else {
+            return log::warn!("dropped what is no message of a rank");
+        };
+        let [from, kind] = [0, 4]
+            .map(|at| header[at..].first_chunk().map_or(0, |bytes| u32::from_le_bytes(*bytes)));
+        let number = header[8..].first_chunk().map_or(0, |bytes| u64::from_le_bytes(*bytes));
+        let from = from as usize;
+        if from == self.rank || from >= self.peers.len() {
+            return log::warn!("dropped a message of rank {from}, which is none");
+        }
+        if self.peers[from].standing.lost().is_none()
+            && self.take(from, (kind, number), data).is_none()
+        {
+            self.tell(Command::Lose(from, Lost::Broken));
+        }
+    }
+}
+
+impl Conduit for Ucx {
+    fn capabilities(&self) -> Capabilities {
+        // Its own thread looks.
+        Capabilities { medium_bytes: MEDIUM_BYTES, credits: CREDITS, spin: Duration::ZERO }
+    }
+
+    fn place(&self) -> (NodeId, u32) {
+        (NodeId(self.shared.rank as u32), self.shared.peers.len() as u32)
+    }
+
+    fn send(&self, to: NodeId, queue: Queue, message: &Message<'_>) -> Result<(), Refusal> {
+        let (shared, to) = (&*self.shared, to.0 as usize);
+        let peer = &shared.peers[to];
+        if peer.standing.lost().is_some() {
+            return Err(Refusal::Lost);
+        }
+        let (front, length) = message.front();
+        let payload = if let Payload::Bytes(bytes) = message.payload { bytes } else { &[] };
+        let parts = [&front[..length], payload];
+        let number = {
+            let mut outbox = lock(&peer.outboxes[queue as usize]);
+            outbox.credits = outbox.credits.checked_sub(1).ok_or(Refusal::Full)?;
+            outbox.next += 1;
+            outbox.next - 1
+        };
+        if to == shared.rank {
+            lock(&shared.inboxes[queue as usize]).ready.push_back((to, parts.concat()));
+            shared.sleepers.ring();
+        } else {
+            shared.tell(Command::Send(to, shared.framed((queue as u32, number), &parts)));
+        }
+        Ok(())
+    }
+
+    fn receive(&self, queue: Queue, run: &mut dyn FnMut(NodeId, Message<'_>)) -> usize {
+        let shared = &*self.shared;
+        let Some(_running) = try_lock(&shared.running[queue as usize]) else { return 0 };
+        let mut count = 0;
+        while count < BATCH
+            && let Some((from, frame)) = shared.next(queue)
+        {
+            let front = Front::of(&frame, shared.limits()).ok().flatten();
+            front.expect("it was looked at when it came").with(&frame, |frame| match frame {
+                Frame::Message(message) => run(NodeId(from as u32), message),
+                _ => shared.hear_farewell(from, queue),
+            });
+            count += 1;
+        }
+        count
+    }
+
+    fn sleep(&self, queues: &[Queue], is_over: &dyn Fn() -> bool, most: Option<Duration>) {
+        let shared = &*self.shared;
+        let Ok(bell) = shared.sleepers.hang() else {
+            return std::thread::sleep(Duration::from_millis(1));
+        };
+        let is_ready = |queue: &Queue| !lock(&shared.inboxes[*queue as usize]).ready.is_empty();
+        if is_over() || queues.iter().any(is_ready) {
+            return;
+        }
+        let most = most.and_then(|most| Timespec::try_from(most).ok());
+        // Woken, interrupted or over: the caller looks again.
+        let _ = poll(&mut [PollFd::new(&bell, PollFlags::IN)], most.as_ref());
+    }
+
+    fn wake(&self) {
+        self.shared.sleepers.ring();
+    }
+
+    fn segment(&self, peer: NodeId) -> Option<&Segment> {
+        (peer.0 as usize == self.shared.rank).then_some(&self.shared.segment)
+    }
+
+    fn segment_bytes(&self, peer: NodeId) -> u64 {
+        self.shared.peers[peer.0 as usize].segment_bytes.get().copied().unwrap_or(0)
+    }
+
+    fn lost(&self, peer: NodeId) -> Option<Lost> {
+        self.shared.peers.get(peer.0 as usize)?.standing.lost()
+    }
+
+    fn puts(&self) -> Option<&dyn Puts> {
+        Some(self)
+    }
+}
+
+impl Puts for Ucx {
+    fn put(&self, to: NodeId, _: Queue, at: u64, bytes: &[u8]) -> Result<usize, Refusal> {
+        let to = to.0 as usize;
+        if self.shared.peers[to].standing.lost().is_some() {
+            return Err(Refusal::Lost);
+        }
+        let (done, is_done) = sync_channel(1);
+        let (start, length) = (bytes.as_ptr(), bytes.len());
+        self.shared.tell(Command::Put(Put { to, start, length, at, done }));
+        // Where it ends without an answer, so has the endpoint.
+        match is_done.recv() {
+            Ok(true) => Ok(length),
+            Ok(false) | Err(_) => Err(Refusal::Lost),
+        }
+    }
+}

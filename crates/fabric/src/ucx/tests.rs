@@ -1,0 +1,152 @@
+//! What comes out of order or can't be, and ranks of one process where there is UCX.
+
+use super::*;
+use crate::config::{Job, UCX};
+use proptest::prelude::*;
+use std::env;
+use std::path::PathBuf;
+use std::thread;
+
+const SHORT: Message<'static> = Message { handler: 1, args: &[7], payload: Payload::None };
+const ME: NodeId = NodeId(0);
+const OTHER: NodeId = NodeId(1);
+
+proptest! {
+    /// Against the order in which they were sent.
+    #[test]
+    fn messages_are_taken_in_their_order(order in Just((0..100_u64).collect::<Vec<_>>()).prop_shuffle()) {
+        let mut inbox = Inbox::new(2);
+        for number in order {
+            prop_assert_eq!(inbox.arrive(1, number, &[number as u8]), Some(()));
+            prop_assert_eq!(inbox.arrive(1, number, &[0]), None, "twice");
+        }
+        let taken: Vec<_> = inbox.ready.drain(..).collect();
+        let sent: Vec<_> = (0..100).map(|number| (1, vec![number])).collect();
+        prop_assert_eq!(taken, sent);
+        prop_assert_eq!(inbox.arrive(1, 100 + CREDITS as u64 + 1, &[]), None, "too early");
+        prop_assert_eq!(inbox.arrive(1, 99, &[]), None, "too late");
+    }
+
+    #[test]
+    fn nothing_that_a_peer_tells_of_itself_makes_it_panic(
+        gift in prop::collection::vec(any::<u8>(), 0..60),
+        length in 0_u32..60,
+    ) {
+        let _ = described(&gift);
+        let gift = [&[0; 16][..], &length.to_le_bytes(), &gift].concat();
+        let fits = gift.len() - 20 >= length as usize;
+        prop_assert_eq!(described(&gift).map(|(_, d)| d.key.len()), fits.then_some(length as usize));
+    }
+}
+
+#[test]
+fn a_library_that_is_not_there_is_named() {
+    let mut config = Config::new("ucx:127.0.0.1:9", (0, 1), b"");
+    config.ucx = Some(PathBuf::from("/no/such/libucp.so"));
+    let error = Ucx::join(&config).unwrap_err().to_string();
+    assert!(error.starts_with(UCX) && error.contains("libucx0"), "{error}");
+}
+
+/// Two ranks of this process; `None` where there is no UCX, which it says.
+fn pair(test: &str) -> Option<[Ucx; 2]> {
+    let job = Job::ucx(2).unwrap();
+    let join = |rank: u32| {
+        let variables = job.variables(rank);
+        let find = |name: &str| {
+            let told = variables.iter().find(|v| v.0 == name).map(|v| v.1.clone());
+            told.or_else(|| env::var(name).ok().filter(|_| name == UCX))
+        };
+        let mut config = Config::from_variables(find).unwrap();
+        config.segment_bytes = 1000;
+        Ucx::join(&config)
+    };
+    let joined = thread::scope(|scope| {
+        let second = scope.spawn(|| join(1));
+        [join(0), second.join().unwrap()]
+    });
+    match joined {
+        [Ok(first), Ok(second)] => Some([first, second]),
+        [Err(why @ Error::Config { .. }), _] => {
+            println!("skipped: {test}: {why}");
+            None
+        }
+        other => panic!("{other:?}"),
+    }
+}
+
+/// Sleeps until `is_over`, and takes what comes.
+fn until(ucx: &Ucx, mut is_over: impl FnMut() -> bool) {
+    while !is_over() {
+        for queue in QUEUES {
+            ucx.receive(queue, &mut |_, _| {});
+        }
+        ucx.sleep(&QUEUES, &|| false, Some(Duration::from_millis(20)));
+    }
+}
+
+#[test]
+fn messages_that_can_t_be_make_a_peer_lost() {
+    let put = crate::tcp::frame::put_front(0, 8);
+    let (short, length) = SHORT.front();
+    let short = &short[..length];
+    let longer = [short, &[0]].concat();
+    let wrong: [(u32, u64, &[u8]); 8] = [
+        (0, 0, &[0xFF; 8]),
+        (1, 0, &[]),
+        (0, 0, &put),
+        (0, 0, &longer),
+        (0, 1000, short),
+        (CREDIT, 1, &[]),
+        (CREDIT + 1, u64::MAX, &[]),
+        (CREDIT + 2, 0, &[]),
+    ];
+    for (kind, number, frame) in wrong {
+        let Some([first, second]) = pair("messages_that_can_t_be_make_a_peer_lost") else { return };
+        let bytes = second.shared.framed((kind, number), &[frame]);
+        second.shared.tell(Command::Send(0, bytes));
+        until(&first, || first.lost(OTHER).is_some());
+        assert_eq!((first.lost(OTHER), first.lost(ME)), (Some(Lost::Broken), None));
+        assert_eq!(first.send(OTHER, Queue::Reply, &SHORT), Err(Refusal::Lost));
+        assert_eq!(first.put(OTHER, Queue::Reply, 0, &[1]), Err(Refusal::Lost));
+    }
+}
+
+#[test]
+fn what_was_sent_before_leaving_still_comes() {
+    let Some([first, second]) = pair("what_was_sent_before_leaving_still_comes") else { return };
+    assert!(second.version() >= [1, 13, 0]);
+    second.send(ME, Queue::Reply, &SHORT).unwrap();
+    assert_eq!(second.put(ME, Queue::Request, 5, &[1, 2, 3]), Ok(3));
+    drop(second);
+    let mut heard = 0;
+    while first.lost(OTHER).is_none() {
+        for queue in QUEUES {
+            first.receive(queue, &mut |_, message| heard += message.args.len());
+        }
+        first.sleep(&QUEUES, &|| first.lost(OTHER).is_some(), None);
+    }
+    assert_eq!((first.lost(OTHER), heard), (Some(Lost::Left), 1));
+    let mut there = [9; 5];
+    first.shared.segment.read(4, &mut there).unwrap();
+    assert_eq!(there, [0, 1, 2, 3, 0]);
+}
+
+#[test]
+fn a_queue_has_room_for_its_credits() {
+    let Some([first, second]) = pair("a_queue_has_room_for_its_credits") else { return };
+    let fill = |to| (0..).take_while(|_| first.send(to, Queue::Request, &SHORT).is_ok()).count();
+    for (to, receiver) in [(OTHER, &second), (ME, &first)] {
+        assert_eq!(fill(to), CREDITS);
+        let (mut sent, mut heard) = (CREDITS, 0);
+        while heard < 10 * CREDITS {
+            receiver.sleep(&[Queue::Request], &|| false, Some(Duration::from_millis(20)));
+            heard += receiver.receive(Queue::Request, &mut |_, _| {});
+            sent += fill(to);
+            assert!(sent - heard <= CREDITS);
+        }
+        until(receiver, || {
+            heard += receiver.receive(Queue::Request, &mut |_, _| {});
+            lock(&receiver.shared.inboxes[0]).ready.is_empty()
+        });
+    }
+}
