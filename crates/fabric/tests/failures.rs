@@ -244,6 +244,8 @@ fn stops_or_waits(fabric: &Fabric) {
     if me == NodeId(1) {
         fabric.put_word(NodeId(0), 8, getpid().as_raw_nonzero().get() as u64).unwrap();
         fabric.barrier().unwrap();
+        // Another thread may be about to say that it came.
+        fabric.wait_until(LONG, || CALLS.load(Ordering::Relaxed) == 1).unwrap();
         kill_process(getpid(), Signal::STOP).unwrap();
         // The signal may take a while.
         while fabric.get_word(me, 16).unwrap() == 0 {
@@ -253,6 +255,7 @@ fn stops_or_waits(fabric: &Fabric) {
         return fabric.barrier().unwrap();
     }
     fabric.barrier().unwrap();
+    fabric.request(NodeId(1), HANDLER, &[], &[]).unwrap();
     fabric.barrier_notify(Barrier::Anonymous).unwrap();
     let wait = |most| fabric.barrier_wait(Barrier::Anonymous, most);
     let error = wait(Some(Duration::from_millis(200))).unwrap_err();
