@@ -63,10 +63,10 @@ def tables(folder: Path) -> dict[int, list[str]]:
 def cases(over: str, table: dict[int, list[str]]) -> Iterator[Case]:
     times = PROBLEMS["small_times"]
     small, bulk = PROBLEMS["small_bytes"], PROBLEMS["bulk_bytes"]
-    moves = [("put", "put"), ("get", "get")]
-    for size, count in [*((size, times) for size in small), *((size, 1) for size in bulk)]:
-        for kind, verb in moves:
-            yield Case(f"{verb} {size} B, {over}, x{count}", kind, size, size, times=count)
+    for size in small + bulk:
+        for kind in ("put", "get"):
+            count = times if size in small else few(size)
+            yield Case(f"{kind} {size} B, {over}, x{count}", kind, size, size, times=count)
     for size in small:
         name = f"puts of {size} B waited for together, {over}, x{times}"
         yield Case(name, "puts", size, size, times=times)
@@ -76,7 +76,8 @@ def cases(over: str, table: dict[int, list[str]]) -> Iterator[Case]:
     for size in PROBLEMS["trip_bytes"]:
         yield Case(f"messages of {size} B one way, {over}, x{times}", "flood", size, size, times=times)
     for size in bulk:
-        yield Case(f"send of {size} B, {over}", "send", size, size)
+        count = few(size)
+        yield Case(f"send of {size} B, {over}, x{count}", "send", size, size, times=count)
     size = PROBLEMS["strided_bytes"]
     for block in PROBLEMS["block_bytes"]:
         listed = table[block]
@@ -87,8 +88,15 @@ def cases(over: str, table: dict[int, list[str]]) -> Iterator[Case]:
             ("indexed to indexed", listed[0], listed[1]),
         ]:
             for kind in ("put", "send"):
-                name = f"{kind} of {size} B in blocks of {block} B, {how}, {over}"
-                yield Case(name, kind, size, block, src, dst)
+                count = few(size)
+                name = f"{kind} of {size} B in blocks of {block} B, {how}, {over}, x{count}"
+                yield Case(name, kind, size, block, src, dst, count)
+
+
+def few(size: int) -> int:
+    """How often what is not small is done for one time: more often what one time may have to bring
+    back into the caches first."""
+    return PROBLEMS["bulk_times"] if size <= PROBLEMS["cached_bytes"] else 1
 
 
 def time_over(bench: Bench, over: str, pattern: re.Pattern[str]) -> None:
