@@ -110,7 +110,9 @@ class Fake:
         return self.right
 
     def run(self, times: int) -> dict[str, float]:
-        return {"seconds": next(self.seconds), "post": 0.5}
+        for seconds in self.seconds:
+            return {"seconds": seconds, "post": 0.5}
+        raise Failed("it has ended")
 
     def close(self) -> None:
         self.closed = True
@@ -150,6 +152,16 @@ def test_who_is_wrong_is_not_timed_and_who_fails_is_left_out(tmp_path: Path) -> 
     assert fakes[2].closed and fakes[2] not in contending
     bench, _ = timed(tmp_path, Fake("isometry", right, False))
     assert bench.wrong() == ["a case"]
+
+
+def test_who_ends_while_it_is_timed_has_no_time(tmp_path: Path) -> None:
+    ours, ends, last = Fake("isometry", [1.0] * 3), Fake("mpich", [1.0]), Fake("nixl", [2.0] * 3)
+    _, case = timed(tmp_path, ours, ends, last)
+    assert (case["seconds"], case["runs"]) == ({"isometry": 1.0, "nixl": 2.0}, 3)
+    assert case["notes"] == {"mpich": "failed: it has ended"} and ends.closed
+    bench, case = timed(tmp_path, Fake("isometry", [1.0]), Fake("nixl", [2.0] * 3))
+    assert bench.wrong() == ["a case"] and case["ratio"] == {}
+    assert len(case["figures"]) and case["seconds"] == {"nixl": 2.0}
 
 
 ECHO = """

@@ -128,6 +128,39 @@ def machine() -> str:
     return f"{models[0] if models else platform.machine()}, {len(os.sched_getaffinity(0))} cores"
 
 
+class Found:
+    """What comes of a case: times by contender, figures beside them in microseconds, and words."""
+
+    def __init__(self) -> None:
+        self.seconds: dict[str, list[float]] = {}
+        self.figures: dict[str, list[float]] = {}
+        self.notes: dict[str, str] = {}
+
+    def add(self, figure: str, seconds: float) -> None:
+        self.figures.setdefault(figure, []).append(seconds * 1e6)
+
+    def verifies(self, contender: Contender, case: Case, truth: Truth) -> bool:
+        """Whether it may be timed."""
+        for part, seconds in contender.prepare(case).items():
+            self.add(f"{contender.name} {part} us", seconds)
+        right = contender.is_right(truth)
+        if not right:
+            unseen = right is None
+            self.notes[contender.name] = "shows nobody what it moved" if unseen else "WRONG RESULT"
+        return right is not False
+
+    def times(self, contender: Contender, times: int) -> bool:
+        parts = dict(contender.run(times))
+        self.seconds.setdefault(contender.name, []).append(parts.pop("seconds"))
+        for part, seconds in parts.items():
+            self.add(f"{contender.name} {part} us", seconds)
+        return True
+
+    def fail(self, name: str, why: Failed) -> None:
+        self.notes[name] = f"failed: {why}"
+        self.seconds.pop(name, None)
+
+
 class Bench:
     """A group at work."""
 
@@ -145,64 +178,38 @@ class Bench:
             self.say(f"{name} is absent: {why}")
         self.absent.setdefault(name, why)
 
-    def time(
-        self, case: Case, truth: Truth, contenders: list[Contender], probe: Probe
-    ) -> None:
+    def time(self, case: Case, truth: Truth, contenders: list[Contender], probe: Probe) -> None:
         """Verifies all that take the case, and times them in turns. Who fails is left out from then
         on."""
-        notes: dict[str, str] = {}
-        figures: dict[str, list[float]] = {}
-        ready: list[Contender] = []
-        for contender in [c for c in contenders if c.takes(case)]:
+        found = Found()
+
+        def works(contender: Contender, does: Callable[[], bool]) -> bool:
             try:
-                for name, seconds in contender.prepare(case).items():
-                    figures[f"{contender.name} {name} us"] = [seconds * 1e6]
-                right = contender.is_right(truth)
+                return does()
             except Failed as why:
-                notes[contender.name] = f"failed: {why}"
+                found.fail(contender.name, why)
                 contenders.remove(contender)
                 contender.close()
-                continue
-            if right:
-                ready.append(contender)
-            elif right is None:
-                notes[contender.name] = "shows nobody what it moved"
-                ready.append(contender)
-            else:
-                notes[contender.name] = "WRONG RESULT"
-        self.record(case, self.alternate(case, ready, figures, probe), figures, notes)
+                return False
 
-    def alternate(
-        self,
-        case: Case,
-        ready: list[Contender],
-        figures: dict[str, list[float]],
-        probe: Probe,
-    ) -> dict[str, list[float]]:
-        seconds: dict[str, list[float]] = {contender.name: [] for contender in ready}
+        taking = [c for c in contenders if c.takes(case)]
+        ready = [c for c in taking if works(c, lambda: found.verifies(c, case, truth))]
         started = time.monotonic()
         for run in range(self.runs):
             if run >= LEAST_RUNS and time.monotonic() - started > self.budget:
                 break
-            if probe is not None:
-                figures.setdefault("core-to-core us", []).append(probe() * 1e6)
+            # Ours are the ranks that know how.
+            if probe is not None and any(c.name == OURS for c in contenders):
+                found.add("core-to-core us", probe())
             # Each goes first in turn, and so after the one that leaves the caches in the worst state.
             first = run % max(1, len(ready))
             for contender in ready[first:] + ready[:first]:
-                for name, value in contender.run(case.times).items():
-                    if name == "seconds":
-                        seconds[contender.name].append(value)
-                    else:
-                        figures.setdefault(f"{contender.name} {name} us", []).append(value * 1e6)
-        return seconds
+                works(contender, lambda: found.times(contender, case.times))
+            ready = [c for c in ready if c in contenders]
+        self.record(case, found)
 
-    def record(
-        self,
-        case: Case,
-        seconds: Mapping[str, Sequence[float]],
-        figures: Mapping[str, Sequence[float]],
-        notes: dict[str, str],
-    ) -> None:
+    def record(self, case: Case, found: Found) -> None:
+        seconds, figures, notes = found.seconds, found.figures, found.notes
         ours = seconds.get(OURS, [])
         ratios = {
             name: [theirs / mine for theirs, mine in zip(times, ours)]
