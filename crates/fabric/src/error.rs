@@ -81,6 +81,22 @@ pub enum Error {
         /// The most bytes.
         most_bytes: usize,
     },
+    /// More memory at once than may be pinned for one rank.
+    #[error("{bytes} B of a rank's memory at once, of which {most} B may be pinned")]
+    TooMuch {
+        /// How many bytes, in whole buckets.
+        bytes: u64,
+        /// How many may be.
+        most: u64,
+    },
+    /// A rank's memory could not be pinned.
+    #[error("rank {}'s memory can't be pinned: {source}", .peer.0)]
+    Unpinned {
+        /// Whose.
+        peer: NodeId,
+        /// What its system says.
+        source: io::Error,
+    },
     /// What a handler may not do, nor who holds handlers off: send requests, wait, or reply where
     /// there was no request or a reply already.
     #[error("a handler, or who holds handlers off, may not {what}")]
@@ -115,7 +131,7 @@ pub enum Error {
 #[non_exhaustive]
 pub enum ErrorKind {
     /// Wrong arguments, here: [`Error::Config`], [`Error::NoSuchPeer`], [`Error::OutOfBounds`],
-    /// [`Error::OutOfBuffer`], [`Error::TooLong`], [`Error::InHandler`].
+    /// [`Error::OutOfBuffer`], [`Error::TooLong`], [`Error::TooMuch`], [`Error::InHandler`].
     Usage,
     /// [`Error::Missing`], [`Error::Refused`].
     Join,
@@ -125,7 +141,7 @@ pub enum ErrorKind {
     Timeout,
     /// [`Error::BarrierMismatch`].
     BarrierMismatch,
-    /// [`Error::Io`].
+    /// [`Error::Unpinned`], [`Error::Io`].
     Io,
 }
 
@@ -139,12 +155,13 @@ impl Error {
             | Error::OutOfBounds { .. }
             | Error::OutOfBuffer { .. }
             | Error::TooLong { .. }
+            | Error::TooMuch { .. }
             | Error::InHandler { .. } => ErrorKind::Usage,
             Error::Missing { .. } | Error::Refused { .. } => ErrorKind::Join,
             Error::PeerLost { .. } => ErrorKind::PeerLost,
             Error::Timeout { .. } => ErrorKind::Timeout,
             Error::BarrierMismatch { .. } => ErrorKind::BarrierMismatch,
-            Error::Io { .. } => ErrorKind::Io,
+            Error::Unpinned { .. } | Error::Io { .. } => ErrorKind::Io,
         }
     }
 

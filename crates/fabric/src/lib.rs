@@ -9,7 +9,8 @@
 //! whatever becomes of requests. **Structure.** A [`Fabric`] is one process's membership: it has
 //! handlers, and segments that all may read and write. It speaks to a [`Conduit`], which carries
 //! messages and may map segments; [`shm`] is that of processes on one machine, [`tcp`] that of others.
-//! [`Config`] says who joins what.
+//! [`Config`] says who joins what. Where only pinned memory can be reached, [`firehose`] pins what is
+//! used.
 
 mod active;
 mod atomic;
@@ -18,8 +19,7 @@ mod conduit;
 mod config;
 mod error;
 mod fabric;
-#[expect(dead_code, reason = "nobody calls it yet")]
-mod firehose;
+pub mod firehose;
 mod handle;
 mod held;
 mod locks;

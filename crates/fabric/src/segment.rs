@@ -11,7 +11,7 @@ use rustix::fs::{
     MemfdFlags, SealFlags, fcntl_add_seals, fcntl_get_seals, fstat, ftruncate, memfd_create,
 };
 use rustix::io::Errno;
-use rustix::mm::{MapFlags, ProtFlags, mmap, munmap};
+use rustix::mm::{MapFlags, ProtFlags, mlock, mmap, munlock, munmap};
 use std::io;
 use std::os::fd::{AsFd, AsRawFd, BorrowedFd, OwnedFd};
 use std::ptr::NonNull;
@@ -63,12 +63,6 @@ impl Segment {
         let start = start.map_err(Error::os("mapping a segment"))?;
         let start = NonNull::new(start.cast()).expect("no mapping is at address zero");
         Ok(Segment { start, bytes })
-    }
-
-    /// Where it starts, for what puts to it without this.
-    #[cfg(feature = "ucx")]
-    pub(crate) fn start(&self) -> *mut u8 {
-        self.start.as_ptr()
     }
 
     /// How many bytes it has.
@@ -178,6 +172,31 @@ impl Segment {
         Ok(())
     }
 
+    /// Keeps the pages of so many bytes from `at` on in physical memory, until [`Segment::unlock`].
+    ///
+    /// # Errors
+    /// What the system says, where it refuses; `InvalidInput` where there are not as many bytes.
+    pub fn lock(&self, at: u64, bytes: u64) -> io::Result<()> {
+        let (start, bytes) = self.pages(at, bytes)?;
+        // SAFETY: inside the mapping; where its pages lie is nobody's concern.
+        unsafe { mlock(start.cast(), bytes) }.map_err(io::Error::from)
+    }
+
+    /// Lets the system move these pages again, however often they were locked.
+    ///
+    /// # Errors
+    /// As [`Segment::lock`].
+    pub fn unlock(&self, at: u64, bytes: u64) -> io::Result<()> {
+        let (start, bytes) = self.pages(at, bytes)?;
+        // SAFETY: as for `lock`.
+        unsafe { munlock(start.cast(), bytes) }.map_err(io::Error::from)
+    }
+
+    fn pages(&self, at: u64, bytes: u64) -> io::Result<(*mut u8, usize)> {
+        let inside = usize::try_from(bytes).ok().and_then(|b| Some((self.span(at, b)?, b)));
+        inside.ok_or_else(|| io::ErrorKind::InvalidInput.into())
+    }
+
     /// The atomic word at byte `at`, a multiple of 8; `None` where there is none.
     #[must_use]
     #[inline]
@@ -259,6 +278,30 @@ mod tests {
         assert!(Segment::map(&fd).is_err());
         let (_, fd) = Segment::create(4096).unwrap();
         assert!(ftruncate(&fd, 0).is_err() && ftruncate(&fd, 8192).is_err());
+    }
+
+    /// What the system says this process keeps in place, in bytes.
+    fn locked() -> u64 {
+        let status = std::fs::read_to_string("/proc/self/status").unwrap();
+        let line = status.lines().find_map(|line| line.strip_prefix("VmLck:")).unwrap();
+        1024 * line.trim().trim_end_matches(" kB").parse::<u64>().unwrap()
+    }
+
+    #[test]
+    fn pages_are_locked_and_unlocked() {
+        let (made, _fd) = Segment::create(1 << 20).unwrap();
+        let before = locked();
+        made.lock(4096, 8192).unwrap();
+        made.lock(8192, 4096).unwrap();
+        assert_eq!(locked() - before, 8192);
+        made.unlock(8192, 4096).unwrap();
+        assert_eq!(locked() - before, 4096);
+        for (at, bytes) in [(1 << 20, 1), (0, u64::MAX), (u64::MAX, 4096)] {
+            let error = made.lock(at, bytes).unwrap_err();
+            assert_eq!(error.kind(), io::ErrorKind::InvalidInput);
+        }
+        drop(made);
+        assert_eq!(locked(), before);
     }
 
     #[test]

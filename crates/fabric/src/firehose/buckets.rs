@@ -152,11 +152,15 @@ impl Buckets {
         Ok(work)
     }
 
+    /// Whether this node may need `run` itself, beside what it needs already.
+    pub(crate) fn has_room(&self, run: Run) -> bool {
+        let is_new = |bucket: &u64| self.bucket(*bucket).is_none_or(|bucket| bucket.local == 0);
+        self.local + run.buckets().filter(is_new).count() as u64 <= self.budget.kept
+    }
+
     /// This node needs `run` itself; `None` while it needs too many others.
     pub(crate) fn hold(&mut self, run: Run) -> Option<Work> {
-        let is_new = |bucket: &u64| self.bucket(*bucket).is_none_or(|bucket| bucket.local == 0);
-        let new = run.buckets().filter(is_new).count() as u64;
-        if self.local + new > self.budget.kept {
+        if !self.has_room(run) {
             return None;
         }
         let mut work = Work::default();

@@ -148,7 +148,7 @@ fn described(gift: &[u8]) -> Option<(u64, Described)> {
 
 fn gift(worker: &Worker<Shared>, segment: &Segment) -> Result<Vec<u8>, Error> {
     let (key, address) = (worker.key()?, worker.address()?);
-    let start = (segment.start() as u64).to_le_bytes();
+    let start = (segment.start().as_ptr() as u64).to_le_bytes();
     let length = (key.len() as u32).to_le_bytes();
     Ok([&segment.bytes().to_le_bytes()[..], &start, &length, &key, &address].concat())
 }

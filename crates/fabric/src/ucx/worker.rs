@@ -118,7 +118,7 @@ impl<A: Arrivals> Worker<A> {
         }
         let params = raw::MemoryParams {
             mask: raw::HAS_PLACE,
-            address: self._segment.start().cast(),
+            address: self._segment.start().as_ptr().cast(),
             length: self._segment.bytes() as usize,
             rest: [0; 8],
         };

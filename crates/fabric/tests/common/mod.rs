@@ -80,6 +80,7 @@ pub(crate) fn ended(children: Vec<Child>) -> Vec<ExitStatus> {
 }
 
 /// Joins as the variables say, with some memory.
+#[allow(dead_code, reason = "not every test speaks to a bare fabric")]
 pub(crate) fn join(handlers: Handlers) -> Result<Fabric, Error> {
     join_with(handlers, |config| config.segment_bytes = 1 << 20)
 }
@@ -95,6 +96,16 @@ pub(crate) fn join_with(
         return Ok(Fabric::over(Box::new(Bare(Shm::join(&config)?)), handlers));
     }
     Fabric::join(&config, handlers)
+}
+
+/// Shared memory, or messages alone, for what is more than a fabric.
+#[allow(dead_code, reason = "not every test needs it")]
+pub(crate) fn conduit() -> Result<Box<dyn Conduit>, Error> {
+    let mut config = Config::from_variables(|name| env::var(name).ok())?;
+    config.segment_bytes = 1 << 20;
+    let shm = Shm::join(&config)?;
+    let is_bare = env::var(CHILD).is_ok_and(|over| over == format!("{:?}", Over::Messages));
+    Ok(if is_bare { Box::new(Bare(shm)) } else { Box::new(shm) })
 }
 
 /// A conduit that carries messages and can do nothing else.
