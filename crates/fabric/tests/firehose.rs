@@ -296,6 +296,7 @@ fn what_an_owner_cant_pin_is_an_error_and_nothing_else_is() {
         let end = fabric.segment().bytes();
         firehose.put(other, end - 1, &[9]).unwrap();
         firehose.put(other, end, &[]).unwrap();
+        assert!(firehose.hold(other, end, 0).unwrap().is_held());
         for (at, bytes) in [(end, 1), (end - 1, 2), (u64::MAX, 1)] {
             let error = firehose.put(other, at, &vec![0; bytes]).unwrap_err();
             assert!(matches!(error, Error::OutOfBounds { .. }), "{error}");
@@ -401,6 +402,7 @@ fn who_holds_its_own_memory_waits_for_room() {
             firehose.hold(me, bucket * BUCKET, (count * BUCKET) as usize).unwrap()
         };
         assert!(matches!(firehose.hold(me, 0, 3 * BUCKET as usize), Err(Error::TooMuch { .. })));
+        assert!(own(8, 0).is_held());
         let first = own(0, 2);
         assert!(first.is_held());
         let mut again = own(1, 1);
@@ -411,12 +413,35 @@ fn who_holds_its_own_memory_waits_for_room() {
         assert_eq!(error.kind(), ErrorKind::Timeout);
         thread::scope(|scope| {
             let waits = scope.spawn(|| other.wait(LONG));
+            // It sleeps by now, most times.
+            thread::sleep(Duration::from_millis(2));
             drop(first);
             waits.join().unwrap().unwrap();
         });
         again.wait(None).unwrap();
         let statistics = firehose.statistics();
         assert_eq!((statistics.local_hits, statistics.local_misses), (1, 3));
+    });
+}
+
+#[test]
+fn who_waits_for_others_to_release_firehoses_is_woken() {
+    threads(2, (settings(1, 0), 8 * BUCKET), None, |firehose| {
+        let _service = Service::of(Arc::clone(firehose.fabric())).unwrap();
+        let other = next(firehose);
+        let mut first = firehose.hold(other, 0, 1).unwrap();
+        first.wait(LONG).unwrap();
+        assert!(firehose.hold(other, 0, 1).unwrap().is_held());
+        let mut second = firehose.hold(other, BUCKET, 1).unwrap();
+        assert!(!second.try_wait().unwrap());
+        thread::scope(|scope| {
+            let waits = scope.spawn(|| second.wait(LONG));
+            // It sleeps by now, most times.
+            thread::sleep(Duration::from_millis(2));
+            drop(first);
+            waits.join().unwrap().unwrap();
+        });
+        firehose.fabric().barrier().unwrap();
     });
 }
 
@@ -428,10 +453,12 @@ fn who_holds_handlers_off_may_use_what_is_pinned_and_ask_for_nothing() {
         firehose.put(other, 0, &[1]).unwrap();
         let section = NoInterrupt::begin();
         firehose.put(other, 1, &[1]).unwrap();
-        let error = firehose.put(other, BUCKET, &[1]).unwrap_err();
-        assert!(matches!(error, Error::InHandler { .. }), "{error}");
+        for bucket in 1..8 {
+            let error = firehose.put(other, bucket * BUCKET, &[1]).unwrap_err();
+            assert!(matches!(error, Error::InHandler { .. }), "{error}");
+        }
         drop(section);
-        firehose.put(other, BUCKET, &[1]).unwrap();
+        (1..8).for_each(|bucket| firehose.put(other, bucket * BUCKET, &[1]).unwrap());
         firehose.fabric().barrier().unwrap();
         drop(service);
     });

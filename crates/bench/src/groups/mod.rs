@@ -4,6 +4,7 @@ mod convert;
 mod curves;
 mod disk;
 mod fabric;
+mod firehose;
 mod kernels;
 mod planner;
 mod priority;
@@ -24,7 +25,7 @@ pub struct Group {
 }
 
 /// All groups.
-pub const GROUPS: [Group; 8] = [
+pub const GROUPS: [Group; 9] = [
     Group {
         name: "small",
         about: "copies of 64 B to 4 KiB inside host memory, beside memcpy",
@@ -49,6 +50,11 @@ pub const GROUPS: [Group; 8] = [
         name: "fabric",
         about: "puts, gets and active messages between two ranks, beside memcpy and two cores",
         run: fabric::run,
+    },
+    Group {
+        name: "firehose",
+        about: "puts to memory that is pinned where it is used, beside other ways to have it pinned",
+        run: firehose::run,
     },
     Group {
         name: "priority",
