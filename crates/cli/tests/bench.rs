@@ -19,7 +19,10 @@ fn groups_are_listed() {
     let listed = iso(&["bench"]);
     listed.succeeds();
     let names: Vec<_> = listed.stdout.lines().filter_map(|l| l.split(' ').next()).collect();
-    let all = ["small", "convert", "kernels", "disk", "fabric", "priority", "planner", "curves"];
+    let all = [
+        "small", "convert", "kernels", "disk", "fabric", "firehose", "priority", "planner",
+        "curves",
+    ];
     assert_eq!(names, all);
     let listed: Value = serde_json::from_str(&iso(&["bench", "--json"]).stdout).unwrap();
     assert_eq!(listed["groups"][2]["group"], "kernels");
