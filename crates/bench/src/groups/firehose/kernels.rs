@@ -128,18 +128,17 @@ pub(super) fn bitonic(rank: &Firehose, keys: usize) -> Result<Vec<u64>, Error> {
 fn compare_with_the_other(rank: &Firehose, own: &mut [u64], half: usize) -> Result<(), Error> {
     let fabric = rank.fabric();
     let (me, other) = if fabric.rank() == ME { (0, PEER) } else { (1, ME) };
-    // In turns, since who is ahead sends while the other still reads.
-    let start = (half.ilog2() % 2) as u64 * 8 * own.len() as u64;
-    for (at, key) in (start..).step_by(8).zip(&*own) {
+    for (at, key) in (0..).step_by(8).zip(&*own) {
         rank.put(other, at, &key.to_le_bytes())?;
     }
     fabric.barrier()?;
-    for (l, (at, key)) in (start..).step_by(8).zip(own).enumerate() {
+    for (l, (at, key)) in (0..).step_by(8).zip(own).enumerate() {
         let theirs = fabric.get_value(fabric.rank(), at, 8)?;
         let is_least = ((2 * l) & half == 0) == (me == 0);
         *key = if is_least { theirs.min(*key) } else { theirs.max(*key) };
     }
-    Ok(())
+    // Who is ahead sends again once all is read.
+    fabric.barrier()
 }
 
 /// What [`bitonic`] has to return.

@@ -158,23 +158,24 @@ impl Group {
         figures(bench, "", [after[0] - before[0], after[1] - before[1]])
     }
 
-    /// What a hit costs besides the put.
+    /// What hits cost besides the puts: of one bucket, and of any of half of what is lent.
     fn hits(&self, bench: &mut Bench) -> Result<(), Error> {
         let count = self.problems.hits;
-        let case = self.case(format!("a bucket held and released, x{count}"), 0);
-        if !bench.wants(&case.name) {
-            return Ok(());
+        for (which, bytes) in [("one bucket", 8), ("any bucket", self.problems.lent_bytes / 2)] {
+            let case = self.case(format!("{which} held and released, x{count}"), 0);
+            if !bench.wants(&case.name) {
+                continue;
+            }
+            let (rank, places) = (&self.pairs[0].ranks[0], Places::new(bytes));
+            let hold = |at| rank.hold(PEER, at, 8)?.wait(None);
+            (0..bytes).step_by(4096).try_for_each(hold).map_err(failed)?;
+            let all = || (0..count).try_for_each(|_| hold(places.next())).map_err(failed);
+            self.time(bench, (&case, true), &[("isometry", Box::new(all))])?;
+            let last = bench.cases().last();
+            let seconds = last.and_then(|case| case.seconds.get("isometry").copied());
+            bench.figure("nanoseconds a hit", seconds.unwrap_or(0.0) * 1e9 / count as f64)?;
         }
-        let rank = &self.pairs[0].ranks[0];
-        let hold = || {
-            let mut hold = rank.hold(PEER, 4096, 8)?;
-            hold.wait(None)
-        };
-        hold().map_err(failed)?;
-        let all = || (0..count).try_for_each(|_| hold()).map_err(failed);
-        self.time(bench, (&case, true), &[("isometry", Box::new(all))])?;
-        let seconds = bench.cases().last().and_then(|case| case.seconds.get("isometry").copied());
-        bench.figure("nanoseconds a hit", seconds.unwrap_or(0.0) * 1e9 / count as f64)
+        Ok(())
     }
 
     /// Puts of one size to one place.

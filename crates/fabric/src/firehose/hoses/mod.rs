@@ -219,6 +219,9 @@ impl Hoses {
         if self.peer(peer).is_lost {
             return Err(Failure::Lost);
         }
+        if self.use_one(peer, run) {
+            return Ok(Acquired::Now);
+        }
         let look = self.look(peer, run);
         if look.missing == 0 && look.asked == 0 {
             self.counts.hits += run.count;
@@ -325,24 +328,37 @@ impl Hoses {
         look
     }
 
+    /// Uses `run` where it is of one firehose that is there, as most are.
+    fn use_one(&mut self, peer: NodeId, run: Run) -> bool {
+        let Some(&index) = self.peer(peer).table.get(&run.start) else { return false };
+        let hose = self.arena.get(index);
+        let is_there = hose.asked.is_none() && run.end() <= hose.run.end();
+        if is_there {
+            self.counts.hits += run.count;
+            self.use_hose(peer, index);
+        }
+        is_there
+    }
+
     /// Uses the firehoses that there are of `run`.
     fn take(&mut self, peer: NodeId, run: Run) {
         let mut at = run.start;
         while at < run.end() {
-            let Some(&index) = self.peer(peer).table.get(&at) else {
-                at += 1;
-                continue;
-            };
-            let hose = self.arena.get_mut(index);
-            at = hose.run.end();
-            hose.refs += 1;
-            if hose.refs == 1 && hose.asked.is_none() {
-                let count = hose.run.count;
-                let peer = &mut self.peers[peer.0 as usize];
-                peer.idle.remove(&mut self.arena, index);
-                peer.idle_buckets -= count;
-            }
+            let index = self.peer(peer).table.get(&at).copied();
+            at = index.map_or(at + 1, |index| self.use_hose(peer, index).end());
         }
+    }
+
+    fn use_hose(&mut self, peer: NodeId, index: u32) -> Run {
+        let hose = self.arena.get_mut(index);
+        hose.refs += 1;
+        let (run, is_first) = (hose.run, hose.refs == 1 && hose.asked.is_none());
+        if is_first {
+            let peer = &mut self.peers[peer.0 as usize];
+            peer.idle.remove(&mut self.arena, index);
+            peer.idle_buckets -= run.count;
+        }
+        run
     }
 
     /// Ends a use of each firehose of `run`.
