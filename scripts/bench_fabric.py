@@ -32,6 +32,7 @@ from contenders import (  # noqa: E402
     probe_of,
     truth_of,
 )
+from pairs import end_on_sigterm  # noqa: E402
 from timing import Bench, Case  # noqa: E402
 
 PROBLEMS = tomllib.loads((ROOT / "bench/problems/ranks.toml").read_text())
@@ -118,6 +119,7 @@ def time_over(bench: Bench, over: str, pattern: re.Pattern[str]) -> None:
 
 
 def main() -> None:
+    end_on_sigterm()
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("--filter", default="", help="a regular expression that names of cases match")
     parser.add_argument("--runs", type=int, default=PROBLEMS["runs"])

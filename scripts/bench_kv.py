@@ -21,6 +21,7 @@ import numpy as np
 sys.path.insert(0, str(Path(__file__).resolve().parent / "ranks"))
 
 from contenders import PYTHON, ROOT, Ranks, isometry, joined, nixl, probe_of  # noqa: E402
+from pairs import end_on_sigterm  # noqa: E402
 from timing import Bench, Case, Contender, Truth  # noqa: E402
 
 PROBLEMS = tomllib.loads((ROOT / "bench/problems/kv.toml").read_text())
@@ -97,6 +98,7 @@ def permuted(folder: Path, size: int, over: str) -> Permuting:
 
 
 def main() -> None:
+    end_on_sigterm()
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("--filter", default="", help="a regular expression that names of cases match")
     parser.add_argument("--runs", type=int, default=PROBLEMS["runs"])
@@ -124,6 +126,9 @@ def hand_over(bench: Bench, folder: Path, name: str, over: str) -> None:
     case = HandOver(name, "kv", BYTES, PROBLEMS["head_bytes"], str(tables[0]), str(tables[1]))
     joins = {"isometry": isometry, "nixl": nixl, "permute, then nixl": permuted}
     contenders: list[Contender] = joined(bench, joins, folder, BYTES, over)
+    for ranks in contenders:
+        if isinstance(ranks, Ranks):
+            ranks.verb = "time"
     contenders += [Whole(c) for c in contenders if isinstance(c, Ranks) and c.name == "isometry"]
     try:
         bench.time(case, truth_of(case, folder), contenders, probe_of(contenders, PROBLEMS["probe_turns"]))

@@ -13,7 +13,8 @@ takes no time while others are measured. All speak the same lines:
     run TIMES                       do it so often, after once off the clock: {"seconds": …}
     quit
 
-Ours knows two more, `probe TURNS` and `kv …`. KIND is one of:
+Ours knows three more, `probe TURNS`, `kv …`, and `time TIMES`, which is `run` without the first time; those
+in Python know the latter two. KIND is one of:
 
     put, get     from the first rank's own bytes to the other's shared ones or back, each whole before the
                  next begins
@@ -30,6 +31,7 @@ import os
 import select
 import signal
 import subprocess
+import sys
 import time
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
@@ -44,6 +46,11 @@ TICK = 0.5
 
 class Failed(Exception):
     """A rank ended, was silent, or said that it can't."""
+
+
+def end_on_sigterm() -> None:
+    """Has the ranks ended before this process is."""
+    signal.signal(signal.SIGTERM, lambda number, _: sys.exit(128 + number))
 
 
 @dataclass(frozen=True)

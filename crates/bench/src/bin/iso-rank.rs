@@ -149,10 +149,12 @@ impl Rank {
             ["once"] => {
                 self.together(|rank| rank.run(1))?;
             }
-            ["run", times] => {
+            [verb @ ("run" | "time"), times] => {
                 let times = times.parse()?;
-                // Once off the clock: others have been at the caches.
-                self.together(|rank| rank.run(1))?;
+                if verb == "run" {
+                    // Once off the clock: others have been at the caches.
+                    self.together(|rank| rank.run(1))?;
+                }
                 return Ok(Some(self.together(|rank| rank.run(times))?));
             }
             ["probe", turns] => {
