@@ -40,7 +40,7 @@ pub use policy::{ByPriority, FairShare, Fifo, Policy, Rank, Standing};
 pub use program::Program;
 pub use report::{HopReport, Report};
 pub use transfer::{Commit, Dependency, State, Transfer, TransferEvent};
-pub use waits::Wait;
+pub use waits::{Underway, Wait};
 
 #[cfg(test)]
 extern crate self as isometry_engine;

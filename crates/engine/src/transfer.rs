@@ -253,6 +253,10 @@ impl Record {
         (Reverse(self.transfer.priority), self.arrival)
     }
 
+    pub(crate) fn is_ended(&self) -> bool {
+        matches!(self.phase, Phase::Ended(_))
+    }
+
     pub(crate) fn state(&self) -> State {
         match &self.phase {
             Phase::Waiting => State::WaitingForOthers,
@@ -327,6 +331,14 @@ impl Table {
     pub(crate) fn get_mut(&mut self, id: TransferId) -> Option<&mut Record> {
         let seat = self.seats.get_mut(id.index as usize)?;
         seat.record.as_mut().filter(|_| seat.generation == id.generation)
+    }
+
+    /// All that have not been dropped.
+    pub(crate) fn iter(&self) -> impl Iterator<Item = (TransferId, &Record)> {
+        (0..).zip(&self.seats).filter_map(|(index, seat)| {
+            let id = TransferId { index, generation: seat.generation };
+            Some((id, seat.record.as_ref()?))
+        })
     }
 
     /// Drops a record; its id finds nothing from now on.

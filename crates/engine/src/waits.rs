@@ -3,7 +3,7 @@
 use crate::engine::Engine;
 use crate::report::Doing;
 use crate::transfer::{Dependency, Lane, Phase, Record, Role};
-use model::{ChannelId, MemoryId, NodeId, TransferId};
+use model::{ChannelId, MemoryId, NodeId, Priority, TransferId};
 
 /// Something that a transfer waits for now.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -75,7 +75,42 @@ pub enum Wait {
     },
 }
 
+/// A transfer, or a share of one, that has not ended.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Underway {
+    /// Its id.
+    pub id: TransferId,
+    /// The larger, the more urgent.
+    pub priority: Priority,
+    /// The payload written to the destination, as [`Engine::progress`], and in all.
+    pub progress: (u64, u64),
+    /// The memories on its path, source first.
+    pub memories: Vec<MemoryId>,
+    /// What it waits for now, as [`Engine::waits`].
+    pub waits: Vec<Wait>,
+}
+
 impl Engine {
+    /// All transfers, and shares of those of others, that have not ended, by id. For people and
+    /// tests: it looks through everything.
+    #[must_use]
+    pub fn underway(&self) -> Vec<Underway> {
+        let runs = self.table.iter().filter(|(_, record)| !record.is_ended());
+        let underway = |(id, record): (TransferId, &Record)| {
+            let program = &record.transfer.program;
+            let ends = program.hops().iter().map(|hop| hop.ends);
+            let memories = ends.clone().take(1).map(|[from, _]| from);
+            Underway {
+                id,
+                priority: record.transfer.priority,
+                progress: (record.done_bytes, program.payload_bytes()),
+                memories: memories.chain(ends.map(|[_, to]| to)).collect(),
+                waits: self.waits(id),
+            }
+        };
+        runs.map(underway).collect()
+    }
+
     /// All that a transfer, or a share of one, waits for now; nothing where it has ended or is not
     /// known. For people and tests: it looks through everything.
     #[must_use]

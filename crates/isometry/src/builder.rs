@@ -28,6 +28,7 @@ pub struct MachineBuilder {
     staging_bytes: Option<u64>,
     largest_buffer_bytes: u64,
     disk: Vec<PathBuf>,
+    served: Vec<PathBuf>,
     cache_dir: Option<PathBuf>,
     remeasure: bool,
     assume: bool,
@@ -72,6 +73,14 @@ impl MachineBuilder {
     #[must_use]
     pub fn disk(mut self, path: impl AsRef<Path>) -> Self {
         self.disk.push(path.as_ref().to_owned());
+        self
+    }
+
+    /// A directory in which other nodes may open and make files, once this one has joined them: what
+    /// lies below it once symbolic links are followed, and nothing else. Default: none.
+    #[must_use]
+    pub fn serve_files(mut self, dir: impl AsRef<Path>) -> Self {
+        self.served.push(dir.as_ref().to_owned());
         self
     }
 
@@ -135,7 +144,8 @@ impl MachineBuilder {
     /// [`MachineBuilder::staging`], whatever `config` says.
     ///
     /// # Errors
-    /// As [`MachineBuilder::open`]; [`Error::Nodes`] where not all join in time, or one is refused;
+    /// As [`MachineBuilder::open`]; [`Error::Io`] where a directory of
+    /// [`MachineBuilder::serve_files`] is not there; [`Error::Nodes`] where not all join in time, or one is refused;
     /// [`Error::Introduction`].
     pub fn join(self, config: &fabric::Config) -> Result<Machine, Error> {
         self.make(Some(config))
@@ -145,7 +155,9 @@ impl MachineBuilder {
         let (regions, clock, cores) = (Regions::new(), Clock::start(), Cores::detect());
         let mut settings = self.settings(cores.nodes.len() + usize::from(joins.is_some()));
         let memcpy = self.memcpy(&cores)?;
-        let nodes = joins.map(|config| Nodes::join(config, settings.pool_bytes())).transpose()?;
+        let nodes = joins
+            .map(|config| Nodes::join(config, settings.pool_bytes(), &self.served))
+            .transpose()?;
         settings.here = nodes.as_ref().map_or(0, |nodes| nodes.here().0);
         let Found { topology, memcpy, pools } = discover::host(&settings, &cores, memcpy);
         let memcpy: Box<dyn Channel> = Box::new(memcpy);
@@ -164,13 +176,14 @@ impl MachineBuilder {
             pinned: false,
         });
         core.add_channels(driven).map_err(|e| Error::resource("watching a channel", e))?;
-        let shared = Shared::new(core, (topology, nodes), Arc::new(regions), clock);
+        let disks = Disks::new(settings, arenas);
+        let shared = Shared::new(core, (topology, nodes), (regions, disks), clock);
         let shared = Arc::new(shared.map_err(|e| Error::resource("eventfd", e))?);
-        let machine = Machine::start(shared, Disks::new(settings, arenas))?;
+        let machine = Machine::start(shared)?;
         for path in &self.disk {
             check_path(path)?;
             std::fs::metadata(path).map_err(|e| Error::io(path, e))?;
-            machine.disk_of(path)?;
+            machine.shared.disk_of(path)?;
         }
         Ok(machine)
     }
@@ -254,6 +267,7 @@ impl Made {
         let mut class = self.topology.classes.remove(0);
         let registered = nodes.add_registered(&mut class, regions);
         self.add_pool(regions, (registered.memory, registered.region, registered.bytes));
+        self.pools.iter().for_each(|pool| nodes.open(pool.region));
         for memory in &mut class.memories {
             memory.th_bytes = memory.th_bytes.or(Some(settings.th_bytes()));
         }

@@ -2,9 +2,8 @@
 
 use crate::builder::Settings;
 use crate::discover::{Cache, machine_key};
-use crate::machine::Machine;
 use crate::probe;
-use crate::runtime::NewChannel;
+use crate::runtime::{NewChannel, Shared};
 use crate::{ArgumentError, Error};
 use channel::Region;
 use channel_disk::{Direction, DiskChannel, DiskConfig, Interface, clean_stale};
@@ -52,7 +51,7 @@ impl Disks {
     }
 }
 
-impl Machine {
+impl Shared {
     /// The memory of the file system that holds `path`, or its directory where it is yet to be.
     pub(crate) fn disk_of(&self, path: &Path) -> Result<MemoryId, Error> {
         let dir = if path.is_dir() { path } else { parent(path) };
@@ -72,7 +71,7 @@ impl Machine {
     }
 
     fn add_disk(&self, curves: &DiskCurves) -> Result<MemoryId, Error> {
-        let mut class = self.shared.class();
+        let mut class = self.class();
         let disk = u16::try_from(class.memories.len()).unwrap_or(u16::MAX);
         let hosts: Vec<u16> =
             (0..disk).filter(|&i| class.memories[usize::from(i)].kind.is_host()).collect();
@@ -99,9 +98,9 @@ impl Machine {
             class.channels.push(entry);
             NewChannel { config, channel: Box::new(channel), pinned: true }
         });
-        let added = self.shared.core().add_channels(both);
+        let added = self.core().add_channels(both);
         added.map_err(|e| Error::resource("watching a disk's channels", e))?;
-        self.shared.set_class(class);
+        self.set_class(class);
         self.channels_changed();
         Ok(self.disks.settings.memory(disk))
     }

@@ -5,6 +5,7 @@ use files::{FilesError, FilesErrorKind, Format};
 use layout::{LayoutError, ParseError};
 use model::{ChannelError, ChannelErrorKind, ModelError, TransferError};
 use planner::PlanError;
+use serde::{Deserialize, Serialize};
 use std::io;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
@@ -254,6 +255,20 @@ pub enum Error {
         /// What it said.
         error: Arc<io::Error>,
     },
+    /// Another node could not open a file, or make one.
+    #[error("{node}:{}: {told}", .path.display())]
+    FarFile {
+        /// The name of the node.
+        node: String,
+        /// The file there.
+        path: PathBuf,
+        /// Whose mistake that node says it is: [`ErrorKind::Io`] where it does not serve the file.
+        kind: ErrorKind,
+        /// What its operating system said, by number.
+        os_error: Option<i32>,
+        /// What is wrong, in its words.
+        told: String,
+    },
     /// The operating system has no threads or descriptors left.
     #[error("{what}: {error}")]
     Resource {
@@ -300,7 +315,7 @@ pub enum Error {
 }
 
 /// What sort of mistake an [`Error`](enum@Error) is: one for each exception of Python's tree.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, Serialize, Deserialize)]
 pub enum ErrorKind {
     /// Instances that don't match, or a layout that can't be.
     Layout,
@@ -348,6 +363,7 @@ impl Error {
                 FilesErrorKind::Argument => ErrorKind::Argument,
             },
             Error::Io { .. } | Error::Channel(_) => ErrorKind::Io,
+            Error::FarFile { kind, .. } => *kind,
             Error::Resource { .. } => ErrorKind::Resource,
             Error::Argument(_) => ErrorKind::Argument,
             Error::Cancelled => ErrorKind::Cancelled,

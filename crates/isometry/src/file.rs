@@ -3,6 +3,7 @@
 use crate::disks::{check_path, parent};
 use crate::instance::{Holding, Instance};
 use crate::machine::Machine;
+use crate::runtime::Shared;
 use crate::view::View;
 use crate::{ArgumentError, Array, Error};
 use channel_disk::{Cache, FileRegion};
@@ -41,17 +42,7 @@ impl Machine {
         path: impl AsRef<Path>,
         options: &FileOptions,
     ) -> Result<Instance, Error> {
-        let path = path.as_ref();
-        self.shared.check_open()?;
-        let header = read_header(path, options)?;
-        let memory = self.disk_of(path)?;
-        // From the file's first byte on: who places a buffer sees where the file's blocks begin.
-        let span = 0..header.data_offset + header.data_bytes;
-        let file = FileRegion::open(path, span, cache_of(options));
-        let file = file.map_err(|e| Error::of_file(path, e))?;
-        let holding = Arc::new(Holding::new(&self.shared, file.into_region(memory), false));
-        let array = Array { space: header.space, fields: header.fields, layout: header.layout };
-        Ok(Instance::new(holding, header.data_offset, View::of_array(memory, array)))
+        open(&self.shared, path.as_ref(), options)
     }
 
     /// A file to be at `path`, in `array`'s layout. It appears under its name, replacing what is
@@ -68,20 +59,7 @@ impl Machine {
         array: Array,
         options: &FileOptions,
     ) -> Result<Instance, Error> {
-        let path = path.as_ref();
-        self.shared.check_open()?;
-        check_path(path)?;
-        // What is missing is told by the name that was given.
-        std::fs::metadata(parent(path)).map_err(|e| Error::io(path, e))?;
-        let memory = self.disk_of(parent(path))?;
-        let head = write_header(path, &array, options)?;
-        let file = FileRegion::create(path, &head, array.bytes()?, cache_of(options));
-        let file = file.map_err(|e| Error::of_file(path, e))?;
-        let mut holding = Holding::new(&self.shared, file.into_region(memory), true);
-        holding.is_created = true;
-        let holding = Arc::new(holding);
-        self.shared.note_created(&holding);
-        Ok(Instance::new(holding, 0, View::of_array(memory, array)))
+        create(&self.shared, path.as_ref(), array, options)
     }
 
     /// The names of the tensors in a safetensors file, by their position in it.
@@ -94,6 +72,46 @@ impl Machine {
         let (head, length) = head_of(path, Format::Safetensors)?;
         tensors::names(&head, length).map_err(|error| wrong(path, error))
     }
+}
+
+/// As [`Machine::open_file`].
+pub(crate) fn open(
+    shared: &Arc<Shared>,
+    path: &Path,
+    options: &FileOptions,
+) -> Result<Instance, Error> {
+    shared.check_open()?;
+    let header = read_header(path, options)?;
+    let memory = shared.disk_of(path)?;
+    // From the file's first byte on: who places a buffer sees where the file's blocks begin.
+    let span = 0..header.data_offset + header.data_bytes;
+    let file = FileRegion::open(path, span, cache_of(options));
+    let file = file.map_err(|e| Error::of_file(path, e))?;
+    let holding = Arc::new(Holding::new(shared, file.into_region(memory), false));
+    let array = Array { space: header.space, fields: header.fields, layout: header.layout };
+    Ok(Instance::new(holding, header.data_offset, View::of_array(memory, array)))
+}
+
+/// As [`Machine::create_file`].
+pub(crate) fn create(
+    shared: &Arc<Shared>,
+    path: &Path,
+    array: Array,
+    options: &FileOptions,
+) -> Result<Instance, Error> {
+    shared.check_open()?;
+    check_path(path)?;
+    // What is missing is told by the name that was given.
+    std::fs::metadata(parent(path)).map_err(|e| Error::io(path, e))?;
+    let memory = shared.disk_of(parent(path))?;
+    let head = write_header(path, &array, options)?;
+    let file = FileRegion::create(path, &head, array.bytes()?, cache_of(options));
+    let file = file.map_err(|e| Error::of_file(path, e))?;
+    let mut holding = Holding::new(shared, file.into_region(memory), true);
+    holding.is_created = true;
+    let holding = Arc::new(holding);
+    shared.note_created(&holding);
+    Ok(Instance::new(holding, 0, View::of_array(memory, array)))
 }
 
 fn cache_of(options: &FileOptions) -> Cache {

@@ -5,9 +5,20 @@ use crate::runtime::Shared;
 use crate::view::View;
 use crate::{ArgumentError, Error};
 use channel::{HostSpan, Region};
-use model::{FieldSpace, IndexSpace, Layout, MemoryId, Place, RegionId, Span};
+use model::{FieldSpace, IndexSpace, Layout, MemoryId, NodeId, Place, RegionId, Span};
 use std::ops::Range;
 use std::sync::{Arc, PoisonError, RwLock};
+
+/// Who keeps a region as long as it is used.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Keeper {
+    /// This machine's table.
+    Table,
+    /// The node that has published it.
+    Publisher,
+    /// The node that lends it until it is given back.
+    Lender(NodeId),
+}
 
 /// A region in a machine's table, for as long as anything uses it.
 pub(crate) struct Holding {
@@ -17,8 +28,7 @@ pub(crate) struct Holding {
     pub(crate) writable: bool,
     /// Whether the region is a file that its machine makes.
     pub(crate) is_created: bool,
-    /// Whether the region is in this machine's table, and not another node's.
-    is_ours: bool,
+    keeper: Keeper,
     /// Held by those who look inside from the program's threads.
     inside: RwLock<()>,
 }
@@ -28,27 +38,33 @@ impl Holding {
     pub(crate) fn new(shared: &Arc<Shared>, region: Region, writable: bool) -> Self {
         let id = shared.regions.insert(region);
         let region = shared.regions.get(id).expect("just inserted");
-        let (shared, inside) = (Arc::clone(shared), RwLock::new(()));
-        Holding { shared, id, region, writable, is_created: false, is_ours: true, inside }
+        let (shared, inside, keeper) = (Arc::clone(shared), RwLock::new(()), Keeper::Table);
+        Holding { shared, id, region, writable, is_created: false, keeper, inside }
     }
 
-    /// A region of another node, which that one calls `id`. It keeps it as long as it is published.
+    /// A region of another node, which that one calls `id`.
     pub(crate) fn of_other(
         shared: &Arc<Shared>,
         (id, region): (RegionId, Region),
         (writable, is_created): (bool, bool),
+        keeper: Keeper,
     ) -> Self {
         let (shared, region, inside) = (Arc::clone(shared), Arc::new(region), RwLock::new(()));
-        Holding { shared, id, region, writable, is_created, is_ours: false, inside }
+        Holding { shared, id, region, writable, is_created, keeper, inside }
     }
 }
 
 impl Drop for Holding {
     /// In the child of a fork nobody may be there to give the table's lock back.
     fn drop(&mut self) {
-        if self.is_ours && self.shared.is_of_this_process() {
+        if !self.shared.is_of_this_process() {
+            return;
+        }
+        match (self.keeper, &self.shared.nodes) {
             // Requests in flight hold the region itself.
-            self.shared.regions.revoke(self.id);
+            (Keeper::Table, _) => _ = self.shared.regions.revoke(self.id),
+            (Keeper::Lender(node), Some(nodes)) => nodes.give_back(node, self.id),
+            _ => {}
         }
     }
 }

@@ -3,8 +3,9 @@
 use crate::instance::Instance;
 use crate::machine::Machine;
 use crate::nodes::Nodes;
-use crate::{ArgumentError, Error};
+use crate::{ArgumentError, Array, Error, FileOptions};
 use model::NodeId;
+use std::path::Path;
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -60,6 +61,59 @@ impl Machine {
         let nodes = self.nodes()?;
         let (node, name) = name.split_once('/').unwrap_or(("", name));
         nodes.lookup(&self.shared, (self.node_named(node)?, name), timeout)
+    }
+
+    /// The array in the file at `path` of `node`, as [`Machine::open_file`] there: see
+    /// [`MachineBuilder::serve_files`]. That node keeps the file open until the instance, its clones and
+    /// the copies of it are gone, or this node is.
+    ///
+    /// # Errors
+    /// [`ArgumentError::NotJoined`], [`ArgumentError::NoNode`]; [`Error::FarFile`] where that node
+    /// can't open it or serves no such file, with the kind of error that it met; [`Error::Nodes`] where
+    /// it is lost; [`Error::TimedOut`] where it does not answer in a minute; [`Error::Closed`],
+    /// [`Error::Forked`]. Where `node` is this one, as [`Machine::open_file`].
+    ///
+    /// [`MachineBuilder::serve_files`]: crate::MachineBuilder::serve_files
+    pub fn open_file_at(
+        &self,
+        node: &str,
+        path: impl AsRef<Path>,
+        options: &FileOptions,
+    ) -> Result<Instance, Error> {
+        let (nodes, there) = (self.nodes()?, self.node_named(node)?);
+        if there == nodes.here() {
+            return self.open_file(path, options);
+        }
+        nodes.file_at(&self.shared, (there, node), path.as_ref(), (None, options))
+    }
+
+    /// A file to be at `path` of `node`, as [`Machine::create_file`] there. A copy that covers all of
+    /// it commits it; else it is deleted when the instance, its clones and the copies to it are gone,
+    /// or this node is.
+    ///
+    /// # Errors
+    /// As [`Machine::open_file_at`].
+    pub fn create_file_at(
+        &self,
+        node: &str,
+        path: impl AsRef<Path>,
+        array: Array,
+        options: &FileOptions,
+    ) -> Result<Instance, Error> {
+        let (nodes, there) = (self.nodes()?, self.node_named(node)?);
+        if there == nodes.here() {
+            return self.create_file(path, array, options);
+        }
+        nodes.file_at(&self.shared, (there, node), path.as_ref(), (Some(&array), options))
+    }
+
+    /// A node and a path there, where `text` starts with the name of one that this machine has joined,
+    /// or with its own, and a colon: `node1:/a.npy`.
+    #[must_use]
+    pub fn split_node<'a>(&self, text: &'a str) -> Option<(&'a str, &'a str)> {
+        self.shared.nodes.as_ref()?;
+        let (node, path) = text.split_once(':')?;
+        self.node_named(node).is_ok().then_some((node, path))
     }
 
     fn nodes(&self) -> Result<&Nodes, Error> {

@@ -42,6 +42,7 @@ mod report;
 mod reshard;
 mod runtime;
 mod size;
+mod status;
 mod trace;
 mod view;
 mod wake;
@@ -58,5 +59,6 @@ pub use memory::Foreign;
 pub use planned::{Planned, plan_json, report_json};
 pub use report::CopyReport;
 pub use size::parse_size;
+pub use status::{NodeStatus, StagingStatus, Status, TransferStatus};
 // What the signatures above speak in.
 pub use {channel, cluster, engine, fabric, files, layout, model, planner, wire};

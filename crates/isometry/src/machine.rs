@@ -1,7 +1,6 @@
 //! The machine: what it is made of, and everything that starts on it.
 
 use crate::builder::MachineBuilder;
-use crate::disks::Disks;
 use crate::instance::{Holding, Instance};
 use crate::memory::Foreign;
 use crate::nodes::Service;
@@ -26,7 +25,6 @@ const ALIGN_BYTES: u64 = 4096;
 /// In a process that forked, the child's copy only says so: [`Error::Forked`].
 pub struct Machine {
     pub(crate) shared: Arc<Shared>,
-    pub(crate) disks: Disks,
     driver: Mutex<Option<Driver>>,
     /// Hears other nodes, where there are any.
     service: Mutex<Option<Service>>,
@@ -54,11 +52,11 @@ impl Machine {
         MachineBuilder::default()
     }
 
-    pub(crate) fn start(shared: Arc<Shared>, disks: Disks) -> Result<Self, Error> {
+    pub(crate) fn start(shared: Arc<Shared>) -> Result<Self, Error> {
         let refused = |e| Error::resource("starting the driver's threads", e);
         let service = Mutex::new(Service::start(&shared).map_err(refused)?);
         let driver = Mutex::new(Some(Driver::start(&shared).map_err(refused)?));
-        Ok(Machine { shared, disks, driver, service })
+        Ok(Machine { shared, driver, service })
     }
 
     /// Memories, channels and their measured curves, as they are now: a file system joins them on
@@ -177,13 +175,6 @@ impl Machine {
             self.shared.cancel_all();
         }
         self.close();
-    }
-
-    /// Has the driver look at the channels again.
-    pub(crate) fn channels_changed(&self) {
-        if let Some(driver) = &*self.driver.lock().unwrap_or_else(PoisonError::into_inner) {
-            driver.channels_changed(&self.shared);
-        }
     }
 }
 

@@ -9,6 +9,7 @@ use layout::{Side, Stream};
 use model::{ChannelKind, CopyList, Plan, Span, Topology};
 use planner::{Cached, End, Load, Options, PlanCache, PlanError, Query};
 use std::collections::HashMap;
+use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::{Duration, Instant};
 
@@ -64,6 +65,9 @@ impl Prepared {
 pub(crate) struct Plans {
     programs: Mutex<Programs>,
     plans: Mutex<PlanCache>,
+    /// How many copies found their plan here, and for how many one was made.
+    found: AtomicU64,
+    made: AtomicU64,
 }
 
 /// A bounded table of programs; the least recently used ones make room.
@@ -86,7 +90,18 @@ struct Entry {
 
 impl Plans {
     pub(crate) fn new() -> Self {
-        Plans { programs: Mutex::default(), plans: Mutex::new(PlanCache::new(MAX_PREPARED)) }
+        let plans = Mutex::new(PlanCache::new(MAX_PREPARED));
+        Plans { programs: Mutex::default(), plans, found: 0.into(), made: 0.into() }
+    }
+
+    /// How many copies found their plan here, and for how many one was made.
+    pub(crate) fn uses(&self) -> (u64, u64) {
+        (self.found.load(Ordering::Relaxed), self.made.load(Ordering::Relaxed))
+    }
+
+    fn count(&self, was_found: bool) {
+        let counted = if was_found { &self.found } else { &self.made };
+        counted.fetch_add(1, Ordering::Relaxed);
     }
 
     fn programs(&self) -> MutexGuard<'_, Programs> {
@@ -148,9 +163,11 @@ pub(crate) fn prepare(
     let found = shared.plans.programs().get(key);
     if let Some(found) = found.filter(|p| p.generation == generation && p.is_for(src, dst, options))
     {
+        shared.plans.count(true);
         return Ok((found, true));
     }
     let (prepared, cached) = make(shared, src, dst, options)?;
+    shared.plans.count(cached);
     let prepared = Arc::new(prepared);
     shared.plans.programs().put(key, &prepared, prepared.bytes());
     Ok((prepared, cached))
@@ -217,7 +234,7 @@ fn plan_of(
     })
 }
 
-/// The copies of a direct plan that is cheaper than a thread's wake-up.
+/// The copies of a direct plan on this node that is cheaper than a thread's wake-up.
 fn small_of(plan: &Plan, matched: &Matched) -> Result<Option<CopyList>, Error> {
     let (src, dst) = (&matched.src, &matched.dst);
     let payload = dst.payload_bytes();

@@ -2,7 +2,12 @@
 
 use isometry::fabric::{Config, Job};
 use isometry::model::{Dim, FieldSpace, IndexSpace};
-use isometry::{ArgumentError, Array, CopyOptions, Error, ErrorKind, Instance, Machine};
+use isometry::{
+    ArgumentError, Array, CopyOptions, Error, ErrorKind, FileOptions, Instance, Machine,
+    MachineBuilder,
+};
+use std::fs;
+use std::path::Path;
 use std::thread;
 use std::time::Duration;
 
@@ -21,9 +26,15 @@ fn over_each(size: u32, run: impl Fn(Vec<Machine>)) {
 }
 
 fn joined(job: &Job, size: u32) -> Vec<Machine> {
-    let join = |rank| {
+    serving(job, size, &[])
+}
+
+/// Nodes of which each serves what is in its directory, where it has one.
+fn serving(job: &Job, size: u32, dirs: &[&Path]) -> Vec<Machine> {
+    let join = |rank: u32| {
         let builder = Machine::builder().assume(true).lanes(1).staging(8 << 20);
-        builder.join(&config(job, rank)).unwrap()
+        let dirs = dirs.get(rank as usize).into_iter();
+        dirs.fold(builder, MachineBuilder::serve_files).join(&config(job, rank)).unwrap()
     };
     thread::scope(|scope| {
         let join = &join;
@@ -192,6 +203,128 @@ fn a_file_of_another_node_is_read_and_one_is_made_there() {
         };
         nodes[1].copy(&back, &columns, &CopyOptions::default()).unwrap().wait(PATIENCE).unwrap();
         assert!(is_transposed(&rows, &columns));
+    });
+}
+
+/// A `.npy` file at `path` with what `rows` has.
+fn write(machine: &Machine, rows: &Instance, path: &Path) {
+    let file = machine.create_file(path, rows.array(), &FileOptions::default()).unwrap();
+    machine.copy(rows, &file, &CopyOptions::default()).unwrap().wait(PATIENCE).unwrap();
+}
+
+#[test]
+fn files_of_other_nodes_are_opened_and_made() {
+    for job in [Job::new(3).unwrap(), Job::loopback(3).unwrap()] {
+        let dir = tempfile::tempdir().unwrap();
+        let nodes = serving(&job, 3, &[dir.path(); 3]);
+        let rows = matrix(&nodes[1], (300, 500), "yx");
+        fill(&rows);
+        let [first, second] = ["a.npy", "b.npy"].map(|name| dir.path().join(name));
+        write(&nodes[1], &rows, &first);
+        let dims = Some(vec!["y".to_owned(), "x".to_owned()]);
+        let names = FileOptions { dims, ..FileOptions::default() };
+        let file = nodes[0].open_file_at("node1", &first, &names).unwrap();
+        assert_eq!((file.memory().node.0, file.is_writable()), (1, false));
+        let array = file.array().laid_out("xy").unwrap();
+        let made = nodes[0].create_file_at("node2", &second, array, &Default::default()).unwrap();
+        assert!(!second.exists());
+        nodes[0].copy(&file, &made, &CopyOptions::default()).unwrap().wait(PATIENCE).unwrap();
+        assert!(second.exists(), "committed where it lies");
+        let columns = matrix(&nodes[2], (500, 300), "yx");
+        let back = nodes[2].open_file(&second, &names).unwrap();
+        nodes[2].copy(&back, &columns, &CopyOptions::default()).unwrap().wait(PATIENCE).unwrap();
+        assert!(is_transposed(&rows, &columns));
+        // By its own name a node has all files.
+        assert_eq!(nodes[0].open_file_at("node0", &second, &names).unwrap().memory().node.0, 0);
+    }
+}
+
+/// What is left of files that were to be made, once their nodes have heard that nobody wants them.
+fn wait_until_empty(dir: &Path) {
+    while fs::read_dir(dir).unwrap().next().is_some() {
+        thread::yield_now();
+    }
+}
+
+#[test]
+fn a_file_that_is_given_back_or_whose_asker_leaves_is_gone() {
+    let dir = tempfile::tempdir().unwrap();
+    let mut nodes = serving(&Job::new(3).unwrap(), 3, &[dir.path(); 3]);
+    let array = Array::of(&[("y", 4), ("x", 4)], "<f4").unwrap();
+    let create = |machine: &Machine, name: &str| {
+        let path = dir.path().join(name);
+        machine.create_file_at("node1", path, array.clone(), &Default::default()).unwrap()
+    };
+    let (first, second) = (create(&nodes[0], "a.npy"), create(&nodes[0], "b.npy"));
+    assert_eq!(fs::read_dir(dir.path()).unwrap().count(), 2);
+    drop((first, second));
+    wait_until_empty(dir.path());
+    let (left, kept) = (create(&nodes[2], "a.npy"), create(&nodes[0], "b.npy"));
+    let leaving = nodes.pop().unwrap();
+    leaving.close();
+    drop((left, leaving));
+    while fs::read_dir(dir.path()).unwrap().count() > 1 {
+        thread::yield_now();
+    }
+    let rows = matrix(&nodes[0], (4, 4), "yx");
+    nodes[0].copy(&rows, &kept, &CopyOptions::default()).unwrap().wait(PATIENCE).unwrap();
+    assert!(dir.path().join("b.npy").exists());
+}
+
+#[test]
+fn files_that_are_not_there_or_not_served_are_named() {
+    let dir = tempfile::tempdir().unwrap();
+    let served = dir.path().join("served");
+    fs::create_dir(&served).unwrap();
+    let nodes = serving(&Job::new(2).unwrap(), 2, &[&served]);
+    let refused = |asker: usize, node: &str, path: &Path| {
+        let opened = nodes[asker].open_file_at(node, path, &FileOptions::default());
+        match opened.unwrap_err() {
+            Error::FarFile { kind, os_error, told, .. } => (kind, os_error, told),
+            other => panic!("{other}"),
+        }
+    };
+    let none = served.join("none.npy");
+    assert_eq!(refused(1, "node0", &none).1, Some(2));
+    let error = nodes[1].open_file_at("node0", &none, &FileOptions::default()).unwrap_err();
+    assert!(error.to_string().starts_with(&format!("node0:{}: ", none.display())), "{error}");
+    let outside = refused(1, "node0", &dir.path().join("a.npy"));
+    assert_eq!((outside.0, outside.1), (ErrorKind::Io, Some(13)));
+    assert_eq!(refused(1, "node0", Path::new("a.npy")).1, Some(13));
+    assert!(refused(0, "node1", &none).2.contains("serves no files"));
+    fs::write(served.join("wrong.npy"), "nonsense").unwrap();
+    assert_eq!(refused(1, "node0", &served.join("wrong.npy")).0, ErrorKind::FileFormat);
+    fs::write(served.join("raw"), "nonsense").unwrap();
+    assert_eq!(refused(1, "node0", &served.join("raw")).0, ErrorKind::Argument);
+    let unknown = nodes[1].open_file_at("node2", &none, &FileOptions::default());
+    assert!(matches!(unknown, Err(Error::Argument(ArgumentError::NoNode { .. }))));
+    let array = Array::of(&[("x", 4)], "<f4").unwrap();
+    let made = nodes[1].create_file_at("node0", dir.path().join("b"), array, &Default::default());
+    assert!(matches!(made, Err(Error::FarFile { os_error: Some(13), .. })));
+    assert_eq!(nodes[1].split_node("node0:/a:b"), Some(("node0", "/a:b")));
+    assert_eq!(nodes[1].split_node("node2:/a"), None);
+    let gone = Machine::builder().assume(true).serve_files(dir.path().join("gone"));
+    let gone = gone.join(&config(&Job::new(1).unwrap(), 0));
+    assert_eq!(gone.unwrap_err().kind(), ErrorKind::Io);
+}
+
+/// One that is small enough to run on its caller's thread runs where its memory is all the same.
+#[test]
+fn a_small_copy_inside_another_node_is_asked_for() {
+    over_each(2, |nodes| {
+        let (rows, columns) = (matrix(&nodes[0], (3, 5), "yx"), matrix(&nodes[0], (3, 5), "xy"));
+        fill(&rows);
+        nodes[0].publish("rows", &rows).unwrap();
+        nodes[0].publish("columns", &columns).unwrap();
+        let [from, to] =
+            ["node0/rows", "node0/columns"].map(|name| nodes[1].lookup(name, PATIENCE));
+        let (from, to) = (from.unwrap(), to.unwrap());
+        nodes[1].copy(&from, &to, &CopyOptions::default()).unwrap().wait(PATIENCE).unwrap();
+        assert!(is_transposed(&rows, &columns));
+        let status = nodes[1].status().unwrap();
+        assert_eq!((status.nodes[0].lost.clone(), status.transfers.len()), (None, 0));
+        assert_eq!(status.staging.len(), 2, "{status}");
+        assert_eq!((status.plan_hits, status.plan_misses), (0, 1));
     });
 }
 

@@ -1,6 +1,6 @@
-//! What one node tells another of an instance that it publishes.
+//! What one node tells another of an instance that it publishes or lends.
 
-use crate::instance::{Holding, Instance};
+use crate::instance::{Holding, Instance, Keeper};
 use crate::runtime::Shared;
 use crate::view::{Arrangement, View};
 use crate::{Array, Error};
@@ -20,13 +20,52 @@ pub(crate) struct Described {
     base: u64,
     is_writable: bool,
     is_created: bool,
+    entries: Entries,
+    arranged: Arranged,
+    selected: Vec<Selected>,
+}
+
+/// What an array has entries for, and what each holds.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+pub(super) struct Entries {
     /// Name, and bounds.
     dims: Vec<(String, i64, i64)>,
     /// Name, size, offset and type.
     fields: Vec<(String, u64, u64, String)>,
     item_bytes: u64,
-    arranged: Arranged,
-    selected: Vec<Selected>,
+}
+
+impl Entries {
+    pub(super) fn of(space: &IndexSpace, fields: &FieldSpace) -> Entries {
+        let dim = |dim: &Dim| (dim.name.to_string(), dim.lo, dim.hi);
+        let field = |f: &Field| (f.name.to_string(), f.bytes, f.offset, f.dtype.to_string());
+        Entries {
+            dims: space.dims().iter().map(dim).collect(),
+            fields: fields.fields().iter().map(field).collect(),
+            item_bytes: fields.item_bytes(),
+        }
+    }
+
+    /// The same as who moves them knows them.
+    ///
+    /// # Errors
+    /// Where no array is like that.
+    pub(super) fn spaces(&self) -> Result<(IndexSpace, FieldSpace), Error> {
+        let dim = |(name, lo, hi): &(String, i64, i64)| Dim {
+            name: name.as_str().into(),
+            lo: *lo,
+            hi: *hi,
+        };
+        let field = |(name, bytes, offset, dtype): &(String, u64, u64, String)| Field {
+            name: name.as_str().into(),
+            bytes: *bytes,
+            offset: *offset,
+            dtype: dtype.as_str().into(),
+        };
+        let space = IndexSpace::new(self.dims.iter().map(dim).collect())?;
+        let fields = FieldSpace::new(self.fields.iter().map(field).collect(), self.item_bytes)?;
+        Ok((space, fields))
+    }
 }
 
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
@@ -46,8 +85,6 @@ impl Described {
     pub(crate) fn of(instance: &Instance) -> Described {
         let (view, holding) = (&instance.view, &instance.holding);
         let place = instance.place();
-        let dim = |dim: &Dim| (dim.name.to_string(), dim.lo, dim.hi);
-        let field = |f: &Field| (f.name.to_string(), f.bytes, f.offset, f.dtype.to_string());
         let span = |span: &Span| match span {
             Span::Range { lo, hi } => Selected::Range(*lo, *hi),
             Span::List(list) => Selected::List(list.to_vec()),
@@ -59,9 +96,7 @@ impl Described {
             base: place.offset,
             is_writable: holding.writable,
             is_created: holding.is_created,
-            dims: view.space.dims().iter().map(dim).collect(),
-            fields: view.fields.fields().iter().map(field).collect(),
-            item_bytes: view.fields.item_bytes(),
+            entries: Entries::of(&view.space, &view.fields),
             arranged: match &view.arrangement {
                 Arrangement::Layout(layout) => Arranged::Layout(layout.clone()),
                 Arrangement::Strides(strides) => Arranged::Strides(strides.clone()),
@@ -70,14 +105,20 @@ impl Described {
         }
     }
 
-    /// The instance, as `node`, whose it is, describes it.
+    /// The region that it lies in, as its node calls it.
+    pub(super) fn region(&self) -> RegionId {
+        self.region
+    }
+
+    /// The instance, as `node`, whose it is, describes it; who keeps it there until when is up to
+    /// `keeper`.
     ///
     /// # Errors
     /// Where no instance is like that.
     pub(crate) fn instance(
         self,
         shared: &Arc<Shared>,
-        node: model::NodeId,
+        (node, keeper): (model::NodeId, Keeper),
     ) -> Result<Instance, Error> {
         let memory = MemoryId { node, index: self.memory };
         let view = self.view(memory)?;
@@ -85,24 +126,13 @@ impl Described {
             shared,
             (self.region, Region::device(memory, self.bytes, Arc::new(()))),
             (self.is_writable, self.is_created),
+            keeper,
         );
         Ok(Instance::new(Arc::new(holding), self.base, view))
     }
 
     fn view(&self, memory: MemoryId) -> Result<View, Error> {
-        let dim = |(name, lo, hi): &(String, i64, i64)| Dim {
-            name: name.as_str().into(),
-            lo: *lo,
-            hi: *hi,
-        };
-        let field = |(name, bytes, offset, dtype): &(String, u64, u64, String)| Field {
-            name: name.as_str().into(),
-            bytes: *bytes,
-            offset: *offset,
-            dtype: dtype.as_str().into(),
-        };
-        let space = IndexSpace::new(self.dims.iter().map(dim).collect())?;
-        let fields = FieldSpace::new(self.fields.iter().map(field).collect(), self.item_bytes)?;
+        let (space, fields) = self.entries.spaces()?;
         let view = match &self.arranged {
             Arranged::Layout(layout) => {
                 Placement::of_layout(layout, &space, &fields)?;

@@ -32,10 +32,24 @@ pub(crate) enum Topic {
     Lookup,
     /// The answer.
     Found,
+    /// The sender asks for a file to be opened or made.
+    File,
+    /// The answer.
+    FileAnswer,
+    /// The sender needs no more what it was lent.
+    GiveBack,
 }
 
 impl Topic {
-    const ALL: [Topic; 4] = [Topic::Packet, Topic::Class, Topic::Lookup, Topic::Found];
+    const ALL: [Topic; 7] = [
+        Topic::Packet,
+        Topic::Class,
+        Topic::Lookup,
+        Topic::Found,
+        Topic::File,
+        Topic::FileAnswer,
+        Topic::GiveBack,
+    ];
 
     fn of(number: u32) -> Option<Topic> {
         Topic::ALL.into_iter().find(|topic| *topic as u32 == number)

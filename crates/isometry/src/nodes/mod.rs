@@ -3,14 +3,16 @@
 //!
 //! **Hazard.** A node dies, leaves or is slow; what another says is late, or nonsense; another names
 //! memory that is not its business. **Guarantee.** What a node says comes whole and in order, or
-//! not at all. Others reach the buffers in registered memory and what was published, nothing else; the
+//! not at all. Others reach buffers and what was published or lent, nothing else; the
 //! destination of a copy is written by the node that it lies in. **Structure.** [`Nodes`] joins the
 //! others through a [`Fabric`]: [`letters`] carry what nodes say, [`topology`] makes one cluster of
 //! what they are, [`registry`] knows what they publish. A thread ([`service`]) hears them, and hands
 //! the engine what its peers say; whoever steps the engine sends what that has to say.
 
 mod described;
+mod files;
 mod known;
+mod lending;
 mod letters;
 mod registry;
 mod service;
@@ -19,7 +21,7 @@ mod topology;
 pub(crate) use service::Service;
 pub(crate) use topology::LinkRates;
 
-use crate::instance::Instance;
+use crate::instance::{Instance, Keeper};
 use crate::runtime::Shared;
 use crate::{ArgumentError, Error};
 use channel::{Region, Regions};
@@ -27,6 +29,7 @@ use channel_remote::RemoteSpan;
 use described::Described;
 use engine::Packet;
 use fabric::{Barrier, Config, Fabric, Handlers};
+use files::Served;
 use known::{Introduction, Known};
 use letters::{Inbox, Letter, Outbox, Topic};
 use model::{
@@ -35,6 +38,7 @@ use model::{
 use registry::Registry;
 use serde::{Deserialize, Serialize};
 use std::collections::BTreeSet;
+use std::path::PathBuf;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::{Duration, Instant};
@@ -48,6 +52,7 @@ pub(crate) struct Nodes {
     inbox: Arc<Inbox>,
     outbox: Outbox,
     registry: Registry,
+    served: Served,
     known: Mutex<Known>,
     decoder: Mutex<wire::Decoder>,
     /// Those of whose loss the engine was told.
@@ -88,8 +93,10 @@ pub(crate) struct Registered {
 }
 
 impl Nodes {
-    /// Joins the nodes that `config` speaks of, with so much registered memory.
-    pub(crate) fn join(config: &Config, bytes: u64) -> Result<Arc<Nodes>, Error> {
+    /// Joins the nodes that `config` speaks of, with so much registered memory, and serves what lies
+    /// in `dirs`.
+    pub(crate) fn join(config: &Config, bytes: u64, dirs: &[PathBuf]) -> Result<Arc<Nodes>, Error> {
+        let served = Served::new(dirs)?;
         let inbox: Arc<Inbox> = Arc::default();
         let handlers = Inbox::handle(&inbox, Handlers::new());
         let config = Config { segment_bytes: bytes, ..config.clone() };
@@ -98,6 +105,7 @@ impl Nodes {
             inbox,
             outbox: Outbox::new(fabric.size()),
             registry: Registry::default(),
+            served,
             known: Mutex::new(Known::new(fabric.size())),
             decoder: Mutex::default(),
             mourned: Mutex::default(),
@@ -129,7 +137,6 @@ impl Nodes {
         let bytes = self.fabric.segment().bytes();
         topology::add_registered(class, bytes);
         let region = regions.insert(crate::memory::segment(memory, &self.fabric));
-        self.registry.open(region);
         Registered { memory, region, bytes }
     }
 
@@ -181,6 +188,12 @@ impl Nodes {
         self.others().try_for_each(|node| self.check_present(node))
     }
 
+    /// Why each node but this one is lost, `None` where it is not.
+    pub(crate) fn standing(&self) -> Vec<(NodeId, Option<String>)> {
+        let why = |node| self.fabric.lost(node).map(|why| why.to_string());
+        self.others().map(|node| (node, why(node))).collect()
+    }
+
     /// That `node` is not lost.
     pub(crate) fn check_present(&self, node: NodeId) -> Result<(), Error> {
         let Some(why) = self.fabric.lost(node) else { return Ok(()) };
@@ -227,7 +240,14 @@ impl Nodes {
         let lost = self.others().filter(|&node| self.fabric.lost(node).is_some());
         let lost: Vec<_> = lost.filter(|&node| mourned.insert(node)).collect();
         lost.iter().for_each(|&node| self.registry.forget(node));
+        self.forget_lent(|node| lost.contains(&node));
         lost
+    }
+
+    /// Gives up what others could reach: an instance keeps the machine that would keep it here.
+    fn clear(&self) {
+        self.registry.clear();
+        self.forget_lent(|_| true);
     }
 
     fn is_over(&self) -> bool {
@@ -273,6 +293,12 @@ impl Nodes {
     /// A region of another node, where this one may write to it.
     pub(crate) fn region_of(&self, memory: MemoryId, region: RegionId) -> Option<Arc<Region>> {
         self.known().registered(memory, region)
+    }
+
+    /// Lets other nodes have this one read and write a region: one of buffers, which their copies are
+    /// given parts of.
+    pub(crate) fn open(&self, region: RegionId) {
+        self.registry.open(region);
     }
 
     /// Whether other nodes may have this one read or write a region.
@@ -328,7 +354,7 @@ impl Nodes {
         let wrong = |why: String| Error::Introduction { node, why };
         let what: Described =
             ::postcard::from_bytes(&answer).map_err(|error| wrong(error.to_string()))?;
-        what.instance(shared, node)
+        what.instance(shared, (node, Keeper::Publisher))
     }
 
     fn hear_lookup(&self, from: NodeId, bytes: &[u8]) -> Result<(), String> {

@@ -56,6 +56,18 @@ impl Registry {
         self.lock().open.insert(region);
     }
 
+    /// Lets other nodes name a region no more.
+    pub(crate) fn shut(&self, region: RegionId) {
+        self.lock().open.remove(&region);
+    }
+
+    /// Gives up all that is published: an instance keeps the machine that would keep it here.
+    pub(crate) fn clear(&self) {
+        // Without the lock when they are dropped.
+        let published = std::mem::take(&mut self.lock().published);
+        drop(published);
+    }
+
     /// Whether other nodes may name a region.
     pub(crate) fn is_open(&self, region: RegionId) -> bool {
         self.lock().open.contains(&region)
@@ -116,12 +128,17 @@ impl Registry {
         serial
     }
 
-    /// Takes the answer to a question, if somebody still waits for that.
-    pub(crate) fn answer(&self, serial: u64, answer: Answer) {
-        if let Some(place) = self.lock().answers.get_mut(&serial) {
-            *place = Some(answer);
-        }
+    /// Takes the answer to a question, if somebody still waits for that, and returns whether.
+    pub(crate) fn answer(&self, serial: u64, answer: Answer) -> bool {
+        let is_awaited = match self.lock().answers.get_mut(&serial) {
+            Some(place) => {
+                *place = Some(answer);
+                true
+            }
+            None => false,
+        };
         self.changed.notify_all();
+        is_awaited
     }
 
     /// Waits for the answer to a question, which is forgotten then; `None` at `end`, or when
@@ -142,10 +159,8 @@ impl Registry {
             }
             match self.sleep(state, end) {
                 Some(woken) => state = woken,
-                None => {
-                    self.lock().answers.remove(&serial);
-                    return None;
-                }
+                // It may have come just now.
+                None => return self.lock().answers.remove(&serial).flatten(),
             }
         };
         state.answers.remove(&serial);
@@ -201,11 +216,11 @@ mod tests {
     fn an_answer_is_for_who_waits() {
         let registry = Registry::default();
         let (first, second) = (registry.ask(), registry.ask());
-        registry.answer(second, vec![2]);
-        registry.answer(99, vec![9]);
+        assert!(registry.answer(second, vec![2]));
+        assert!(!registry.answer(99, vec![9]));
         assert_eq!(registry.wait(second, None, || false), Some(vec![2]));
         assert_eq!(registry.wait(first, None, || true), None, "it is over");
-        registry.answer(first, vec![1]);
+        assert!(!registry.answer(first, vec![1]));
         assert_eq!(registry.wait(first, None, || false), None, "nobody waits any more");
     }
 }

@@ -1,6 +1,7 @@
 //! The thread that hears other nodes.
 
 use super::Nodes;
+use super::files::FileService;
 use super::letters::{Letter, Topic};
 use crate::runtime::Shared;
 use std::io;
@@ -12,16 +13,18 @@ use std::time::Duration;
 pub(crate) struct Service {
     nodes: Arc<Nodes>,
     thread: JoinHandle<()>,
+    files: Option<FileService>,
 }
 
 impl Service {
     /// Serves the nodes of `shared`, if it is among any.
     pub(crate) fn start(shared: &Arc<Shared>) -> io::Result<Option<Self>> {
         let Some(nodes) = shared.nodes.clone() else { return Ok(None) };
+        let files = FileService::start(shared)?;
         let (shared, served) = (Arc::clone(shared), Arc::clone(&nodes));
         let body = move || serve(&shared, &served);
         let thread = Builder::new().name("isometry-nodes".to_owned()).spawn(body)?;
-        Ok(Some(Service { nodes, thread }))
+        Ok(Some(Service { nodes, thread, files }))
     }
 
     /// Ends the thread: from now on no other node is heard.
@@ -29,6 +32,10 @@ impl Service {
         self.nodes.end();
         // A panic of the thread was printed when it happened.
         let _ = self.thread.join();
+        if let Some(files) = self.files {
+            files.join(&self.nodes.served);
+        }
+        self.nodes.clear();
     }
 }
 
@@ -64,6 +71,9 @@ fn hear(shared: &Arc<Shared>, nodes: &Nodes, letter: Letter) -> Option<engine::P
         }),
         Topic::Lookup => nodes.hear_lookup(from, &letter.bytes),
         Topic::Found => nodes.hear_found(&letter.bytes),
+        Topic::File => nodes.hear_file(from, &letter.bytes),
+        Topic::FileAnswer => nodes.hear_file_answer(from, &letter.bytes),
+        Topic::GiveBack => nodes.hear_give_back(from, &letter.bytes),
     };
     if let Err(why) = heard {
         log::warn!("dropped what {from} said of {:?}: {why}", letter.topic);

@@ -6,29 +6,19 @@ use rustix::event::{PollFd, PollFlags, Timespec, poll};
 use std::io;
 use std::os::fd::OwnedFd;
 use std::sync::Arc;
-use std::sync::atomic::{AtomicU64, Ordering};
 use std::thread::{Builder, JoinHandle};
 
 /// The running thread. It sleeps whenever nothing is to be done.
 pub(crate) struct Driver {
     thread: JoinHandle<()>,
-    /// Counts the changes to the set of channels.
-    changes: Arc<AtomicU64>,
 }
 
 impl Driver {
     pub(crate) fn start(shared: &Arc<Shared>) -> io::Result<Self> {
-        let changes = Arc::new(AtomicU64::new(1));
-        let (shared, seen) = (Arc::clone(shared), Arc::clone(&changes));
-        let body = move || drive(&shared, &seen);
+        let shared = Arc::clone(shared);
+        let body = move || drive(&shared);
         let thread = Builder::new().name("isometry-driver".to_owned()).spawn(body)?;
-        Ok(Driver { thread, changes })
-    }
-
-    /// Has the thread look at the channels that there are now.
-    pub(crate) fn channels_changed(&self, shared: &Shared) {
-        self.changes.fetch_add(1, Ordering::Release);
-        shared.bell.ring();
+        Ok(Driver { thread })
     }
 
     /// Waits until everything that was submitted has ended.
@@ -39,10 +29,10 @@ impl Driver {
     }
 }
 
-fn drive(shared: &Shared, changes: &AtomicU64) {
-    let (mut fds, mut seen) = (Vec::new(), 0);
+fn drive(shared: &Shared) {
+    let (mut fds, mut seen) = (Vec::new(), None);
     loop {
-        let current = changes.load(Ordering::Acquire);
+        let current = Some(shared.channel_changes());
         if current != seen {
             (fds, seen) = (shared.core().wake_fds(), current);
         }

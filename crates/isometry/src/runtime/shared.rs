@@ -2,6 +2,7 @@
 
 use super::Urgency;
 use super::core::{Caller, Core, Ended, Outcomes, Pending, Reach, dependency_failed};
+use crate::disks::Disks;
 use crate::event::{Event, State};
 use crate::instance::Holding;
 use crate::nodes::Nodes;
@@ -37,6 +38,7 @@ impl Clock {
 /// Everything that outlives a machine's handle for as long as an instance or event uses it.
 pub(crate) struct Shared {
     pub(crate) regions: Arc<Regions>,
+    pub(crate) disks: Disks,
     /// Tokens of [`Event::notify`].
     pub(crate) finished: DoneQueue<u64>,
     pub(crate) plans: Plans,
@@ -60,6 +62,8 @@ struct Notes {
     /// Files that were created and may not have been committed.
     created: Mutex<Vec<Weak<Holding>>>,
     fences: AtomicU64,
+    /// Counts the changes to the set of channels.
+    changes: AtomicU64,
 }
 
 /// Whether a machine may be used, by whom, and whether it keeps a trace.
@@ -87,13 +91,14 @@ impl Shared {
     pub(crate) fn new(
         core: Core,
         (topology, nodes): (Topology, Option<Arc<Nodes>>),
-        regions: Arc<Regions>,
+        (regions, disks): (Regions, Disks),
         clock: Clock,
     ) -> std::io::Result<Self> {
         wake::watch_forks();
         let traces = core.recorder.is_some();
         Ok(Shared {
-            regions,
+            regions: Arc::new(regions),
+            disks,
             finished: DoneQueue::new(Arc::new(Bell::new()?)),
             plans: Plans::new(),
             urgency: Urgency::new(),
@@ -195,6 +200,17 @@ impl Shared {
         let created =
             std::mem::take(&mut *self.notes.created.lock().unwrap_or_else(PoisonError::into_inner));
         created.iter().filter_map(Weak::upgrade).for_each(|file| crate::file::discard(&file));
+    }
+
+    /// Has the driver look at the channels that there are now.
+    pub(crate) fn channels_changed(&self) {
+        self.notes.changes.fetch_add(1, Ordering::Release);
+        self.bell.ring();
+    }
+
+    /// How often the set of channels has changed.
+    pub(crate) fn channel_changes(&self) -> u64 {
+        self.notes.changes.load(Ordering::Acquire)
     }
 
     /// Refuses copies from now on; returns whether it was open.

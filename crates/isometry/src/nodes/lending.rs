@@ -1,0 +1,90 @@
+//! What a node asks of others that open and make files for it, and what it lends to those that ask.
+
+use super::files::{Answered, Asked};
+use super::letters::Topic;
+use super::{Nodes, postcard};
+use crate::instance::{Instance, Keeper};
+use crate::runtime::Shared;
+use crate::{Array, Error, FileOptions};
+use model::{NodeId, RegionId};
+use std::path::Path;
+use std::sync::Arc;
+use std::time::{Duration, Instant};
+
+/// How long another node has to open a file, or to make one: a disk may be measured first.
+const PATIENCE: Duration = Duration::from_secs(60);
+
+impl Nodes {
+    /// The file at `path` of `node`, called `name`: made of `array` where there is one, else as it is.
+    /// That node keeps it until the instance is dropped, or this node is lost.
+    ///
+    /// # Errors
+    /// [`Error::FarFile`] as it answers; [`Error::Nodes`] where it is lost; [`Error::TimedOut`].
+    pub(crate) fn file_at(
+        &self,
+        shared: &Arc<Shared>,
+        (node, name): (NodeId, &str),
+        path: &Path,
+        (array, options): (Option<&Array>, &FileOptions),
+    ) -> Result<Instance, Error> {
+        let serial = self.registry.ask();
+        let asked = Asked::of(serial, path, array, options);
+        self.outbox.post(&self.fabric, node, Topic::File, postcard(&asked));
+        let end = Instant::now() + PATIENCE;
+        let is_lost = || self.fabric.lost(node).is_some();
+        let Some(answer) = self.registry.wait(serial, Some(end), is_lost) else {
+            self.check_present(node)?;
+            return Err(Error::TimedOut);
+        };
+        let wrong = |error: ::postcard::Error| Error::Introduction { node, why: error.to_string() };
+        let answered: Answered = ::postcard::from_bytes(&answer).map_err(wrong)?;
+        let described = answered.what.map_err(|refused| refused.error(name, path))?;
+        described.instance(shared, (node, Keeper::Lender(node)))
+    }
+
+    pub(super) fn hear_file(&self, from: NodeId, bytes: &[u8]) -> Result<(), String> {
+        let asked: Asked = ::postcard::from_bytes(bytes).map_err(|e| e.to_string())?;
+        let serial = asked.serial;
+        if let Err(refused) = self.served.take(from, asked) {
+            self.tell_answer(from, &Answered { serial, what: Err(refused) });
+        }
+        Ok(())
+    }
+
+    pub(super) fn tell_answer(&self, to: NodeId, answer: &Answered) {
+        self.outbox.post(&self.fabric, to, Topic::FileAnswer, postcard(answer));
+    }
+
+    /// Hears of a file; where nobody waits for it any more, it goes back.
+    pub(super) fn hear_file_answer(&self, from: NodeId, bytes: &[u8]) -> Result<(), String> {
+        let answered: Answered = ::postcard::from_bytes(bytes).map_err(|e| e.to_string())?;
+        if !self.registry.answer(answered.serial, bytes.to_vec())
+            && let Ok(described) = answered.what
+        {
+            self.give_back(from, described.region());
+        }
+        Ok(())
+    }
+
+    /// Tells `node` that what it has lent is not needed any more.
+    pub(crate) fn give_back(&self, node: NodeId, region: RegionId) {
+        let said = postcard(&(region.index, region.generation));
+        self.outbox.post(&self.fabric, node, Topic::GiveBack, said);
+    }
+
+    pub(super) fn hear_give_back(&self, from: NodeId, bytes: &[u8]) -> Result<(), String> {
+        let said = ::postcard::from_bytes(bytes).map_err(|e| e.to_string())?;
+        let (index, generation) = said;
+        let region = RegionId { index, generation };
+        match self.served.take_back(from, region) {
+            true => Ok(self.registry.shut(region)),
+            false => Err("it was not lent that".to_owned()),
+        }
+    }
+
+    /// Takes back what was lent to some.
+    pub(super) fn forget_lent(&self, is_to: impl Fn(NodeId) -> bool) {
+        let regions = self.served.take_back_all(is_to);
+        regions.into_iter().for_each(|region| self.registry.shut(region));
+    }
+}
