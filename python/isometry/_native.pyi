@@ -63,15 +63,17 @@ class Machine:
         lanes: int | None = None,
         staging: Mapping[str, str | int] | None = None,
         disk: str | os.PathLike[str] | Sequence[str | os.PathLike[str]] | None = None,
+        files: str | os.PathLike[str] | Sequence[str | os.PathLike[str]] | None = None,
         trace: bool = False,
     ) -> Machine:
         """A machine as one node among others; returns when all have joined.
 
         What is None is read from ISOMETRY_ROOT, ISOMETRY_RANK, ISOMETRY_SIZE and ISOMETRY_KEY, which
         `iso launch` sets; where none is set there is one node. Nodes are called node0, node1, …, and
-        their memories node0.sys, …; `sys` is this node's.
+        their memories node0.sys, …; `sys` is this node's. Other nodes may open and make files below the
+        directories in `files`, once symbolic links are followed, and no others.
 
-        Raises ValueError for what can't be, for several nodes without a key among it, Timeout where
+        Raises OSError for one of `files` that is not there, ValueError for what can't be, for several nodes without a key among it, Timeout where
         not all join within `timeout` seconds, and Error where one has another key.
         """
 
@@ -130,10 +132,12 @@ class Machine:
         layout: str | None = None,
     ) -> Instance:
         """The array in a file: .npy, .safetensors (with `tensor` where it has several), or else
-        raw, with extents in `dims`, a `dtype` and maybe a `layout`. It can't be written.
+        raw, with extents in `dims`, a `dtype` and maybe a `layout`. It can't be written. A path that
+        starts with the name of a node that was joined and a colon, as `node1:/a.npy`, is a file there.
 
         Raises FileFormatError for a damaged or short file, ValueError for an unknown tensor, for a
-        path with a NUL in it and for what the format has no use for, OSError as `open` does.
+        path with a NUL in it and for what the format has no use for, OSError as `open` does,
+        PermissionError for a file that its node does not serve.
         """
 
     def create(
@@ -148,7 +152,8 @@ class Machine:
     ) -> Instance:
         """A file to be: it appears under `path`, replacing what is there, when one copy has covered
         all of it or `commit` is called, and never otherwise. Dims, dtype and layout are those of
-        `like` but for what is given; a dimension that `like` has a part of starts at 0.
+        `like` but for what is given; a dimension that `like` has a part of starts at 0. A path may be
+        another node's, as in `open`; such a file appears by a copy alone.
 
         Raises LayoutError for what the format can't express, FileNotFoundError, PermissionError or
         another OSError for a directory that is missing or can't be written, or a full disk,

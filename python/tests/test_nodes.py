@@ -6,6 +6,7 @@ import subprocess
 import sys
 import textwrap
 import time
+from pathlib import Path
 
 import numpy as np
 import pytest
@@ -15,13 +16,13 @@ import isometry as iso
 PATIENCE = 30
 
 
-def start(size: int, program: str) -> list[subprocess.Popen[str]]:
+def start(size: int, program: str, files: str | None = None) -> list[subprocess.Popen[str]]:
     """Starts `program` as so many nodes, with `m` the machine and `r` the rank."""
-    head = """
+    head = f"""
         import os, sys, time
         import numpy as np
         import isometry as iso
-        m = iso.Machine.join(timeout=30, lanes=1, staging={"sys": "16MiB"})
+        m = iso.Machine.join(timeout=30, lanes=1, staging={{"sys": "16MiB"}}, files={files!r})
         r = m.rank
     """
     text = textwrap.dedent(head) + textwrap.dedent(program)
@@ -224,3 +225,36 @@ def test_one_node_finds_what_it_publishes_itself() -> None:
             m.empty({"x": 4}, "u1", memory="reg")
     with iso.Machine(lanes=1) as m, pytest.raises(ValueError, match="joined"):
         m.lookup("node0/a")
+
+
+def test_files_of_other_nodes_are_copied(tmp_path: Path) -> None:
+    a = np.arange(300 * 500, dtype="u2").reshape(300, 500)
+    np.save(tmp_path / "a.npy", a)
+    outputs = ended(
+        start(
+            3,
+            f"""
+            if r == 0:
+                f = m.open("node1:{tmp_path}/a.npy", dims="yx")
+                g = m.create("node2:{tmp_path}/b.npy", like=f, layout="xy")
+                m.copy(f, g).wait(20)
+                try:
+                    m.open("node1:{tmp_path}/none.npy")
+                except FileNotFoundError as error:
+                    print(error.filename)
+                try:
+                    m.open("node1:/etc/passwd", dims={{"x": 1}}, dtype="u1")
+                except PermissionError as error:
+                    print(error.filename)
+                assert not os.path.exists("node9:/a.npy")
+                try:
+                    m.open("node9:/a.npy")
+                except FileNotFoundError as error:
+                    print(error.filename)
+            m.barrier(30)
+            """,
+            files=str(tmp_path),
+        )
+    )
+    assert outputs[0].split() == [f"node1:{tmp_path}/none.npy", "node1:/etc/passwd", "node9:/a.npy"]
+    np.testing.assert_array_equal(np.load(tmp_path / "b.npy"), a.T)

@@ -3,6 +3,7 @@
 use clap::{Args as ClapArgs, Parser, Subcommand, ValueEnum, value_parser};
 use isometry::parse_size;
 use regex::Regex;
+use serde::{Deserialize, Serialize};
 use std::ffi::OsString;
 use std::num::{NonZeroU32, NonZeroUsize};
 use std::path::PathBuf;
@@ -30,6 +31,48 @@ pub(crate) enum Command {
     Sim(Sim),
     /// Start a program several times on this machine, as ranks that reach each other's memory.
     Launch(Launch),
+    /// Be a node among others, which serves files and is asked for copies, until a signal ends it.
+    Node(Node),
+}
+
+#[derive(Debug, ClapArgs)]
+#[command(args_conflicts_with_subcommands = true)]
+pub(crate) struct Node {
+    #[command(subcommand)]
+    pub(crate) command: Option<NodeCommand>,
+    #[command(flatten)]
+    pub(crate) serve: Serve,
+}
+
+#[derive(Debug, Subcommand)]
+pub(crate) enum NodeCommand {
+    /// Show what a node is at: nodes that are lost, copies under way and what they wait for, staging.
+    Status(Status),
+}
+
+/// It joins as ISOMETRY_ROOT, ISOMETRY_RANK, ISOMETRY_SIZE and ISOMETRY_KEY say, which `iso launch`
+/// sets.
+#[derive(Debug, ClapArgs)]
+pub(crate) struct Serve {
+    /// Let other nodes open and make files in this directory; may be repeated.
+    #[arg(long, value_name = "DIR")]
+    pub(crate) files: Vec<PathBuf>,
+    /// Threads that copy inside host memory; one for each core but one unless given.
+    #[arg(long, value_name = "N")]
+    pub(crate) lanes: Option<usize>,
+    /// The sum of all intermediate buffers: `512MiB`; a share of the memory unless given.
+    #[arg(long, value_name = "SIZE", value_parser = parse_size)]
+    pub(crate) staging: Option<u64>,
+}
+
+#[derive(Debug, ClapArgs)]
+pub(crate) struct Status {
+    /// The node's control socket; else that in ISOMETRY_SOCKET, else the only one that there is.
+    #[arg(long, value_name = "PATH")]
+    pub(crate) socket: Option<PathBuf>,
+    /// Print one JSON object.
+    #[arg(long)]
+    pub(crate) json: bool,
 }
 
 #[derive(Debug, ClapArgs)]
@@ -55,6 +98,9 @@ pub(crate) struct Topo {
     /// one that is ready-made: `two-nodes`, `sapling`, `xstream`, `moonlight`, `modern`, `pod`.
     #[arg(long, value_name = "FILE")]
     pub(crate) cluster: Option<PathBuf>,
+    /// Show the cluster of the node at this control socket.
+    #[arg(long, value_name = "PATH", conflicts_with_all = ["cluster", "measure"])]
+    pub(crate) socket: Option<PathBuf>,
     /// Measure the machine's channels again, whatever was kept.
     #[arg(long, conflicts_with = "cluster")]
     pub(crate) measure: bool,
@@ -103,9 +149,11 @@ pub(crate) struct Plan {
 }
 
 /// How to search for a path.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, ValueEnum)]
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default, ValueEnum, Serialize, Deserialize)]
+#[serde(rename_all = "lowercase")]
 pub(crate) enum Algorithm {
     /// The full algorithm for large copies, the simple one for small ones.
+    #[default]
     Auto,
     /// Every path, layout and blocking factor.
     Full,
@@ -126,12 +174,13 @@ pub(crate) enum Model {
     Default,
 }
 
-#[derive(Debug, ClapArgs)]
+#[derive(Debug, Clone, ClapArgs, Serialize, Deserialize)]
 pub(crate) struct Copy {
-    /// The source: `in.npy`, `model.safetensors#name`, or a raw file with --dims and --dtype.
+    /// The source: `in.npy`, `model.safetensors#name`, or a raw file with --dims and --dtype;
+    /// `node1:/in.npy` is a file of that node, whose copy a running `iso node` is asked for.
     pub(crate) src: PathBuf,
     /// The destination: a new file, which appears when all of it is written; `out.safetensors#name`
-    /// names its tensor.
+    /// names its tensor; as the source, it may be a node's.
     pub(crate) dst: PathBuf,
     /// Names of the source's dimensions, slowest first: `nhwc` or `batch,row`; with extents for a
     /// raw file: `n=32,h=224`.
@@ -145,24 +194,35 @@ pub(crate) struct Copy {
     pub(crate) layout: Option<String>,
     /// The larger, the more urgent.
     #[arg(long, default_value_t = 0, allow_negative_numbers = true)]
+    #[serde(default)]
     pub(crate) priority: i32,
     /// The largest intermediate buffer: `64MiB`.
     #[arg(long, value_name = "SIZE", value_parser = parse_size)]
     pub(crate) th: Option<u64>,
     /// How to search.
     #[arg(long, value_enum, default_value_t = Algorithm::Auto)]
+    #[serde(default)]
     pub(crate) algorithm: Algorithm,
     /// Make sure that the file survives a power failure before it appears.
     #[arg(long)]
+    #[serde(default)]
     pub(crate) sync: bool,
     /// Read both files again afterwards and compare them.
     #[arg(long)]
+    #[serde(default)]
     pub(crate) verify: bool,
-    /// Write a trace for Perfetto or Chrome.
+    /// Write a trace for Perfetto or Chrome; not of what a node is asked for.
     #[arg(long, value_name = "FILE")]
+    #[serde(skip)]
     pub(crate) trace: Option<PathBuf>,
+    /// The control socket of the node that is asked, which has the files that name none; else that in
+    /// ISOMETRY_SOCKET, else the only one that there is. Nobody is asked where no side names a node.
+    #[arg(long, value_name = "PATH")]
+    #[serde(skip)]
+    pub(crate) socket: Option<PathBuf>,
     /// Print one JSON object.
     #[arg(long)]
+    #[serde(skip)]
     pub(crate) json: bool,
 }
 

@@ -1,19 +1,20 @@
-//! `iso copy`.
+//! `iso copy`: by this process, or by a node that is asked.
 
 use crate::args::{Copy, Model, extents};
+use crate::end::{self, End};
 use crate::failure::Failure;
 use crate::interrupt::Interrupt;
+use crate::progress::{Terminal, Watch};
 use crate::topo::{rate, size};
 use crate::trace_file::{self, TraceFile};
-use crate::{output, plan, progress, verify};
+use crate::{ask, output, plan, progress, verify};
 use isometry::files::Format;
 use isometry::{Array, CopyOptions, Error, Event, FileOptions, Instance, Machine, Planned};
 use serde_json::{Value, json};
-use std::path::Path;
 use std::time::{Duration, Instant};
 
 /// A copy that is done.
-struct Copied<'a> {
+pub(crate) struct Copied<'a> {
     machine: &'a Machine,
     planned: Planned,
     event: Event,
@@ -24,7 +25,10 @@ struct Copied<'a> {
 
 /// Copies, and says on which path and how fast.
 pub(crate) fn run(args: &Copy) -> Result<(), Failure> {
-    let ends = [&args.src, &args.dst].map(|path| tensor_of(path).0);
+    if args.socket.is_some() || [&args.src, &args.dst].into_iter().any(|end| end::names_node(end)) {
+        return ask::copy(args);
+    }
+    let ends = [&args.src, &args.dst].map(|path| End::of(path).path);
     trace_file::check_apart(args.trace.as_deref(), ends, "the source or the destination")?;
     let interrupt = Interrupt::listen()?;
     let builder = Machine::builder().trace(args.trace.is_some());
@@ -32,7 +36,7 @@ pub(crate) fn run(args: &Copy) -> Result<(), Failure> {
     let machine = builder.open().map_err(failure)?;
     // Before the copy: what it took is lost where its trace can't be written.
     let trace = args.trace.as_deref().map(TraceFile::open).transpose()?;
-    let ended = copied(args, &machine, &interrupt);
+    let ended = copied(args, &machine, &Terminal::new(&interrupt)?);
     let traced = trace.map_or(Ok(()), |trace| {
         trace.write_whole(&machine.trace_json().unwrap_or_default().to_string())
     });
@@ -44,10 +48,11 @@ pub(crate) fn run(args: &Copy) -> Result<(), Failure> {
     }
 }
 
-fn copied<'a>(
+/// Copies as `args` say, for `watch`.
+pub(crate) fn copied<'a>(
     args: &Copy,
     machine: &'a Machine,
-    interrupt: &Interrupt,
+    watch: &dyn Watch,
 ) -> Result<Copied<'a>, Failure> {
     let src = source(args, machine)?;
     let dst = destination(args, machine, &src)?;
@@ -55,38 +60,28 @@ fn copied<'a>(
     let planned = machine.plan(&src, &dst, &planning).map_err(failure)?;
     let (priority, sync) = (args.priority, args.sync);
     let options = CopyOptions { priority, planning, sync, ..CopyOptions::default() };
-    interrupt.check()?;
-    output::aside(path_of(&planned));
+    watch.check()?;
+    watch.planned(&path_of(&planned));
     let started = Instant::now();
     let event = machine.copy(&src, &dst, &options).map_err(failure)?;
-    progress::wait(&event, interrupt)?.map_err(failure)?;
+    progress::wait(&event, watch)?.map_err(failure)?;
     let took = started.elapsed();
     drop(dst);
     if args.verify {
-        verify::compare(machine, &src, &written(args, machine, &src)?, interrupt)?;
+        verify::compare(machine, &src, &written(args, machine, &src)?, watch)?;
     }
     let bytes = src.payload_bytes();
     Ok(Copied { machine, planned, event, bytes, took, verified: args.verify })
 }
 
 fn source(args: &Copy, machine: &Machine) -> Result<Instance, Failure> {
-    let (path, tensor) = tensor_of(&args.src);
-    let mut options = FileOptions { tensor, ..FileOptions::default() };
+    let mut options = FileOptions::default();
     match (&args.dims, &args.dtype) {
         (Some(dims), Some(dtype)) => options.raw = Some(raw(dims, dtype)?),
         (dims, None) => options.dims = dims.as_deref().map(layout::dim_names),
         (None, Some(_)) => return Err(Failure::usage("--dtype is for raw files, with --dims")),
     }
-    machine.open_file(path, &options).map_err(failure)
-}
-
-/// A path, and the tensor that `model.safetensors#name` names. Any other `#` is part of the path.
-fn tensor_of(path: &Path) -> (&Path, Option<String>) {
-    let (before, name) = path.to_str().and_then(|p| p.rsplit_once('#')).unwrap_or_default();
-    match before.ends_with(".safetensors") {
-        true => (Path::new(before), Some(name.to_owned())),
-        false => (path, None),
-    }
+    End::of(&args.src).open(machine, options).map_err(failure)
 }
 
 fn destination(args: &Copy, machine: &Machine, src: &Instance) -> Result<Instance, Failure> {
@@ -95,9 +90,7 @@ fn destination(args: &Copy, machine: &Machine, src: &Instance) -> Result<Instanc
     if let Some(layout) = &args.layout {
         array = array.laid_out(layout).map_err(failure)?;
     }
-    let (path, tensor) = tensor_of(&args.dst);
-    let options = FileOptions { tensor, ..FileOptions::default() };
-    machine.create_file(path, array, &options).map_err(failure)
+    End::of(&args.dst).create(machine, array).map_err(failure)
 }
 
 /// The destination as a reader finds it.
@@ -110,10 +103,10 @@ fn written(args: &Copy, machine: &Machine, src: &Instance) -> Result<Instance, F
     // The file's shape is in the order of its layout, slowest first.
     let dims = array.layout.components().iter().rev().filter_map(|c| c.dim());
     let names = dims.map(|dim| array.space.dims()[dim].name.to_string()).collect();
-    let (path, tensor) = tensor_of(&args.dst);
-    let raw = (Format::of_path(path) == Format::Raw).then_some(array);
-    let options = FileOptions { dims: Some(names), tensor, raw, ..FileOptions::default() };
-    machine.open_file(path, &options).map_err(failure)
+    let end = End::of(&args.dst);
+    let raw = (Format::of_path(end.path) == Format::Raw).then_some(array);
+    let options = FileOptions { dims: Some(names), raw, ..FileOptions::default() };
+    end.open(machine, options).map_err(failure)
 }
 
 fn raw(dims: &str, dtype: &str) -> Result<Array, Failure> {
@@ -123,7 +116,7 @@ fn raw(dims: &str, dtype: &str) -> Result<Array, Failure> {
 }
 
 /// What a person did wrong is wrong usage; what the machine could not do is a failure.
-fn failure(error: Error) -> Failure {
+pub(crate) fn failure(error: Error) -> Failure {
     use isometry::ErrorKind::{Argument, Layout};
     match error.kind() {
         Argument | Layout => Failure::usage(error),
@@ -144,13 +137,14 @@ impl Copied<'_> {
         self.bytes as f64 / self.took.as_secs_f64().max(1e-9)
     }
 
-    fn summary(&self) -> String {
+    /// For people.
+    pub(crate) fn summary(&self) -> String {
         let (bytes, seconds) = (size(self.bytes), self.took.as_secs_f64());
         let verified = if self.verified { ", verified" } else { "" };
         format!("{bytes} in {seconds:.2} s, {}{verified}", rate(self.rate()))
     }
 
-    fn to_json(&self) -> Value {
+    pub(crate) fn to_json(&self) -> Value {
         let topology = self.machine.topology();
         let reports = self.event.report();
         let reports = reports.iter().map(|report| isometry::report_json(report, &topology));

@@ -42,7 +42,8 @@ impl Failure {
         ExitCode::from(self.code())
     }
 
-    fn code(&self) -> u8 {
+    /// The exit code.
+    pub(crate) fn code(&self) -> u8 {
         match self {
             Failure::Failed(_) | Failure::Closed => 1,
             Failure::Usage(_) | Failure::Explained => 2,

@@ -6,12 +6,17 @@
 #![forbid(unsafe_code)]
 
 mod args;
+mod ask;
 mod bench;
+mod control;
 mod copy;
+mod end;
 mod failure;
 mod follow;
 mod interrupt;
 mod launch;
+mod lines;
+mod node;
 mod output;
 mod plan;
 mod plot;
@@ -57,5 +62,9 @@ fn run(command: &Command) -> Result<(), Failure> {
         Command::Bench(args) => bench::run(args),
         Command::Sim(args) => simulate::run(args),
         Command::Launch(args) => launch::run(args),
+        Command::Node(args) => match &args.command {
+            Some(args::NodeCommand::Status(args)) => ask::status(args),
+            None => node::run(&args.serve),
+        },
     }
 }

@@ -2,6 +2,7 @@
 
 use crate::failure::Failure;
 use crate::interrupt::Interrupt;
+use crate::output;
 use indicatif::{ProgressBar, ProgressStyle};
 use isometry::{Error, Event};
 use std::time::Duration;
@@ -24,20 +25,65 @@ fn bar(length: u64, template: &str) -> Result<ProgressBar, Failure> {
     Ok(ProgressBar::new(length).with_style(style))
 }
 
-/// Waits for the end of `event`, and returns how it ended. Ctrl-C cancels it.
-pub(crate) fn wait(event: &Event, interrupt: &Interrupt) -> Result<Result<(), Error>, Failure> {
-    let bar = bar(event.progress().1, OF_BYTES)?;
+/// Who asked for a copy: is told how it goes, and may want its end.
+pub(crate) trait Watch {
+    /// The path that it takes.
+    fn planned(&self, path: &str);
+
+    /// The payload that was moved, and in all.
+    fn moved(&self, progress: (u64, u64));
+
+    /// Nothing more is moved.
+    fn ended(&self);
+
+    /// Fails where its end is wanted.
+    fn check(&self) -> Result<(), Failure>;
+}
+
+/// A person, who may type Ctrl-C.
+pub(crate) struct Terminal<'a> {
+    bar: ProgressBar,
+    interrupt: &'a Interrupt,
+}
+
+impl<'a> Terminal<'a> {
+    pub(crate) fn new(interrupt: &'a Interrupt) -> Result<Self, Failure> {
+        Ok(Terminal { bar: bar(0, OF_BYTES)?, interrupt })
+    }
+}
+
+impl Watch for Terminal<'_> {
+    fn planned(&self, path: &str) {
+        output::aside(path);
+    }
+
+    fn moved(&self, (done, total): (u64, u64)) {
+        self.bar.set_length(total);
+        self.bar.set_position(done);
+    }
+
+    fn ended(&self) {
+        self.bar.finish_and_clear();
+    }
+
+    fn check(&self) -> Result<(), Failure> {
+        self.interrupt.check()
+    }
+}
+
+/// Waits for the end of `event`, and returns how it ended; it is cancelled where `watch` wants that.
+pub(crate) fn wait(event: &Event, watch: &dyn Watch) -> Result<Result<(), Error>, Failure> {
     loop {
         let ended = event.wait(Some(STEP));
-        bar.set_position(event.progress().0);
+        watch.moved(event.progress());
         if event.is_done() {
-            bar.finish_and_clear();
+            watch.ended();
             return Ok(ended.or_else(|_| event.outcome().unwrap_or(Ok(()))));
         }
-        if let Err(interrupted) = interrupt.check() {
+        if let Err(wanted) = watch.check() {
             event.cancel();
-            bar.finish_and_clear();
-            return Err(interrupted);
+            watch.ended();
+            return Err(wanted);
         }
     }
 }

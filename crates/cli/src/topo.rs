@@ -3,7 +3,7 @@
 use crate::args::Topo;
 use crate::failure::Failure;
 use crate::interrupt::Interrupt;
-use crate::{output, plot};
+use crate::{ask, output, plot};
 use isometry::Machine;
 use model::{Channel, Curves, Memory, MemoryKind, NodeClass, Topology, Wire};
 use std::fmt::Write as _;
@@ -16,7 +16,10 @@ const MAX_CLUSTER_BYTES: u64 = 16 << 20;
 
 /// Prints the topology, and plots it where that is asked for.
 pub(crate) fn run(args: &Topo) -> Result<(), Failure> {
-    let topology = read(args.cluster.as_deref(), args.measure)?;
+    let topology = match &args.socket {
+        Some(socket) => of_node(socket)?,
+        None => read(args.cluster.as_deref(), args.measure)?,
+    };
     if let Some(path) = &args.plot {
         plot::write(path, &topology)?;
     }
@@ -24,6 +27,12 @@ pub(crate) fn run(args: &Topo) -> Result<(), Failure> {
         true => output::json(&cluster::to_json(&topology)),
         false => output::text(&table(&topology)),
     }
+}
+
+/// The cluster that a running node is in.
+fn of_node(socket: &Path) -> Result<Topology, Failure> {
+    let told = ask::topology(socket)?;
+    cluster::parse_json(&told.to_string()).map_err(|e| unreadable(socket, &e))
 }
 
 /// The topology of a cluster file or a ready-made cluster, a file of that name first; or of this

@@ -1,7 +1,7 @@
 //! Compares two instances, box by box.
 
 use crate::failure::Failure;
-use crate::interrupt::Interrupt;
+use crate::progress::Watch;
 use isometry::{Array, CopyOptions, Error, Instance, Machine};
 use model::{Field, FieldSpace, IndexSpace};
 use std::ops::Range;
@@ -14,11 +14,11 @@ pub(crate) fn compare(
     machine: &Machine,
     src: &Instance,
     dst: &Instance,
-    interrupt: &Interrupt,
+    watch: &dyn Watch,
 ) -> Result<(), Failure> {
     let fields = packed(src.fields()).map_err(Failure::failed)?;
     for part in boxes(&src.extents(), fields.item_bytes()) {
-        interrupt.check()?;
+        watch.check()?;
         let names = src.space().dims().iter().map(|d| &*d.name);
         let ranges: Vec<_> = names.zip(part.iter().cloned()).collect();
         let bytes = |from: &Instance| bytes_of(machine, from, &ranges, &fields);

@@ -6,7 +6,6 @@ use pyo3::call::PyCallArgs;
 use pyo3::exceptions::{PyKeyError, PyMemoryError, PyOSError, PyValueError};
 use pyo3::prelude::*;
 use std::fmt::Display;
-use std::io;
 
 /// The exception for `error`.
 pub(crate) fn raised(error: Error) -> PyErr {
@@ -21,11 +20,18 @@ pub(crate) fn raised(error: Error) -> PyErr {
         }
         Error::Io { path, error: io } => match io.raw_os_error() {
             // Three arguments make it a FileNotFoundError, or what else the number means.
-            Some(number) => {
-                PyOSError::new_err((number, without_number(io), path.clone().into_os_string()))
-            }
+            Some(number) => PyOSError::new_err((
+                number,
+                without_number(&io.to_string()),
+                path.clone().into_os_string(),
+            )),
             None => PyOSError::new_err(error.to_string()),
         },
+        Error::FarFile { node, path, os_error: Some(number), told, .. } => PyOSError::new_err((
+            *number,
+            without_number(told),
+            format!("{node}:{}", path.display()),
+        )),
         Error::Channel(refused) if refused.kind == ChannelErrorKind::OutOfMemory => {
             PyMemoryError::new_err(error.to_string())
         }
@@ -38,9 +44,8 @@ pub(crate) fn raised(error: Error) -> PyErr {
 }
 
 /// Python puts the number before the text.
-fn without_number(error: &io::Error) -> String {
-    let text = error.to_string();
-    text.split(" (os error").next().unwrap_or(&text).to_owned()
+fn without_number(text: &str) -> String {
+    text.split(" (os error").next().unwrap_or(text).to_owned()
 }
 
 /// A `LayoutError` that says `why`.

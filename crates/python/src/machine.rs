@@ -15,7 +15,7 @@ use model::{Dim, FieldSpace, IndexSpace};
 use pyo3::exceptions::{PyTypeError, PyValueError};
 use pyo3::prelude::*;
 use std::os::fd::AsRawFd;
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 use std::ptr::NonNull;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
@@ -46,7 +46,7 @@ impl PyMachine {
 
     #[staticmethod]
     #[pyo3(signature = (address = None, rank = None, size = None, key = None, *, timeout = 60.0,
-        lanes = None, staging = None, disk = None, trace = false))]
+        lanes = None, staging = None, disk = None, files = None, trace = false))]
     #[expect(clippy::too_many_arguments, reason = "Python's keywords are its configuration struct")]
     fn join(
         py: Python<'_>,
@@ -58,9 +58,11 @@ impl PyMachine {
         lanes: Option<&Bound<'_, PyAny>>,
         staging: Option<&Bound<'_, PyAny>>,
         disk: Option<&Bound<'_, PyAny>>,
+        files: Option<&Bound<'_, PyAny>>,
         trace: bool,
     ) -> PyResult<Self> {
         let builder = settings::builder(lanes, staging, disk)?.trace(trace);
+        let builder = settings::serving(builder, files)?;
         let mut config = settings::ranks(address, rank, size, key)?;
         config.timeout = seconds("timeout", timeout)?;
         Self::of(py, py.detach(|| builder.join(&config)))
@@ -141,7 +143,10 @@ impl PyMachine {
             (dims, None) => options.dims = dims.map(Dims::into_names).transpose()?,
             (None, Some(_)) => return Err(PyTypeError::new_err("a dtype needs dims with extents")),
         }
-        self.instance(py.detach(|| self.inner.open_file(path, &options)))
+        self.instance(py.detach(|| match self.far(&path) {
+            Some((node, path)) => self.inner.open_file_at(node, path, &options),
+            None => self.inner.open_file(&path, &options),
+        }))
     }
 
     #[pyo3(signature = (path, like = None, layout = None, *, dims = None, dtype = None, tensor = None))]
@@ -158,7 +163,10 @@ impl PyMachine {
     ) -> PyResult<PyInstance> {
         let array = laid_out(described(like, dims, dtype)?, layout)?;
         let options = FileOptions { tensor, ..FileOptions::default() };
-        self.instance(py.detach(|| self.inner.create_file(path, array, &options)))
+        self.instance(py.detach(|| match self.far(&path) {
+            Some((node, path)) => self.inner.create_file_at(node, path, array, &options),
+            None => self.inner.create_file(&path, array, &options),
+        }))
     }
 
     #[pyo3(signature = (src, dst, priority = 0, deadline = None, after = None, algorithm = "auto", *, sync = false))]
@@ -297,6 +305,11 @@ impl PyMachine {
         let finished = Bound::new(py, Finished { inner: inner.clone() })?;
         let waiters = py.import("isometry._waiters")?.getattr("Waiters")?.call1((finished,))?;
         Ok(PyMachine { inner, waiters: waiters.unbind() })
+    }
+
+    /// The node and the path there that `path` means, where it starts with a node's name and a colon.
+    fn far<'a>(&self, path: &'a Path) -> Option<(&'a str, &'a str)> {
+        self.inner.split_node(path.to_str()?)
     }
 
     fn instance(&self, made: Result<Instance, isometry::Error>) -> PyResult<PyInstance> {

@@ -30,6 +30,18 @@ pub(crate) fn builder(
     Ok(builder)
 }
 
+/// The same with directories whose files other nodes may have.
+///
+/// # Errors
+/// `TypeError` for what are no paths.
+pub(crate) fn serving(
+    builder: MachineBuilder,
+    files: Option<&Bound<'_, PyAny>>,
+) -> PyResult<MachineBuilder> {
+    let dirs = files.map(paths).transpose()?.unwrap_or_default();
+    Ok(dirs.iter().fold(builder, MachineBuilder::serve_files))
+}
+
 /// Whom to join, of which what is `None` is read from the environment.
 ///
 /// # Errors
