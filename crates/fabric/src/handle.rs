@@ -78,7 +78,12 @@ impl<'a> Handle<'a> {
     }
 
     /// Waits for `other` too, of the same fabric.
+    #[inline]
     pub fn join(&mut self, mut other: Handle<'a>) {
+        // As where memory is mapped.
+        if other.is_over() {
+            return;
+        }
         self.pending.append(&mut other.pending);
         self.failed = self.failed.take().or(other.failed);
     }

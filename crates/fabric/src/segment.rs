@@ -6,7 +6,7 @@
 
 use crate::error::Error;
 use kernels::{Crossover, OutOfBounds, Stores};
-use model::NdCopy;
+use model::{FieldCopy, NdCopy};
 use rustix::fs::{
     MemfdFlags, SealFlags, fcntl_add_seals, fcntl_get_seals, fstat, ftruncate, memfd_create,
 };
@@ -84,7 +84,7 @@ impl Segment {
     pub fn read(&self, at: u64, to: &mut [u8]) -> Option<()> {
         let from = self.span(at, to.len())?;
         // SAFETY: inside the mapping, which no reference points into, so `to` is apart.
-        unsafe { std::ptr::copy_nonoverlapping(from, to.as_mut_ptr(), to.len()) };
+        unsafe { copy_bytes(from, to.as_mut_ptr(), to.len()) };
         Some(())
     }
 
@@ -116,7 +116,7 @@ impl Segment {
     pub fn write(&self, at: u64, from: &[u8]) -> Option<()> {
         let to = self.span(at, from.len())?;
         // SAFETY: inside the mapping, which no reference points into, so `from` is apart.
-        unsafe { std::ptr::copy_nonoverlapping(from.as_ptr(), to, from.len()) };
+        unsafe { copy_bytes(from.as_ptr(), to, from.len()) };
         Some(())
     }
 
@@ -231,6 +231,24 @@ impl Segment {
     }
 }
 
+/// Copies so many bytes; where they are too many for the caches, as the kernels do, which go past these
+/// sooner than the C library.
+///
+/// # Safety
+/// The bytes are there at both ends, which are apart.
+#[inline]
+unsafe fn copy_bytes(from: *const u8, to: *mut u8, bytes: usize) {
+    if (bytes as u64) < Crossover::default().0 {
+        // SAFETY: as the caller says.
+        return unsafe { std::ptr::copy_nonoverlapping(from, to, bytes) };
+    }
+    let strides = Vec::new();
+    let run = FieldCopy { bytes: bytes as u64, src_offset: 0, dst_offset: 0, strides };
+    let run = NdCopy { dims: Vec::new(), fields: vec![run] };
+    // SAFETY: as the caller says.
+    unsafe { kernels::copy(&run, from, to, stores(&run)) }
+}
+
 fn stores(copy: &NdCopy) -> Stores {
     Stores::for_bytes(copy.payload_bytes(), Crossover::default())
 }
@@ -269,6 +287,20 @@ mod tests {
         made.word(88).unwrap().store(u64::MAX, Ordering::Relaxed);
         assert_eq!(mapped.words()[11].load(Ordering::Relaxed), u64::MAX);
         assert!(made.word(89).is_none() && made.word(96).is_none());
+    }
+
+    #[test]
+    fn what_is_too_large_for_the_caches_is_copied_all_the_same() {
+        let bytes = Crossover::default().0 as usize + 12345;
+        let (made, _) = Segment::create(bytes as u64 + 100).unwrap();
+        let src: Vec<u8> = (0..bytes).map(|i| (i * 7 / 5) as u8).collect();
+        made.write(99, &src).unwrap();
+        let mut back = vec![0; bytes];
+        made.read(99, &mut back).unwrap();
+        assert!(back == src);
+        let mut first = [0; 99];
+        made.read(0, &mut first).unwrap();
+        assert_eq!(first, [0; 99]);
     }
 
     #[test]
