@@ -1,7 +1,7 @@
 """A cache's pages from a process to another that has tokens and heads the other way round.
 
-`make bench GROUP=kv` installs what this needs and runs it. Ours is one copy, whose index tables say
-where pages lie. NIXL moves equal runs of bytes only: by a descriptor for each that stays whole, or by
+`make bench GROUP=kv` installs what this needs and runs it. Ours is one put, whose index tables say
+where pages lie; or, as nodes, one copy that is planned. NIXL moves equal runs of bytes only: by a descriptor for each that stays whole, or by
 pages that our own kernels turn first. Writes bench/out/kv.json; fails where NIXL is missing, without
 which the table is void.
 """
@@ -20,7 +20,7 @@ import numpy as np
 
 sys.path.insert(0, str(Path(__file__).resolve().parent / "ranks"))
 
-from contenders import PYTHON, ROOT, Ranks, isometry, joined, nixl, probe_of  # noqa: E402
+from contenders import PYTHON, ROOT, Ranks, isometry, joined, nixl, nodes, probe_of  # noqa: E402
 from pairs import end_on_sigterm  # noqa: E402
 from timing import Bench, Case, Contender, Truth  # noqa: E402
 
@@ -124,7 +124,12 @@ def hand_over(bench: Bench, folder: Path, name: str, over: str) -> None:
     for table in tables:
         rng.permutation(PROBLEMS["pages"]).astype(np.uint64).tofile(table)
     case = HandOver(name, "kv", BYTES, PROBLEMS["head_bytes"], str(tables[0]), str(tables[1]))
-    joins = {"isometry": isometry, "nixl": nixl, "permute, then nixl": permuted}
+    joins = {
+        "isometry": isometry,
+        "isometry nodes": nodes,
+        "nixl": nixl,
+        "permute, then nixl": permuted,
+    }
     contenders: list[Contender] = joined(bench, joins, folder, BYTES, over)
     for ranks in contenders:
         if isinstance(ranks, Ranks):

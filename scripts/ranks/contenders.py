@@ -101,12 +101,34 @@ def free_port() -> int:
         return port
 
 
+def joining(over: str) -> dict[str, str]:
+    """What two ranks of ours join by, but for the rank: the root's spelling says by what they go."""
+    root = f"local:{secrets.token_hex(8)}" if over == "shm" else f"127.0.0.1:{free_port()}"
+    return {"ISOMETRY_ROOT": root, "ISOMETRY_SIZE": "2", "ISOMETRY_KEY": secrets.token_hex(16)}
+
+
+def nodes(folder: Path, size: int, over: str) -> Ranks:
+    """Ours as nodes, whose copies are planned."""
+    package = ROOT / ".venv" / PYTHON
+    if not (package / "isometry").exists():
+        raise Failed("the package is not installed")
+    program = [str(PEERS / "bin/python"), str(ROOT / "scripts/ranks/node_rank.py")]
+    variables = {**joining(over), "PYTHONPATH": str(package)}
+    starts = [
+        Start(
+            [*program, str(rank), str(folder), str(size)],
+            {**variables, "ISOMETRY_RANK": str(rank)},
+        )
+        for rank in (0, 1)
+    ]
+    return Ranks("isometry nodes", Pair(folder, starts), "kv", {})
+
+
 def isometry(folder: Path, size: int, over: str) -> Ranks:
     """Ours, which go by what the spelling of their root says."""
     if not RANK.exists():
         raise Failed("it is not built")
-    root = f"local:{secrets.token_hex(8)}" if over == "shm" else f"127.0.0.1:{free_port()}"
-    variables = {"ISOMETRY_ROOT": root, "ISOMETRY_SIZE": "2", "ISOMETRY_KEY": secrets.token_hex(16)}
+    variables = joining(over)
     starts = [
         Start([str(RANK), str(folder), str(size)], {**variables, "ISOMETRY_RANK": str(rank)})
         for rank in (0, 1)
