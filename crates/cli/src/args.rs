@@ -32,6 +32,9 @@ pub(crate) enum Command {
     /// Start a program several times on this machine, as ranks that reach each other's memory.
     Launch(Launch),
     /// Be a node among others, which serves files and is asked for copies, until a signal ends it.
+    ///
+    /// It joins as ISOMETRY_ROOT, ISOMETRY_RANK, ISOMETRY_SIZE and ISOMETRY_KEY say, which `iso launch`
+    /// sets, and alone where none is set.
     Node(Node),
 }
 
@@ -50,8 +53,7 @@ pub(crate) enum NodeCommand {
     Status(Status),
 }
 
-/// It joins as ISOMETRY_ROOT, ISOMETRY_RANK, ISOMETRY_SIZE and ISOMETRY_KEY say, which `iso launch`
-/// sets.
+/// What a node has for others.
 #[derive(Debug, ClapArgs)]
 pub(crate) struct Serve {
     /// Let other nodes open and make files in this directory; may be repeated.

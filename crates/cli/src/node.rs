@@ -126,7 +126,7 @@ impl Watch for Client<'_> {
         let mut fds = [PollFd::new(self.lines.stream(), PollFlags::IN | PollFlags::RDHUP)];
         match poll(&mut fds, Some(&Timespec::default())) {
             Ok(0) | Err(_) => Ok(()),
-            Ok(_) => Err(Failure::Interrupted(SIGINT.cast_unsigned().to_le_bytes()[0])),
+            Ok(_) => Err(Failure::Interrupted(u8::try_from(SIGINT).unwrap_or(u8::MAX))),
         }
     }
 }

@@ -111,3 +111,26 @@ fn a_hundred_thousand_that_wait_leave_one_by_one() {
     run(&mut engine, NOW);
     assert_eq!(engine.progress(holds), Some((64, 64)));
 }
+
+#[test]
+fn what_is_under_way_is_told_until_it_ends() {
+    let mut engine = engine(2, 1, RING_BYTES);
+    assert_eq!(engine.underway(), []);
+    let first = engine.submit(NOW, urgent(3, 2)).unwrap();
+    let second = engine.submit(NOW, urgent(5, 2)).unwrap();
+    let ids = |engine: &Engine| engine.underway().iter().map(|u| u.id).collect::<Vec<_>>();
+    assert_eq!(ids(&engine), [first, second]);
+    let [one, two] = <[_; 2]>::try_from(engine.underway()).unwrap();
+    assert_eq!((one.priority, two.priority), (Priority(3), Priority(5)));
+    assert_eq!((one.progress, one.memories.len()), (engine.progress(first).unwrap(), 3));
+    assert_eq!(two.waits, engine.waits(second));
+    assert!(matches!(two.waits[..], [Wait::Staging { .. }]), "{:?}", two.waits);
+    let mut out = Vec::new();
+    engine.cancel(NOW, second);
+    assert_eq!(ids(&engine), [first], "it has ended, and is not forgotten");
+    while !engine.is_idle() {
+        next(&mut engine, &mut out);
+        while engine.poll_event().is_some() {}
+    }
+    assert_eq!(engine.underway(), []);
+}

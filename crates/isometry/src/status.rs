@@ -70,8 +70,7 @@ impl Machine {
         }
         let topology = self.topology();
         let core = self.shared.core();
-        let (transfers, staging) =
-            (transfers(core.engine()), staging(core.engine(), &self.shared, &topology));
+        let (transfers, staging) = (transfers(core.engine()), staging(core.engine(), &self.shared));
         drop(core);
         let (plan_hits, plan_misses) = self.shared.plans.uses();
         let nodes = nodes(&self.shared, &topology);
@@ -84,11 +83,9 @@ fn transfers(engine: &Engine) -> Vec<TransferStatus> {
     engine.underway().into_iter().map(status).collect()
 }
 
-fn staging(engine: &Engine, shared: &Shared, topology: &Topology) -> Vec<StagingStatus> {
-    let node = shared.here();
-    let memories =
-        topology.class_of(node).map_or(0, |(class, _)| topology.classes[class].memories.len());
-    let memories = (0..).take(memories).map(|index| MemoryId { node, index });
+fn staging(engine: &Engine, shared: &Shared) -> Vec<StagingStatus> {
+    let (node, count) = (shared.here(), shared.class().memories.len());
+    let memories = (0..).take(count).map(|index| MemoryId { node, index });
     let status = |memory| {
         let (used_bytes, bytes) = engine.staging(memory)?;
         let peak_bytes = engine.staging_peak(memory)?;
