@@ -272,8 +272,30 @@ impl Fabric {
         most: Option<Duration>,
         is_over: impl Fn() -> bool,
     ) -> Result<(), Error> {
+        self.wait(most, self.capabilities().spin, is_over)
+    }
+
+    /// As [`Fabric::wait_until`], but sleeps as soon as nothing comes: for threads that serve others,
+    /// which may want the core.
+    ///
+    /// # Errors
+    /// As [`Fabric::wait_until`].
+    pub fn sleep_until(
+        &self,
+        most: Option<Duration>,
+        is_over: impl Fn() -> bool,
+    ) -> Result<(), Error> {
+        self.wait(most, Duration::ZERO, is_over)
+    }
+
+    /// Polls for `spin` after each message before it sleeps.
+    fn wait(
+        &self,
+        most: Option<Duration>,
+        spin: Duration,
+        is_over: impl Fn() -> bool,
+    ) -> Result<(), Error> {
         self.outside("wait")?;
-        let spin = self.capabilities().spin;
         let start = Instant::now();
         let mut idle_since = start;
         let mut polls = 0_u32;

@@ -76,7 +76,7 @@ impl Lane {
             if open.is_empty() && self.is_over() {
                 return;
             }
-            let waited = self.fabric.wait_until(None, || {
+            let waited = self.fabric.sleep_until(None, || {
                 let has_news = open.iter().any(|open: &Open<'_>| open.handle.has_news());
                 has_news || self.has_task() || (open.is_empty() && self.is_over())
             });
