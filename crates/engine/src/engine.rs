@@ -28,7 +28,7 @@ use std::collections::{BTreeSet, HashMap, VecDeque};
 ///
 /// The engine does no I/O, reads no clock and blocks on nothing. Its methods are of four kinds,
 /// called in any order by one thread at a time:
-/// - commands: [`Engine::submit`], [`Engine::cancel`], [`Engine::forget`];
+/// - commands: [`Engine::submit`], [`Engine::cancel`], [`Engine::forget`], [`Engine::leave`];
 /// - [`Engine::handle_completion`] for each request that a channel has ended,
 ///   [`Engine::handle_fence`] for each fence, [`Engine::handle_timeout`] when
 ///   [`Engine::poll_timeout`] says so, [`Engine::handle_peer`] for each packet of another node's
@@ -140,6 +140,14 @@ impl Engine {
     pub fn handle_lost(&mut self, now: Time, node: NodeId) {
         self.now = now;
         self.give_up(node);
+        self.settle();
+    }
+
+    /// Takes no shares of others' transfers from now on: each fails with
+    /// [`model::ChannelErrorKind::PeerLost`]. Where it `stops_shares`, those that it has are given up too.
+    pub fn leave(&mut self, now: Time, stops_shares: bool) {
+        self.now = now;
+        self.refuse_shares(stops_shares);
         self.settle();
     }
 

@@ -297,6 +297,25 @@ fn a_full_table_refuses_and_says_that_it_may_pass() {
     assert!(cause.detail.contains("node1"), "{}", cause.detail);
 }
 
+#[test]
+fn a_node_that_leaves_takes_no_shares_and_may_give_up_those_it_has() {
+    let mut b = node(1);
+    say(&mut b, 0, 1, vec![reserve()]);
+    said(&mut b);
+    b.leave(Time(1), false);
+    assert!(!b.is_idle(), "what it has it goes on with");
+    let other = AskId { serial: 2, ..NAME };
+    let mut packet = packet((0, 1), (2, reserve()));
+    packet.body = packet.body.map(|(number, _, message)| (number, other, message));
+    b.handle_peer(Time(1), packet);
+    assert_eq!(refusal(&mut b).kind, ChannelErrorKind::PeerLost);
+    b.leave(Time(2), true);
+    assert!(matches!(said(&mut b)[..], [PeerMessage::Hush(Outcome::Failed(_))]));
+    say(&mut b, 0, 3, vec![PeerMessage::Quiet]);
+    assert_eq!(refusal(&mut b).kind, ChannelErrorKind::PeerLost);
+    assert!(b.is_idle());
+}
+
 /// Also where there is no room for it.
 #[test]
 fn who_refuses_to_commit_undoes_once() {

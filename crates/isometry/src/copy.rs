@@ -8,7 +8,7 @@ use crate::prepare::{Prepared, prepare};
 use crate::report::{CopyReport, Direct};
 use crate::runtime::Submission;
 use crate::{ArgumentError, Error};
-use engine::Commit;
+use engine::{Commit, Program};
 use model::{ChannelError, ChannelErrorKind, CopyWork, Priority, TransferError, TransferId};
 use planner::Options;
 use std::sync::Arc;
@@ -105,20 +105,20 @@ impl Machine {
         }
         let event = Event::new(Arc::clone(&state));
         for copy in &ready {
-            self.begin(&state, copy, (options, Vec::new()));
+            self.begin(&state, copy, (options, None));
         }
         Ok(event)
     }
 
-    /// Begins one of the copies of an event, behind others of them; what its transfer is called, if
-    /// it is not over yet.
+    /// Begins one of the copies of an event, behind some of the others where it is said which; what its
+    /// transfer is called, if it is not over yet.
     pub(crate) fn begin(
         &self,
         state: &Arc<State>,
         copy: &Ready<'_>,
-        (options, behind): (&CopyOptions, Vec<TransferId>),
+        (options, behind): (&CopyOptions, Option<Vec<TransferId>>),
     ) -> Option<TransferId> {
-        let here = if behind.is_empty() { self.run_here(copy, options) } else { Ok(None) };
+        let here = if behind.is_none() { self.run_here(copy, options) } else { Ok(None) };
         let begun = match here {
             Ok(Some(busy)) => {
                 let prepared = Arc::clone(&copy.prepared);
@@ -167,7 +167,7 @@ impl Machine {
         self.check(src, dst)?;
         let (prepared, _) = prepare(&self.shared, &src.view, &dst.view, &options.planning)?;
         if src.may_share_bytes(dst) {
-            check_apart(src, dst, &prepared.program)?;
+            check_apart((src, &prepared.program), (dst, &prepared.program))?;
         }
         Ok(Ready { prepared, src, dst })
     }
@@ -220,6 +220,13 @@ pub(crate) struct Ready<'a> {
     dst: &'a Instance,
 }
 
+impl Ready<'_> {
+    /// How it runs.
+    pub(crate) fn program(&self) -> &Program {
+        &self.prepared.program
+    }
+}
+
 /// Of a copy that could not start, while others of its event may have.
 fn report_of_refused(ready: &Ready<'_>, error: &Error) -> CopyReport {
     let plan = &ready.prepared.plan;
@@ -240,7 +247,7 @@ fn submission(ready: &Ready<'_>, options: &CopyOptions) -> Submission {
         priority: Priority(options.priority),
         deadline: options.deadline,
         after: options.after.clone(),
-        behind: Vec::new(),
+        behind: None,
         commit: commits.then_some(Commit { sync: options.sync }),
     }
 }

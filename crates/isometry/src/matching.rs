@@ -80,17 +80,21 @@ fn listed(view: &View) -> u8 {
     spans.filter(|(_, s)| matches!(s, Span::List(_))).fold(0, |bits, (i, _)| bits | 1 << i)
 }
 
-/// Refuses a destination that shares a byte with the source, for a copy by `program`.
+/// Refuses a destination that shares a byte with a source, each as its program touches it: of one copy,
+/// or of two.
 ///
 /// Exact but for blocks, index lists and fields left out of two instances whose bytes lie among
 /// each other's, which are refused for caution.
-pub(crate) fn check_apart(src: &Instance, dst: &Instance, program: &Program) -> Result<(), Error> {
-    let spans = [program.src_span(), program.dst_span()];
+pub(crate) fn check_apart(
+    (src, reads): (&Instance, &Program),
+    (dst, writes): (&Instance, &Program),
+) -> Result<(), Error> {
+    let spans = [reads.src_span(), writes.dst_span()];
     let ends = (span_of(src, &spans[0]), span_of(dst, &spans[1]));
     let (Some(a), Some(b)) = ends else { return Ok(()) };
     let crossing = a.1 < b.2 && b.1 < a.2 && a.0 == b.0;
     let apart = (b.1 - i128::from(spans[1].start)) - (a.1 - i128::from(spans[0].start));
-    if !crossing || same_instance_apart(src, dst) || !program.src().meets(program.dst(), apart) {
+    if !crossing || same_instance_apart(src, dst) || !reads.src().meets(writes.dst(), apart) {
         return Ok(());
     }
     Err(ArgumentError::Overlap.into())

@@ -1,12 +1,15 @@
 //! From one partition of an array to another, wherever the parts lie.
 
 use crate::boxes::{IndexBox, gather};
+use crate::copy::Ready;
 use crate::event::{Event, State};
 use crate::instance::Instance;
 use crate::machine::Machine;
+use crate::matching::check_apart;
 use crate::{ArgumentError, CopyOptions, Error, Mismatch};
-use model::{NodeId, Span, TransferId};
+use model::{Span, TransferId};
 use std::collections::HashMap;
+use std::ops::Range;
 use std::sync::Arc;
 
 /// A copy of a part of one shard into one of another.
@@ -26,12 +29,14 @@ impl Machine {
     /// each shard's own.
     ///
     /// Where several of `src` have an index, it comes from one on the node where it is wanted, if there
-    /// is one, else from the first. Where several of `dst` have the same bounds, as replicas do, the
-    /// first is filled from `src`, and the others from each other, as the branches of a tree are: no
-    /// source sends more than twice.
+    /// is one, else from the first. Where several of `dst` have the same bounds, as replicas do, those
+    /// whose nodes have all of it are filled from there, the first of the others from `src`, and the rest
+    /// from replicas before them, as the branches of a tree are: each fills two. What is where it should
+    /// be stays.
     ///
     /// # Errors
     /// As [`Machine::copy`]; [`ArgumentError::NotCovered`] for indices that none of `src` has;
+    /// [`ArgumentError::Overlap`] where one part would be written over what another is read from;
     /// [`Mismatch::Dim`]; none has started then.
     pub fn reshard(
         &self,
@@ -44,6 +49,7 @@ impl Machine {
         pieces.sort_by_key(|p| (p.after.is_some(), p.to, std::cmp::Reverse(p.src.payload_bytes())));
         let ready = pieces.iter().map(|piece| self.ready(&piece.src, &piece.dst, options));
         let ready = ready.collect::<Result<Vec<_>, _>>()?;
+        check_all_apart(&pieces, &ready)?;
         if ready.is_empty() {
             return Ok(Event::new(Arc::new(State::nothing(&self.shared))));
         }
@@ -52,8 +58,9 @@ impl Machine {
         let event = Event::new(Arc::clone(&state));
         let mut filling: HashMap<usize, Vec<TransferId>> = HashMap::new();
         for (piece, ready) in pieces.iter().zip(&ready) {
-            let after = piece.after.and_then(|before| filling.get(&before).cloned());
-            let begun = self.begin(&state, ready, (options, after.unwrap_or_default()));
+            let behind =
+                piece.after.map(|before| filling.get(&before).cloned().unwrap_or_default());
+            let begun = self.begin(&state, ready, (options, behind));
             filling.entry(piece.to).or_default().extend(begun);
         }
         Ok(event)
@@ -62,34 +69,46 @@ impl Machine {
 
 /// What goes where.
 fn pieces(src: &[Instance], dst: &[Instance]) -> Result<Vec<Piece>, Error> {
+    // Boxes are compared, so that all are in one order of dimensions.
+    let names = dst.first().map(names).unwrap_or_default();
+    let sources = src.iter().map(|shard| box_of(shard, &names)).collect::<Result<Vec<_>, _>>()?;
     let mut pieces = Vec::new();
     let mut replicas: HashMap<IndexBox, Vec<usize>> = HashMap::new();
     for (to, shard) in dst.iter().enumerate() {
-        let names = names(shard);
         let wanted = box_of(shard, &names)?;
-        let same = replicas.entry(wanted.clone()).or_default();
-        same.push(to);
-        if let Some(parent) = parent(same) {
-            pieces.push(Piece {
-                src: dst[parent].clone(),
-                dst: shard.clone(),
-                to,
-                after: Some(parent),
-            });
+        if wanted.0.iter().any(Range::is_empty) {
             continue;
         }
-        for (from, part) in
-            gather(&wanted, sources(src, shard, &names)?).map_err(not_covered(&names))?
-        {
-            let select = |instance: &Instance| {
-                let ranges: Vec<_> =
-                    names.iter().map(String::as_str).zip(part.0.iter().cloned()).collect();
-                instance.select(&ranges)
-            };
-            pieces.push(Piece { src: select(&src[from])?, dst: select(shard)?, to, after: None });
+        let same = replicas.entry(wanted.clone()).or_default();
+        same.push(to);
+        let node = shard.memory().node;
+        let (near, far): (Vec<_>, Vec<_>) =
+            sources.iter().cloned().enumerate().partition(|(i, _)| src[*i].memory().node == node);
+        let parts = match (gather(&wanted, near.clone()), parent(same)) {
+            (Ok(parts), _) => parts,
+            (Err(_), Some(parent)) => {
+                let (src, dst, after) = (dst[parent].clone(), shard.clone(), Some(parent));
+                pieces.push(Piece { src, dst, to, after });
+                continue;
+            }
+            (Err(_), None) => {
+                gather(&wanted, near.into_iter().chain(far)).map_err(not_covered(&names))?
+            }
+        };
+        for (from, part) in parts {
+            let (src, dst) = (select(&src[from], &names, &part)?, select(shard, &names, &part)?);
+            let is_there = src.place() == dst.place() && src.view == dst.view;
+            if !is_there {
+                pieces.push(Piece { src, dst, to, after: None });
+            }
         }
     }
     Ok(pieces)
+}
+
+fn select(shard: &Instance, names: &[String], part: &IndexBox) -> Result<Instance, Error> {
+    let ranges: Vec<_> = names.iter().map(String::as_str).zip(part.0.iter().cloned()).collect();
+    shard.select(&ranges)
 }
 
 /// Of replicas, from which the last is filled: each fills two.
@@ -97,17 +116,19 @@ fn parent(replicas: &[usize]) -> Option<usize> {
     Some(replicas[replicas.len().checked_sub(2)? / 2])
 }
 
-/// The sources' boxes in the order in which they are asked: those near a shard first.
-fn sources(
-    src: &[Instance],
-    shard: &Instance,
-    names: &[String],
-) -> Result<Vec<(usize, IndexBox)>, Error> {
-    let boxes = src.iter().enumerate().map(|(i, s)| Ok((i, box_of(s, names)?)));
-    let mut boxes = boxes.collect::<Result<Vec<_>, Error>>()?;
-    let here: NodeId = shard.memory().node;
-    boxes.sort_by_key(|(i, _)| src[*i].memory().node != here);
-    Ok(boxes)
+/// Refuses pieces one of which is written where another is read, unless that one comes behind it.
+fn check_all_apart(pieces: &[Piece], ready: &[Ready<'_>]) -> Result<(), Error> {
+    for (reader, reads) in pieces.iter().zip(ready) {
+        let mut others = pieces.iter().zip(ready).filter(|(w, _)| reader.after != Some(w.to));
+        others.try_for_each(|(writer, writes)| {
+            let programs = (reads.program(), writes.program());
+            match reader.src.may_share_bytes(&writer.dst) {
+                true => check_apart((&reader.src, programs.0), (&writer.dst, programs.1)),
+                false => Ok(()),
+            }
+        })?;
+    }
+    Ok(())
 }
 
 fn names(shard: &Instance) -> Vec<String> {
@@ -132,8 +153,7 @@ fn box_of(shard: &Instance, names: &[String]) -> Result<IndexBox, Error> {
 
 fn not_covered(names: &[String]) -> impl Fn(IndexBox) -> Error + '_ {
     |missing| {
-        let range =
-            |(name, r): (&String, &std::ops::Range<i64>)| format!("{name} {}..{}", r.start, r.end);
+        let range = |(name, r): (&String, &Range<i64>)| format!("{name} {}..{}", r.start, r.end);
         let missing = names.iter().zip(&missing.0).map(range).collect::<Vec<_>>().join(", ");
         ArgumentError::NotCovered { missing }.into()
     }

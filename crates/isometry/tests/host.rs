@@ -1,7 +1,7 @@
 //! Copies inside host memory, against a naive model.
 
 use isometry::engine::{Fifo, Policy, Rank, Standing};
-use isometry::model::{ChannelKind, FieldSpace, IndexSpace, Outcome, Priority};
+use isometry::model::{ChannelKind, Dim, FieldSpace, IndexSpace, Outcome, Priority};
 use isometry::{
     ArgumentError, Array, CopyOptions, Error, ErrorKind, FileOptions, Foreign, Instance, Machine,
     Mismatch,
@@ -647,4 +647,22 @@ fn each_kind_of_channel_has_the_policy_that_was_chosen_for_it() {
         machine.create_file(dir.path().join("a.npy"), array, &FileOptions::default()).unwrap();
     machine.copy(&src, &file, &CopyOptions::default()).unwrap().wait(None).unwrap();
     assert_eq!(asked(), [true, true]);
+}
+
+/// The memory that one shard comes from is not where another is to lie: they are copied in any order.
+#[test]
+fn no_shard_lies_where_another_comes_from() {
+    let machine = Machine::builder().assume(true).lanes(1).staging(8 << 20).open().unwrap();
+    let dim = |lo: i64, hi: i64| IndexSpace::new(vec![Dim { name: "x".into(), lo, hi }]).unwrap();
+    let fields = || FieldSpace::packed(&[4]).unwrap();
+    let extent = 1 << 20;
+    let shard = |lo, hi| machine.empty(Array::new(dim(lo, hi), fields()), "sys").unwrap();
+    let (first, second) = (shard(0, extent), shard(extent, 2 * extent));
+    let base = std::ptr::NonNull::new(first.first_byte().unwrap()).unwrap();
+    // SAFETY: the owner is the instance whose bytes these are, and nothing is copied.
+    let there = unsafe { Foreign::new(base, vec![4], true, Arc::new(first.clone())) };
+    let there = machine.wrap(dim(extent, 2 * extent), fields(), there).unwrap();
+    let (src, dst) = ([first, second], [there, shard(0, extent)]);
+    let error = machine.reshard(&src, &dst, &CopyOptions::default()).unwrap_err();
+    assert!(matches!(error, Error::Argument(ArgumentError::Overlap)), "{error}");
 }

@@ -161,6 +161,8 @@ pub(crate) struct Peers {
     shares: BTreeMap<AskId, TransferId>,
     /// Who is to be cut off, and from which session on is heard again.
     disconnects: VecDeque<(NodeId, u64)>,
+    /// Whether it takes no more shares.
+    is_leaving: bool,
     /// What shares that have ended had, where a peer that was given up may still write to it.
     quarantine: Vec<Quarantined>,
 }
@@ -187,6 +189,7 @@ impl Peers {
             asks: BTreeMap::new(),
             shares: BTreeMap::new(),
             disconnects: VecDeque::new(),
+            is_leaving: false,
             quarantine: Vec::new(),
         }
     }

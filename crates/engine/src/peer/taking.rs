@@ -61,6 +61,9 @@ impl Engine {
     /// Why a share can't run here, if it can't.
     fn refusal(&self, transfer: &Transfer, stretch: &Stretch) -> Option<ChannelError> {
         let me = stretch.node;
+        if self.peers.as_ref().is_some_and(|peers| peers.is_leaving) {
+            return Some(ChannelError::new(ChannelErrorKind::PeerLost, format!("{me} is leaving")));
+        }
         if !self.names_this_life(transfer, 0) || !self.names_this_life(transfer, 1) {
             let detail = format!("a region was named in another life of {me}");
             return Some(ChannelError::new(ChannelErrorKind::PeerLost, detail));
@@ -69,6 +72,20 @@ impl Engine {
         let is_full = refused == SubmitError::Full;
         let kind = if is_full { ChannelErrorKind::Busy } else { ChannelErrorKind::Dependency };
         Some(ChannelError::new(kind, format!("{me} does not take the transfer: {refused}")))
+    }
+
+    /// Takes no more shares, and gives up those that there are where it `stops` them.
+    pub(crate) fn refuse_shares(&mut self, stops: bool) {
+        let Some(peers) = &mut self.peers else { return };
+        peers.is_leaving = true;
+        let me = peers.config.node;
+        let shares: Vec<_> = peers.shares.values().copied().filter(|_| stops).collect();
+        for id in shares {
+            let Some(record) = self.table.get(id) else { continue };
+            let cause = ChannelError::new(ChannelErrorKind::PeerLost, format!("{me} is leaving"));
+            let outcome = failed_at(&record.transfer.program, me, cause);
+            self.stop(id, outcome);
+        }
     }
 
     /// Whether an end that lies here is named as it is in this life.
