@@ -58,9 +58,24 @@ impl Machine {
     /// [`Error::Nodes`] where that node is lost; [`Error::TimedOut`] after `timeout`;
     /// [`Error::Closed`], [`Error::Forked`].
     pub fn lookup(&self, name: &str, timeout: Option<Duration>) -> Result<Instance, Error> {
+        self.lookup_unless(name, timeout, &|| false)
+    }
+
+    /// As [`Machine::lookup`], but ends with [`Error::TimedOut`] too once `is_interrupted`, which is
+    /// asked ten times a second.
+    ///
+    /// # Errors
+    /// As [`Machine::lookup`].
+    pub fn lookup_unless(
+        &self,
+        name: &str,
+        timeout: Option<Duration>,
+        is_interrupted: &dyn Fn() -> bool,
+    ) -> Result<Instance, Error> {
         let nodes = self.nodes()?;
         let (node, name) = name.split_once('/').unwrap_or(("", name));
-        nodes.lookup(&self.shared, (self.node_named(node)?, name), timeout)
+        let patience = (timeout, is_interrupted);
+        nodes.lookup(&self.shared, (self.node_named(node)?, name), patience)
     }
 
     /// The array in the file at `path` of `node`, as [`Machine::open_file`] there: see

@@ -423,6 +423,30 @@ fn a_node_that_leaves_is_an_error_for_who_waits_for_it() {
     });
 }
 
+/// Whoever asks it all the time doesn't keep it, and hears at once that it leaves.
+#[test]
+fn a_node_closes_while_others_ask_for_copies() {
+    over_each(2, |nodes| {
+        let rows = matrix(&nodes[0], (300, 500), "yx");
+        nodes[0].publish("rows", &rows).unwrap();
+        let there = nodes[1].lookup("node0/rows", PATIENCE).unwrap();
+        let begun = std::sync::Barrier::new(2);
+        thread::scope(|scope| {
+            let asking = scope.spawn(|| {
+                let here = matrix(&nodes[1], (300, 500), "xy");
+                let copy = || nodes[1].copy(&there, &here, &CopyOptions::default());
+                copy().unwrap().wait(PATIENCE).unwrap();
+                begun.wait();
+                let mut copies = std::iter::repeat_with(|| copy()?.wait(PATIENCE));
+                copies.find_map(Result::err).unwrap()
+            });
+            begun.wait();
+            nodes[0].close();
+            assert_eq!(asking.join().unwrap().kind(), ErrorKind::PeerLost);
+        });
+    });
+}
+
 #[test]
 fn a_copy_is_cancelled_on_all_nodes() {
     over_each(2, |nodes| {
@@ -519,5 +543,119 @@ fn the_link_between_nodes_is_measured() {
         assert!(!link.assumed && link.latency_ns > 0);
         assert!(link.curves.run.peak() > 1e8, "{:?}", link.curves.run);
         assert_eq!(*link, nodes[0].topology().links[0]);
+    }
+}
+
+/// What it published does not keep it: the others hear that it has left.
+#[test]
+fn a_node_that_published_leaves_when_it_is_dropped() {
+    over_each(2, |mut nodes| {
+        let rows = matrix(&nodes[1], (4, 4), "yx");
+        nodes[1].publish("rows", &rows).unwrap();
+        drop((rows, nodes.pop()));
+        let error = nodes[0].lookup("node1/never", PATIENCE).unwrap_err();
+        assert_eq!(error.kind(), ErrorKind::PeerLost, "{error}");
+    });
+}
+
+#[test]
+fn a_barrier_without_a_node_that_has_left_fails_each_time() {
+    over_each(2, |mut nodes| {
+        drop(nodes.pop());
+        // Until that is known here.
+        assert!(nodes[0].lookup("node1/never", PATIENCE).is_err());
+        for _ in 0..3 {
+            assert_eq!(nodes[0].barrier(PATIENCE).unwrap_err().kind(), ErrorKind::PeerLost);
+        }
+    });
+}
+
+#[test]
+fn a_file_of_another_node_is_asked_for_by_who_wants_it() {
+    over_each(2, |nodes| {
+        let dir = tempfile::tempdir().unwrap();
+        let path = dir.path().join("a.npy");
+        let rows = matrix(&nodes[0], (300, 500), "yx");
+        fill(&rows);
+        let file = nodes[0].create_file(&path, rows.array(), &Default::default()).unwrap();
+        nodes[0].copy(&rows, &file, &CopyOptions::default()).unwrap().wait(PATIENCE).unwrap();
+        let names = isometry::FileOptions {
+            dims: Some(vec!["y".to_owned(), "x".to_owned()]),
+            ..Default::default()
+        };
+        let file = nodes[0].open_file(&path, &names).unwrap();
+        nodes[0].publish("file", &file).unwrap();
+        let there = nodes[1].lookup("node0/file", PATIENCE).unwrap();
+        let here = matrix(&nodes[1], (300, 500), "xy");
+        nodes[1].copy(&there, &here, &CopyOptions::default()).unwrap().wait(PATIENCE).unwrap();
+        assert!(is_transposed(&rows, &here));
+    });
+}
+
+#[test]
+fn nothing_that_can_t_be_a_name_is_waited_for() {
+    over_each(2, |nodes| {
+        for node in &nodes {
+            let error = node.lookup("node0/a b", Some(Duration::from_secs(2))).unwrap_err();
+            assert!(matches!(error, Error::Argument(ArgumentError::Name { .. })), "{error}");
+        }
+    });
+}
+
+/// A box by the names of its dimensions, in whichever order a shard has them.
+#[test]
+fn shards_may_have_their_dimensions_in_any_order() {
+    let machine = Machine::builder().assume(true).lanes(1).staging(8 << 20).open().unwrap();
+    let shard = |dims: [(&str, i64, i64); 2]| {
+        let dim = |(name, lo, hi): (&str, i64, i64)| Dim { name: name.into(), lo, hi };
+        let space = IndexSpace::new(dims.map(dim).to_vec()).unwrap();
+        machine.empty(Array::new(space, FieldSpace::packed(&[4]).unwrap()), "sys").unwrap()
+    };
+    let all = shard([("y", 0, 8), ("x", 0, 8)]);
+    fill(&all);
+    let one = shard([("y", 0, 4), ("x", 4, 8)]);
+    let two = shard([("x", 0, 4), ("y", 4, 8)]);
+    let event =
+        machine.reshard(std::slice::from_ref(&all), &[one, two.clone()], &CopyOptions::default());
+    event.unwrap().wait(PATIENCE).unwrap();
+    let (from, to) = (all.to_vec().unwrap(), two.to_vec().unwrap());
+    for (x, y) in (0..4).flat_map(|x| (0..4).map(move |y| (x, y))) {
+        let (there, here) = (4 * ((y + 4) * 8 + x), 4 * (x * 4 + y));
+        assert_eq!(from[there..there + 4], to[here..here + 4], "x {x}, y {}", y + 4);
+    }
+}
+
+/// As where there are more nodes than rows.
+#[test]
+fn a_shard_may_be_empty() {
+    let machine = Machine::builder().assume(true).lanes(1).staging(8 << 20).open().unwrap();
+    let shard = |lo: i64, hi: i64| {
+        let space = IndexSpace::new(vec![Dim { name: "x".into(), lo, hi }]).unwrap();
+        machine.empty(Array::new(space, FieldSpace::packed(&[4]).unwrap()), "sys").unwrap()
+    };
+    let (src, dst) = (vec![shard(0, 4)], vec![shard(0, 4), shard(4, 4)]);
+    machine.reshard(&src, &dst, &CopyOptions::default()).unwrap().wait(PATIENCE).unwrap();
+    machine.reshard(&dst, &src, &CopyOptions::default()).unwrap().wait(PATIENCE).unwrap();
+}
+
+/// Also where it is a replica that others have.
+#[test]
+fn a_shard_comes_from_its_own_node_where_that_has_it() {
+    let nodes = joined(&Job::new(2).unwrap(), 2);
+    let pairs =
+        [0, 1].map(|node: usize| ["src", "dst"].map(|_| matrix(&nodes[node], (40, 40), "yx")));
+    let shards = |which: usize, name: &str| {
+        let of = |node: usize| {
+            nodes[node].publish(name, &pairs[node][which]).unwrap();
+            nodes[0].lookup(&format!("node{node}/{name}"), PATIENCE).unwrap()
+        };
+        [0, 1].map(of)
+    };
+    let (src, dst) = (shards(0, "src"), shards(1, "dst"));
+    let event = nodes[0].reshard(&src, &dst, &CopyOptions::default()).unwrap();
+    event.wait(PATIENCE).unwrap();
+    for report in event.report() {
+        let on = |at: usize| report.plan.memories[at].node;
+        assert_eq!(on(0), on(report.plan.memories.len() - 1), "{:?}", report.plan.memories);
     }
 }

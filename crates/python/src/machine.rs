@@ -17,7 +17,7 @@ use pyo3::prelude::*;
 use std::os::fd::AsRawFd;
 use std::path::{Path, PathBuf};
 use std::ptr::NonNull;
-use std::sync::Arc;
+use std::sync::{Arc, Mutex, PoisonError};
 use std::time::{Duration, Instant};
 
 /// The memories of this machine, the channels between them, and what runs on them.
@@ -91,7 +91,18 @@ impl PyMachine {
     #[pyo3(signature = (name, timeout = 30.0))]
     fn lookup(&self, py: Python<'_>, name: &str, timeout: Option<f64>) -> PyResult<PyInstance> {
         let end = timeout.map(|t| seconds("timeout", t)).transpose()?;
-        let inner = patiently(py, end, |some| self.inner.lookup(name, Some(some)))?;
+        let signal = Mutex::new(None);
+        let is_interrupted = || {
+            let raised = Python::attach(|py| py.check_signals()).err();
+            let mut signal = signal.lock().unwrap_or_else(PoisonError::into_inner);
+            *signal = signal.take().or(raised);
+            signal.is_some()
+        };
+        let found = py.detach(|| self.inner.lookup_unless(name, end, &is_interrupted));
+        if let Some(raised) = signal.into_inner().unwrap_or_else(PoisonError::into_inner) {
+            return Err(raised);
+        }
+        let inner = found.map_err(errors::raised)?;
         Ok(PyInstance { inner, topology: self.inner.topology() })
     }
 

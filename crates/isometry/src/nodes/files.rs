@@ -294,7 +294,9 @@ fn serve(shared: &Arc<Shared>, questions: &Receiver<(NodeId, Asked)>) {
                 false => Err(Refused::busy()),
             }
         });
-        let opened = opened.inspect(|instance| nodes.registry.open(instance.place().region));
+        let opened = opened.inspect(|instance| {
+            nodes.registry.open(instance.place().region, instance.is_writable())
+        });
         let what = opened.as_ref().map(Described::of).map_err(Refused::clone);
         nodes.tell_answer(from, &Answered { serial: asked.serial, what });
         if nodes.fabric.lost(from).is_some() {

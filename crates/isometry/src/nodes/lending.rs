@@ -27,14 +27,13 @@ impl Nodes {
         path: &Path,
         (array, options): (Option<&Array>, &FileOptions),
     ) -> Result<Instance, Error> {
-        let serial = self.registry.ask();
-        let asked = Asked::of(serial, path, array, options);
+        let question = self.registry.ask(node);
+        let asked = Asked::of(question.1, path, array, options);
         self.outbox.post(&self.fabric, node, Topic::File, postcard(&asked));
         let end = Instant::now() + PATIENCE;
-        let is_lost = || self.fabric.lost(node).is_some();
-        let Some(answer) = self.registry.wait(serial, Some(end), is_lost) else {
+        let Some(answer) = self.registry.wait(question, Some(end), || self.is_vain(node)) else {
             self.check_present(node)?;
-            return Err(Error::TimedOut);
+            return Err(self.nothing());
         };
         let wrong = |error: ::postcard::Error| Error::Introduction { node, why: error.to_string() };
         let answered: Answered = ::postcard::from_bytes(&answer).map_err(wrong)?;
@@ -58,7 +57,7 @@ impl Nodes {
     /// Hears of a file; where nobody waits for it any more, it goes back.
     pub(super) fn hear_file_answer(&self, from: NodeId, bytes: &[u8]) -> Result<(), String> {
         let answered: Answered = ::postcard::from_bytes(bytes).map_err(|e| e.to_string())?;
-        if !self.registry.answer(answered.serial, bytes.to_vec())
+        if !self.registry.answer((from, answered.serial), bytes.to_vec())
             && let Ok(described) = answered.what
         {
             self.give_back(from, described.region());

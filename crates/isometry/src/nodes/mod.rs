@@ -40,7 +40,7 @@ use serde::{Deserialize, Serialize};
 use std::collections::BTreeSet;
 use std::path::PathBuf;
 use std::sync::atomic::{AtomicBool, Ordering};
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError, TryLockError};
 use std::time::{Duration, Instant};
 
 /// The most of another node's memory that links are measured with.
@@ -298,25 +298,37 @@ impl Nodes {
     /// Lets other nodes have this one read and write a region: one of buffers, which their copies are
     /// given parts of.
     pub(crate) fn open(&self, region: RegionId) {
-        self.registry.open(region);
+        self.registry.open(region, true);
     }
 
-    /// Whether other nodes may have this one read or write a region.
-    pub(crate) fn is_open(&self, region: RegionId) -> bool {
-        self.registry.is_open(region)
+    /// Whether other nodes may have this one read a region, or write it.
+    pub(crate) fn is_open(&self, region: RegionId, is_written: bool) -> bool {
+        self.registry.is_open(region, is_written)
     }
 
     /// Waits until all nodes have come to a barrier. Where the time was over before, it goes on
     /// waiting for the same one.
     pub(crate) fn barrier(&self, timeout: Option<Duration>) -> Result<(), Error> {
-        let mut is_in = self.is_in_barrier.lock().unwrap_or_else(PoisonError::into_inner);
-        if !*is_in {
-            self.fabric.barrier_notify(Barrier::Anonymous).map_err(Error::nodes)?;
-            *is_in = true;
-        }
-        self.fabric.barrier_wait(Barrier::Anonymous, timeout).map_err(Error::nodes)?;
-        *is_in = false;
-        Ok(())
+        let start = Instant::now();
+        let left = || timeout.map(|timeout| timeout.saturating_sub(start.elapsed()));
+        let mut is_in = loop {
+            match self.is_in_barrier.try_lock() {
+                Ok(guard) => break guard,
+                Err(TryLockError::Poisoned(guard)) => break guard.into_inner(),
+                Err(TryLockError::WouldBlock) => {}
+            }
+            let is_free =
+                || !matches!(self.is_in_barrier.try_lock(), Err(TryLockError::WouldBlock));
+            self.fabric.wait_until(left(), is_free).map_err(Error::nodes)?;
+        };
+        let waited = if *is_in { Ok(()) } else { self.fabric.barrier_notify(Barrier::Anonymous) };
+        // Also where somebody could not be told.
+        *is_in = true;
+        let waited = waited.and_then(|()| self.fabric.barrier_wait(Barrier::Anonymous, left()));
+        *is_in = waited.is_err();
+        drop(is_in);
+        self.fabric.wake();
+        waited.map_err(Error::nodes)
     }
 
     /// Lets others find `instance` under `name`.
@@ -337,24 +349,38 @@ impl Nodes {
         &self,
         shared: &Arc<Shared>,
         (node, name): (NodeId, &str),
-        timeout: Option<Duration>,
+        (timeout, is_interrupted): (Option<Duration>, &dyn Fn() -> bool),
     ) -> Result<Instance, Error> {
+        if !registry::is_name(name) {
+            return Err(ArgumentError::Name { name: name.to_owned() }.into());
+        }
         let end = timeout.and_then(|timeout| Instant::now().checked_add(timeout));
         if node == self.here() {
-            return self.registry.wait_for(name, end).ok_or(Error::TimedOut);
+            let found = self.registry.wait_for(name, end, || self.is_over() || is_interrupted());
+            return found.ok_or_else(|| self.nothing());
         }
-        let serial = self.registry.ask();
-        let question = Lookup { serial, name: name.to_owned() };
+        let asked = self.registry.ask(node);
+        let question = Lookup { serial: asked.1, name: name.to_owned() };
         self.outbox.post(&self.fabric, node, Topic::Lookup, postcard(&question));
-        let is_lost = || self.fabric.lost(node).is_some();
-        let Some(answer) = self.registry.wait(serial, end, is_lost) else {
+        let is_vain = || self.is_vain(node) || is_interrupted();
+        let Some(answer) = self.registry.wait(asked, end, is_vain) else {
             self.check_present(node)?;
-            return Err(Error::TimedOut);
+            return Err(self.nothing());
         };
         let wrong = |why: String| Error::Introduction { node, why };
         let what: Described =
             ::postcard::from_bytes(&answer).map_err(|error| wrong(error.to_string()))?;
         what.instance(shared, (node, Keeper::Publisher))
+    }
+
+    /// Whether no answer of a node will come any more.
+    fn is_vain(&self, node: NodeId) -> bool {
+        self.fabric.lost(node).is_some() || self.is_over()
+    }
+
+    /// Why no answer has come.
+    fn nothing(&self) -> Error {
+        if self.is_over() { Error::Closed } else { Error::TimedOut }
     }
 
     fn hear_lookup(&self, from: NodeId, bytes: &[u8]) -> Result<(), String> {
@@ -373,9 +399,9 @@ impl Nodes {
         self.outbox.post(&self.fabric, node, Topic::Found, postcard(&answer));
     }
 
-    fn hear_found(&self, bytes: &[u8]) -> Result<(), String> {
+    fn hear_found(&self, from: NodeId, bytes: &[u8]) -> Result<(), String> {
         let (serial, what) = ::postcard::take_from_bytes(bytes).map_err(|e| e.to_string())?;
-        self.registry.answer(serial, what.to_vec());
+        self.registry.answer((from, serial), what.to_vec());
         Ok(())
     }
 }

@@ -2,14 +2,20 @@
 
 use crate::instance::Instance;
 use model::{NodeId, RegionId};
-use std::collections::{HashMap, HashSet};
+use std::collections::HashMap;
 use std::sync::{Condvar, Mutex, MutexGuard, PoisonError};
-use std::time::Instant;
+use std::time::{Duration, Instant};
+
+/// How often who waits looks whether it is interrupted.
+const LOOK: Duration = Duration::from_millis(100);
+
+/// The most that one node waits for here; of more, the oldest are forgotten.
+const MOST_WAITING: usize = 1024;
 
 /// The longest name.
 const MOST_NAME: usize = 256;
 
-/// Who asked for a name: a node, and its number for the question.
+/// A question of a node, or to one: which, and the number that the asker gave it.
 pub(crate) type Asker = (NodeId, u64);
 
 /// What came back for a question.
@@ -25,18 +31,32 @@ pub(crate) struct Registry {
 #[derive(Default)]
 struct State {
     published: HashMap<String, Instance>,
-    /// Regions that other nodes may name.
-    open: HashSet<RegionId>,
+    /// Regions that other nodes may name, and whether they may have them written.
+    open: HashMap<RegionId, bool>,
     /// Who waits for a name that is not published yet.
     waiting: HashMap<String, Vec<Asker>>,
     asked: u64,
-    /// Of those questions that somebody waits for here.
-    answers: HashMap<u64, Option<Answer>>,
+    /// Of those questions that somebody waits for here, by the node that was asked.
+    answers: HashMap<(NodeId, u64), Option<Answer>>,
 }
 
 impl std::fmt::Debug for State {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
         f.debug_struct("State").field("published", &self.published.keys()).finish_non_exhaustive()
+    }
+}
+
+impl State {
+    /// Makes room for one more question of `node`.
+    fn forget_oldest(&mut self, node: NodeId) {
+        let of_it = self.waiting.values().flatten().filter(|asker| asker.0 == node);
+        let (count, oldest) = of_it.fold((0, u64::MAX), |(n, old), a| (n + 1, old.min(a.1)));
+        if count >= MOST_WAITING {
+            self.waiting.retain(|_, askers| {
+                askers.retain(|&asker| asker != (node, oldest));
+                !askers.is_empty()
+            });
+        }
     }
 }
 
@@ -52,8 +72,8 @@ impl Registry {
     }
 
     /// Lets other nodes name a region.
-    pub(crate) fn open(&self, region: RegionId) {
-        self.lock().open.insert(region);
+    pub(crate) fn open(&self, region: RegionId, is_writable: bool) {
+        self.lock().open.insert(region, is_writable);
     }
 
     /// Lets other nodes name a region no more.
@@ -66,11 +86,12 @@ impl Registry {
         // Without the lock when they are dropped.
         let published = std::mem::take(&mut self.lock().published);
         drop(published);
+        self.changed.notify_all();
     }
 
-    /// Whether other nodes may name a region.
-    pub(crate) fn is_open(&self, region: RegionId) -> bool {
-        self.lock().open.contains(&region)
+    /// Whether other nodes may have a region read, or written.
+    pub(crate) fn is_open(&self, region: RegionId, is_written: bool) -> bool {
+        self.lock().open.get(&region).is_some_and(|&is_writable| is_writable || !is_written)
     }
 
     /// Publishes `instance`, for as long as this lives; who waited for that, or `None` where the name
@@ -81,7 +102,7 @@ impl Registry {
             return None;
         }
         state.published.insert(name.to_owned(), instance.clone());
-        state.open.insert(instance.place().region);
+        state.open.insert(instance.place().region, instance.is_writable());
         let waiting = state.waiting.remove(name).unwrap_or_default();
         drop(state);
         self.changed.notify_all();
@@ -93,6 +114,7 @@ impl Registry {
         let mut state = self.lock();
         let found = state.published.get(name).cloned();
         if found.is_none() {
+            state.forget_oldest(asker.0);
             state.waiting.entry(name.to_owned()).or_default().push(asker);
         }
         found
@@ -108,29 +130,38 @@ impl Registry {
         self.changed.notify_all();
     }
 
-    /// What this node itself publishes under `name`, as soon as it does; `None` at `end`.
-    pub(crate) fn wait_for(&self, name: &str, end: Option<Instant>) -> Option<Instance> {
+    /// What this node itself publishes under `name`, as soon as it does; `None` at `end`, or when
+    /// `is_over`.
+    pub(crate) fn wait_for(
+        &self,
+        name: &str,
+        end: Option<Instant>,
+        is_over: impl Fn() -> bool,
+    ) -> Option<Instance> {
         let mut state = self.lock();
         loop {
             if let Some(found) = state.published.get(name) {
                 return Some(found.clone());
             }
+            if is_over() {
+                return None;
+            }
             state = self.sleep(state, end)?;
         }
     }
 
-    /// A number for a question, whose answer is kept from now on.
-    pub(crate) fn ask(&self) -> u64 {
+    /// A number for a question to `node`, whose answer is kept from now on.
+    pub(crate) fn ask(&self, node: NodeId) -> Asker {
         let mut state = self.lock();
         state.asked += 1;
-        let serial = state.asked;
-        state.answers.insert(serial, None);
-        serial
+        let asked = (node, state.asked);
+        state.answers.insert(asked, None);
+        asked
     }
 
     /// Takes the answer to a question, if somebody still waits for that, and returns whether.
-    pub(crate) fn answer(&self, serial: u64, answer: Answer) -> bool {
-        let is_awaited = match self.lock().answers.get_mut(&serial) {
+    pub(crate) fn answer(&self, asked: Asker, answer: Answer) -> bool {
+        let is_awaited = match self.lock().answers.get_mut(&asked) {
             Some(place) => {
                 *place = Some(answer);
                 true
@@ -145,13 +176,13 @@ impl Registry {
     /// `is_over`.
     pub(crate) fn wait(
         &self,
-        serial: u64,
+        asked: Asker,
         end: Option<Instant>,
         is_over: impl Fn() -> bool,
     ) -> Option<Answer> {
         let mut state = self.lock();
         let answer = loop {
-            match state.answers.get_mut(&serial) {
+            match state.answers.get_mut(&asked) {
                 Some(None) if is_over() => break None,
                 Some(None) => {}
                 Some(answer) => break answer.take(),
@@ -160,23 +191,23 @@ impl Registry {
             match self.sleep(state, end) {
                 Some(woken) => state = woken,
                 // It may have come just now.
-                None => return self.lock().answers.remove(&serial).flatten(),
+                None => return self.lock().answers.remove(&asked).flatten(),
             }
         };
-        state.answers.remove(&serial);
+        state.answers.remove(&asked);
         answer
     }
 
-    /// Until something changes; `None` at `end`.
+    /// Until something changes, or for a while, so that an interruption is seen; `None` at `end`.
     fn sleep<'a>(
         &self,
         state: MutexGuard<'a, State>,
         end: Option<Instant>,
     ) -> Option<MutexGuard<'a, State>> {
-        let Some(end) = end else {
-            return Some(self.changed.wait(state).unwrap_or_else(PoisonError::into_inner));
+        let left = match end {
+            Some(end) => end.checked_duration_since(Instant::now())?.min(LOOK),
+            None => LOOK,
         };
-        let left = end.checked_duration_since(Instant::now())?;
         let woken = self.changed.wait_timeout(state, left);
         Some(woken.unwrap_or_else(PoisonError::into_inner).0)
     }
@@ -200,7 +231,7 @@ mod tests {
         let machine = Machine::builder().assume(true).lanes(1).staging(1 << 20).open().unwrap();
         let instance = machine.empty(Array::of(&[("x", 4)], "|u1").unwrap(), "sys").unwrap();
         let registry = Registry::default();
-        assert!(!registry.is_open(instance.place().region));
+        assert!(!registry.is_open(instance.place().region, true));
         for asker in [(NodeId(1), 5), (NodeId(2), 6)] {
             assert!(registry.find("a", asker).is_none());
         }
@@ -208,19 +239,34 @@ mod tests {
         assert_eq!(registry.publish("a", &instance), Some(vec![(NodeId(1), 5)]));
         assert_eq!(registry.publish("a", &instance), None);
         assert!(registry.find("a", (NodeId(1), 7)).is_some());
-        assert!(registry.is_open(instance.place().region));
-        assert!(registry.wait_for("b", Some(Instant::now())).is_none());
+        assert!(registry.is_open(instance.place().region, true));
+        assert!(registry.wait_for("b", Some(Instant::now()), || false).is_none());
     }
 
     #[test]
-    fn an_answer_is_for_who_waits() {
+    fn an_answer_is_for_who_waits_and_of_whom_was_asked() {
         let registry = Registry::default();
-        let (first, second) = (registry.ask(), registry.ask());
+        let (first, second) = (registry.ask(NodeId(1)), registry.ask(NodeId(2)));
+        assert!(!registry.answer((NodeId(1), second.1), vec![9]), "of another");
         assert!(registry.answer(second, vec![2]));
-        assert!(!registry.answer(99, vec![9]));
+        assert!(!registry.answer((NodeId(2), 99), vec![9]));
         assert_eq!(registry.wait(second, None, || false), Some(vec![2]));
         assert_eq!(registry.wait(first, None, || true), None, "it is over");
         assert!(!registry.answer(first, vec![1]));
         assert_eq!(registry.wait(first, None, || false), None, "nobody waits any more");
+    }
+
+    #[test]
+    fn of_many_questions_of_a_node_the_oldest_are_forgotten() {
+        let registry = Registry::default();
+        let many = MOST_WAITING as u64 + 5;
+        for serial in 0..many {
+            assert!(registry.find(&format!("n{}", serial % 7), (NodeId(1), serial)).is_none());
+        }
+        assert!(registry.find("n0", (NodeId(2), 0)).is_none());
+        let waiting: Vec<u64> =
+            registry.lock().waiting.values().flatten().map(|asker| asker.1).collect();
+        assert_eq!(waiting.len(), MOST_WAITING + 1);
+        assert!((1..5).all(|serial| !waiting.contains(&serial)), "those were the oldest");
     }
 }

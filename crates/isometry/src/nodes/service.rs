@@ -46,8 +46,13 @@ fn serve(shared: &Arc<Shared>, nodes: &Nodes) {
     let mut has_due = false;
     while !nodes.is_over() {
         nodes.minds_clock(has_due);
+        if !has_due && shared.has_due() {
+            // Somebody else has begun something meanwhile, and counts on this thread.
+            has_due = true;
+            nodes.minds_clock(true);
+        }
         // Where the time is over, something is due.
-        let _ = nodes.fabric.wait_until(has_due.then_some(TICK), || nodes.has_news());
+        let _ = nodes.fabric.sleep_until(has_due.then_some(TICK), || nodes.has_news());
         let letters = nodes.take_letters().into_iter();
         let packets = letters.filter_map(|letter| hear(shared, nodes, letter)).collect();
         // After what they said before.
@@ -70,7 +75,7 @@ fn hear(shared: &Arc<Shared>, nodes: &Nodes, letter: Letter) -> Option<engine::P
             }
         }),
         Topic::Lookup => nodes.hear_lookup(from, &letter.bytes),
-        Topic::Found => nodes.hear_found(&letter.bytes),
+        Topic::Found => nodes.hear_found(from, &letter.bytes),
         Topic::File => nodes.hear_file(from, &letter.bytes),
         Topic::FileAnswer => nodes.hear_file_answer(from, &letter.bytes),
         Topic::GiveBack => nodes.hear_give_back(from, &letter.bytes),

@@ -9,6 +9,7 @@ use crate::prepare::Prepared;
 use crate::trace::Recorder;
 use channel::{Channel, Job, Region, Regions};
 use engine::{ChannelConfig, Engine, EngineConfig, Packet, Report, SubmitError, Transfer};
+use fabric::Lost;
 use model::{
     ChannelError, ChannelErrorKind, ChannelId, Completion, MemoryId, NodeId, Outcome, Priority,
     RegionId, Request, Time, TransferId, Work,
@@ -162,7 +163,13 @@ impl Core {
         }
     }
 
+    /// Takes nothing more of other nodes.
+    pub(crate) fn leave(&mut self, now: Time) {
+        self.engine.leave(now, false);
+    }
+
     pub(crate) fn cancel_all(&mut self, now: Time) {
+        self.engine.leave(now, true);
         let all: Vec<_> = self.pending.keys().copied().collect();
         self.cancel(now, &all);
     }
@@ -230,7 +237,11 @@ impl Core {
     fn mind_lost(&mut self, now: Time, nodes: Option<&Nodes>) -> bool {
         let lost = std::iter::from_fn(|| self.engine.poll_disconnect());
         self.cut_off.extend(lost);
-        let is_gone = |node: NodeId| nodes.is_some_and(|n| n.fabric.lost(node).is_some());
+        // One that is broken lives, and may go on writing.
+        let is_gone = |node: NodeId| {
+            let lost = nodes.and_then(|nodes| nodes.fabric.lost(node));
+            matches!(lost, Some(Lost::Died | Lost::Left))
+        };
         let (gone, there) = self.cut_off.drain(..).partition(|&(node, _)| is_gone(node));
         self.cut_off = there;
         let gone: Vec<(NodeId, u64)> = gone;
@@ -270,18 +281,20 @@ impl Core {
     fn job_of(&self, request: &Request, reach: Reach<'_>) -> Result<Job, ChannelError> {
         let asker = self.engine.ask_id(request.transfer).map(|ask| ask.asker);
         let others = reach.nodes.filter(|nodes| asker.is_some_and(|asker| asker != nodes.here()));
-        let ours = |id: RegionId| {
-            if others.is_some_and(|nodes| !nodes.is_open(id)) {
+        let ours = |id: RegionId, is_written: bool| {
+            if others.is_some_and(|nodes| !nodes.is_open(id, is_written)) {
                 return Err(nodes::not_open());
             }
             reach.regions.get(id).ok_or_else(no_region)
         };
         let (src, dst) = match &request.work {
             Work::Copy(copy) => {
-                (ours(copy.src.region)?, self.destination(request, copy.dst.region, reach, ours)?)
+                let written = |id| ours(id, true);
+                let dst = self.destination(request, copy.dst.region, reach, written)?;
+                (ours(copy.src.region, false)?, dst)
             }
             Work::Commit { region, .. } | Work::Abort { region } => {
-                (ours(*region)?, ours(*region)?)
+                (ours(*region, true)?, ours(*region, true)?)
             }
         };
         Ok(Job { request: request.id, work: request.work.clone(), src, dst })

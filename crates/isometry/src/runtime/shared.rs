@@ -82,8 +82,9 @@ pub(crate) struct Submission {
     pub(crate) priority: Priority,
     pub(crate) deadline: Option<Duration>,
     pub(crate) after: Vec<Event>,
-    /// Transfers of the same event that must have ended well before.
-    pub(crate) behind: Vec<TransferId>,
+    /// Transfers of the same event that must have ended well before; where there are any, nothing of
+    /// that may have failed.
+    pub(crate) behind: Option<Vec<TransferId>>,
     pub(crate) commit: Option<Commit>,
 }
 
@@ -213,9 +214,11 @@ impl Shared {
         self.notes.changes.load(Ordering::Acquire)
     }
 
-    /// Refuses copies from now on; returns whether it was open.
-    pub(crate) fn close(&self) -> bool {
-        !self.life.closed.swap(true, Ordering::Relaxed)
+    /// Refuses copies from now on, of other nodes as well.
+    pub(crate) fn close(&self) {
+        self.life.closed.store(true, Ordering::Relaxed);
+        let (mut core, now) = self.core_now();
+        core.leave(now);
     }
 
     pub(crate) fn is_closed(&self) -> bool {
@@ -247,7 +250,7 @@ impl Shared {
         self.check_open()?;
         // Under the lock, so that nothing that is still to be waited for is forgotten meanwhile.
         let mut awaited = Vec::new();
-        let behind = still_running(state, &submission.behind);
+        let behind = still_running(state, submission.behind.as_deref());
         let after = self.dependencies(&submission.after, &mut awaited);
         let after = match behind.and_then(|behind| Ok([after?, behind].concat())) {
             Ok(after) => after,
@@ -356,6 +359,11 @@ impl Shared {
         self.step(Caller::Any).is_some()
     }
 
+    /// Whether the engine is to be asked again although nothing happens.
+    pub(crate) fn has_due(&self) -> bool {
+        self.core().engine().poll_timeout().is_some()
+    }
+
     pub(crate) fn cancel(&self, transfers: &[TransferId]) {
         let (mut core, now) = self.core_now();
         core.cancel(now, transfers);
@@ -460,11 +468,12 @@ impl Shared {
 /// Those of an event's transfers that have not ended.
 ///
 /// # Errors
-/// The failure of one that has.
-fn still_running(state: &State, transfers: &[TransferId]) -> Result<Vec<Dependency>, Error> {
-    if transfers.is_empty() {
-        return Ok(Vec::new());
-    }
+/// A failure of any of the event's.
+fn still_running(
+    state: &State,
+    transfers: Option<&[TransferId]>,
+) -> Result<Vec<Dependency>, Error> {
+    let Some(transfers) = transfers else { return Ok(Vec::new()) };
     let running = state.unfinished()?;
     let left = running.into_iter().filter(|id| transfers.contains(id));
     Ok(left.map(Dependency::Transfer).collect())
