@@ -61,7 +61,7 @@ impl fmt::Display for Lost {
 /// Carries messages between the processes of a fabric, and maps their segments.
 ///
 /// Messages are delivered once, whole, and in the order of one sender's one queue. All methods may be
-/// called by any thread at any time; none but [`Conduit::sleep`] blocks.
+/// called by any thread at any time; none but [`Conduit::sleep`] and [`Puts::put`] block.
 pub trait Conduit: Debug + Send + Sync {
     /// What it can do; constant over its life.
     fn capabilities(&self) -> Capabilities;
@@ -108,7 +108,8 @@ pub trait Conduit: Debug + Send + Sync {
 /// Puts bytes straight from a buffer into segments that are not mapped.
 pub trait Puts {
     /// Puts the first of `bytes`, of which there are some, to byte `at` of the segment of a rank that
-    /// there is, where all of them have room; returns how many, at least one, which may be reused.
+    /// there is, where all of them have room; returns how many, at least one, which may be reused. It
+    /// may wait until these are there, which they are whatever the peer's threads do.
     /// Whoever receives a message that is sent to that queue afterwards sees them.
     ///
     /// # Errors

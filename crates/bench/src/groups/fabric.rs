@@ -3,8 +3,8 @@
 //! Two ranks, each a thread of this process, by shared memory. Small puts and gets are timed beside a
 //! store and a load behind a call that checks bounds, large ones beside memcpy, strided ones beside
 //! memcpy of as many bytes and of one run after the other, and the round trip of an active message
-//! beside two threads that wait for each other's stores: `core-to-core`. Then two ranks by TCP, beside
-//! a plain socket.
+//! beside two threads that wait for each other's stores: `core-to-core`. Then two ranks by TCP, and by
+//! UCX, beside a plain socket.
 
 mod tcp;
 
@@ -12,10 +12,11 @@ use crate::problems;
 use crate::report::{Bench, Case, Contender};
 use crate::{Error, Report, Settings};
 use isometry::fabric::model::NodeId;
-use isometry::fabric::{Call, Config, Fabric, Handlers, Job, Payload, strided};
+use isometry::fabric::{Call, Config, Fabric, Handlers, Job, Payload, UCX, strided};
 use serde::Deserialize;
 use std::cell::RefCell;
 use std::hint::{black_box, spin_loop};
+use std::path::PathBuf;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::thread;
@@ -66,8 +67,22 @@ pub(super) fn run(settings: &Settings) -> Result<Report, Error> {
     let job = Job::new(2).map_err(failed)?;
     with_pair(&job, most, |pair| pair.cases(&mut bench, &problems))?;
     let job = Job::loopback(2).map_err(failed)?;
-    with_pair(&job, most, |pair| pair.tcp_cases(&mut bench, &problems.tcp))?;
+    with_pair(&job, most, |pair| pair.socket_cases(&mut bench, "TCP", &problems.tcp))?;
+    let mut alone = Config::new("ucx:127.0.0.1:9", (0, 1), b"");
+    alone.ucx = library();
+    match Fabric::join(&alone, Handlers::new()) {
+        Err(why) => bench.absent("UCX", &failed(why)),
+        Ok(_) => {
+            let job = Job::ucx(2).map_err(failed)?;
+            with_pair(&job, most, |pair| pair.socket_cases(&mut bench, "UCX", &problems.tcp))?;
+        }
+    }
     bench.finish()
+}
+
+/// Where UCX lies, if the system does not know that.
+fn library() -> Option<PathBuf> {
+    std::env::var_os(UCX).map(PathBuf::from)
 }
 
 /// Calls `time` with two ranks that have so many bytes each from [`AT`] on.
@@ -82,6 +97,7 @@ fn with_pair(
         let variables = job.variables(rank);
         let find = |name: &str| variables.iter().find(|v| v.0 == name).map(|v| v.1.clone());
         let mut config = Config::from_variables(find)?;
+        config.ucx = library();
         config.segment_bytes = AT + bytes.next_multiple_of(8) as u64;
         Fabric::join(&config, handlers)
     };

@@ -1,4 +1,4 @@
-//! Two ranks by TCP on this machine, beside a plain socket on which a thread answers each so many bytes
+//! Two ranks by TCP or UCX on this machine, beside a plain socket on which a thread answers each so many bytes
 //! with one.
 
 use super::{AT, COUNT, PEER, Pair, Run, failed, weight_of};
@@ -29,22 +29,28 @@ pub(super) struct Problems {
 const FEW_BYTES: usize = 65536;
 
 impl Pair {
-    pub(super) fn tcp_cases(&self, bench: &mut Bench, problems: &Problems) -> Result<(), Error> {
+    /// `by` says what the ranks speak by.
+    pub(super) fn socket_cases(
+        &self,
+        bench: &mut Bench,
+        by: &str,
+        problems: &Problems,
+    ) -> Result<(), Error> {
         for &bytes in &problems.bytes {
             let batch = if bytes > FEW_BYTES { 1 } else { problems.round_trips };
-            self.tcp_moves(bench, (bytes, batch), problems.runs)?;
+            self.socket_moves((bench, by), (bytes, batch), problems.runs)?;
         }
         for &bytes in &problems.message_bytes {
             let count = problems.stream_bytes / bytes;
-            self.tcp_stream(bench, (bytes, count), problems.runs)?;
+            self.socket_stream((bench, by), (bytes, count), problems.runs)?;
         }
         Ok(())
     }
 
     /// So many puts, gets, and requests with replies, each waited for.
-    fn tcp_moves(
+    fn socket_moves(
         &self,
-        bench: &mut Bench,
+        (bench, by): (&mut Bench, &str),
         (bytes, batch): (usize, usize),
         runs: usize,
     ) -> Result<(), Error> {
@@ -59,7 +65,7 @@ impl Pair {
             Ok(*back.borrow() == sent)
         };
         let mut time = |verb: &str, ours: &mut Run<'_>, theirs: &mut Run<'_>| {
-            let name = format!("{verb} {bytes} B, TCP, x{batch}");
+            let name = format!("{verb} {bytes} B, {by}, x{batch}");
             let case = Case { name, bytes: (bytes * batch) as u64, threads: 2, runs, calls: 1 };
             if !bench.wants(&case.name) {
                 return Ok(());
@@ -80,9 +86,9 @@ impl Pair {
     }
 
     /// So many messages of so many bytes one way, the last of which is waited for.
-    fn tcp_stream(
+    fn socket_stream(
         &self,
-        bench: &mut Bench,
+        (bench, by): (&mut Bench, &str),
         (bytes, count): (usize, usize),
         runs: usize,
     ) -> Result<(), Error> {
@@ -97,7 +103,7 @@ impl Pair {
             (0..count).try_for_each(|_| request()).and_then(|()| self.round_trip(0)).map_err(failed)
         };
         let kind = if is_long { "long" } else { "medium" };
-        let name = format!("{kind} messages of {bytes} B, TCP, x{count}");
+        let name = format!("{kind} messages of {bytes} B, {by}, x{count}");
         let case = Case { name, bytes: (bytes * count) as u64, threads: 2, runs, calls: 1 };
         if !bench.wants(&case.name) {
             return Ok(());
