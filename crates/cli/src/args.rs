@@ -213,18 +213,23 @@ pub(crate) struct Copy {
     #[arg(long)]
     #[serde(default)]
     pub(crate) verify: bool,
+    #[command(flatten)]
+    #[serde(skip)]
+    pub(crate) asking: Asking,
+}
+
+/// What of a copy is up to who asks, whoever runs it.
+#[derive(Debug, Clone, Default, ClapArgs)]
+pub(crate) struct Asking {
     /// Write a trace for Perfetto or Chrome; not of what a node is asked for.
     #[arg(long, value_name = "FILE")]
-    #[serde(skip)]
     pub(crate) trace: Option<PathBuf>,
     /// The control socket of the node that is asked, which has the files that name none; else that in
     /// ISOMETRY_SOCKET, else the only one that there is. Nobody is asked where no side names a node.
     #[arg(long, value_name = "PATH")]
-    #[serde(skip)]
     pub(crate) socket: Option<PathBuf>,
     /// Print one JSON object.
     #[arg(long)]
-    #[serde(skip)]
     pub(crate) json: bool,
 }
 

@@ -25,12 +25,12 @@ pub(crate) fn topology(socket: &Path) -> Result<Value, Failure> {
 
 /// `iso copy` between files that a node, or others, have. Ctrl-C has the node cancel it.
 pub(crate) fn copy(args: &args::Copy) -> Result<(), Failure> {
-    if args.trace.is_some() {
+    if args.asking.trace.is_some() {
         return Err(Failure::usage("--trace is for copies without nodes"));
     }
     let [src, dst] = [&args.src, &args.dst].map(|path| end::absolute(path));
     let request = Request::Copy(Box::new(args::Copy { src: src?, dst: dst?, ..args.clone() }));
-    show(args.json, asked(args.socket.as_deref(), &request)?)
+    show(args.asking.json, asked(args.asking.socket.as_deref(), &request)?)
 }
 
 fn show(as_json: bool, (json, text): (Value, String)) -> Result<(), Failure> {

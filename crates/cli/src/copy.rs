@@ -25,24 +25,26 @@ pub(crate) struct Copied<'a> {
 
 /// Copies, and says on which path and how fast.
 pub(crate) fn run(args: &Copy) -> Result<(), Failure> {
-    if args.socket.is_some() || [&args.src, &args.dst].into_iter().any(|end| end::names_node(end)) {
+    if args.asking.socket.is_some()
+        || [&args.src, &args.dst].into_iter().any(|end| end::names_node(end))
+    {
         return ask::copy(args);
     }
     let ends = [&args.src, &args.dst].map(|path| End::of(path).path);
-    trace_file::check_apart(args.trace.as_deref(), ends, "the source or the destination")?;
+    trace_file::check_apart(args.asking.trace.as_deref(), ends, "the source or the destination")?;
     let interrupt = Interrupt::listen()?;
-    let builder = Machine::builder().trace(args.trace.is_some());
+    let builder = Machine::builder().trace(args.asking.trace.is_some());
     let builder = builder.largest_buffer(args.th.unwrap_or(0));
     let machine = builder.open().map_err(failure)?;
     // Before the copy: what it took is lost where its trace can't be written.
-    let trace = args.trace.as_deref().map(TraceFile::open).transpose()?;
+    let trace = args.asking.trace.as_deref().map(TraceFile::open).transpose()?;
     let ended = copied(args, &machine, &Terminal::new(&interrupt)?);
     let traced = trace.map_or(Ok(()), |trace| {
         trace.write_whole(&machine.trace_json().unwrap_or_default().to_string())
     });
     let copied = ended?;
     traced?;
-    match args.json {
+    match args.asking.json {
         true => output::json(&copied.to_json()),
         false => output::text(&copied.summary()),
     }

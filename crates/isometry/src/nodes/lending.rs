@@ -72,16 +72,13 @@ impl Nodes {
     }
 
     pub(super) fn hear_give_back(&self, from: NodeId, bytes: &[u8]) -> Result<(), String> {
-        let said = ::postcard::from_bytes(bytes).map_err(|e| e.to_string())?;
-        let (index, generation) = said;
+        let (index, generation) = ::postcard::from_bytes(bytes).map_err(|e| e.to_string())?;
         let region = RegionId { index, generation };
-        match self.served.take_back(from, region) {
-            true => {
-                self.registry.shut(region);
-                Ok(())
-            }
-            false => Err("it was not lent that".to_owned()),
+        if !self.served.take_back(from, region) {
+            return Err("it was not lent that".to_owned());
         }
+        self.registry.shut(region);
+        Ok(())
     }
 
     /// Takes back what was lent to some.
