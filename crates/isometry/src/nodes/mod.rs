@@ -31,7 +31,7 @@ use engine::Packet;
 use fabric::{Barrier, Config, Fabric, Handlers};
 use files::Served;
 use known::{Introduction, Known};
-use letters::{Inbox, Letter, Outbox, Topic};
+use letters::{Inbox, Outbox, Topic};
 use model::{
     ChannelError, ChannelErrorKind, ChannelId, MemoryId, NodeClass, NodeId, RegionId, Topology,
 };
@@ -57,18 +57,9 @@ pub(crate) struct Nodes {
     decoder: Mutex<wire::Decoder>,
     /// Those of whose loss the engine was told.
     mourned: Mutex<BTreeSet<NodeId>>,
-    alarm: Alarm,
-    is_in_barrier: Mutex<bool>,
-}
-
-/// What the thread that serves looks at, besides what comes.
-#[derive(Debug, Default)]
-struct Alarm {
+    /// Whether the thread that serves is to end.
     is_over: AtomicBool,
-    /// Whether it looks at the clock.
-    minds_clock: AtomicBool,
-    /// Whether it should begin to.
-    rings: AtomicBool,
+    is_in_barrier: Mutex<bool>,
 }
 
 /// A question for what is published under a name.
@@ -109,7 +100,7 @@ impl Nodes {
             known: Mutex::new(Known::new(fabric.size())),
             decoder: Mutex::default(),
             mourned: Mutex::default(),
-            alarm: Alarm::default(),
+            is_over: AtomicBool::default(),
             is_in_barrier: Mutex::default(),
             fabric: Arc::new(fabric),
         }))
@@ -230,8 +221,7 @@ impl Nodes {
             self.others().any(|node| self.fabric.lost(node).is_some() && !mourned.contains(&node))
         };
         // What could be sent may be what makes room for more.
-        let rings = || self.alarm.rings.load(Ordering::SeqCst) || self.is_over();
-        !self.inbox.is_empty() || rings() || self.outbox.flush_all(&self.fabric) || lost()
+        !self.inbox.is_empty() || self.is_over() || self.outbox.flush_all(&self.fabric) || lost()
     }
 
     /// Those that were lost since the last call.
@@ -251,37 +241,22 @@ impl Nodes {
     }
 
     fn is_over(&self) -> bool {
-        self.alarm.is_over.load(Ordering::Acquire)
+        self.is_over.load(Ordering::Acquire)
     }
 
     fn end(&self) {
-        self.alarm.is_over.store(true, Ordering::Release);
+        self.is_over.store(true, Ordering::Release);
         self.fabric.wake();
-    }
-
-    /// Says whether the thread that serves looks at the clock from now on.
-    fn minds_clock(&self, minds: bool) {
-        self.alarm.minds_clock.store(minds, Ordering::SeqCst);
-    }
-
-    fn take_letters(&self) -> Vec<Letter> {
-        self.alarm.rings.store(false, Ordering::SeqCst);
-        self.inbox.take()
     }
 
     fn decode(&self, from: NodeId, bytes: &[u8]) -> Result<Packet, wire::WireError> {
         self.decoder.lock().unwrap_or_else(PoisonError::into_inner).decode(from, bytes)
     }
 
-    /// Sends what the engine has to say, and has the thread that serves look at the clock where
-    /// something `is_due` later.
-    pub(crate) fn send(&self, packets: Vec<Packet>, is_due: bool) {
+    /// Sends what the engine has to say.
+    pub(crate) fn send(&self, packets: Vec<Packet>) {
         for packet in packets {
             self.outbox.post(&self.fabric, packet.to, Topic::Packet, wire::encode(&packet));
-        }
-        let is_minded = || self.alarm.minds_clock.load(Ordering::SeqCst);
-        if is_due && !is_minded() && !self.alarm.rings.swap(true, Ordering::SeqCst) {
-            self.fabric.wake();
         }
     }
 

@@ -7,7 +7,6 @@ use crate::runtime::Shared;
 use std::io;
 use std::sync::Arc;
 use std::thread::{Builder, JoinHandle};
-use std::time::Duration;
 
 /// The running thread. It sleeps whenever nothing comes.
 pub(crate) struct Service {
@@ -39,25 +38,15 @@ impl Service {
     }
 }
 
-/// How often the engine is asked for what is due with its peers, while anything is.
-const TICK: Duration = Duration::from_millis(50);
-
 fn serve(shared: &Arc<Shared>, nodes: &Nodes) {
-    let mut has_due = false;
     while !nodes.is_over() {
-        nodes.minds_clock(has_due);
-        if !has_due && shared.has_due() {
-            // Somebody else has begun something meanwhile, and counts on this thread.
-            has_due = true;
-            nodes.minds_clock(true);
-        }
-        // Where the time is over, something is due.
-        let _ = nodes.fabric.sleep_until(has_due.then_some(TICK), || nodes.has_news());
-        let letters = nodes.take_letters().into_iter();
+        // It has all the time, and is no handler.
+        let _ = nodes.fabric.sleep_until(None, || nodes.has_news());
+        let letters = nodes.inbox.take().into_iter();
         let packets = letters.filter_map(|letter| hear(shared, nodes, letter)).collect();
         // After what they said before.
         let lost = nodes.newly_lost();
-        has_due = shared.hear_peers(packets, &lost);
+        shared.hear_peers(packets, &lost);
     }
 }
 

@@ -98,6 +98,8 @@ pub(crate) struct Core {
     pending: HashMap<TransferId, Pending>,
     census: Census,
     completions: Vec<Completion>,
+    /// When the driver looks at the clock again.
+    alarm: Option<Time>,
     /// Peers that were given up and may still write, with the session that begins.
     cut_off: Vec<(NodeId, u64)>,
     pub(crate) recorder: Option<Recorder>,
@@ -111,6 +113,7 @@ impl Core {
             pending: HashMap::new(),
             census: Census::default(),
             completions: Vec::new(),
+            alarm: None,
             cut_off: Vec::new(),
             recorder,
         }
@@ -191,6 +194,16 @@ impl Core {
     /// Whether the driver has something to do that does not ring: jobs for its own channels.
     pub(crate) fn needs_driver(&self) -> bool {
         self.channels.iter().any(|c| c.pinned && !c.waiting.is_empty())
+    }
+
+    /// Whether the driver sleeps longer than until `due`, unless somebody rings; it is `caller`, or is
+    /// to hear of it now.
+    pub(crate) fn oversleeps(&mut self, caller: Caller, due: Option<Time>) -> bool {
+        let is_sooner = due.is_some_and(|due| self.alarm.is_none_or(|alarm| due < alarm));
+        if is_sooner || caller == Caller::Driver {
+            self.alarm = due;
+        }
+        is_sooner
     }
 
     /// Whether nothing is pending, here or for another node.
@@ -356,4 +369,24 @@ pub(crate) fn dependency_failed(memory: MemoryId, why: &crate::Error) -> model::
     let detail = format!("what the copy waited for failed: {why}");
     let cause = ChannelError::new(ChannelErrorKind::Dependency, detail);
     model::TransferError { hop: 0, memory, cause }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_driver_is_woken_once_for_what_is_due_before_it_looks() {
+        let mut core = Core::new(EngineConfig::new(Vec::new(), Vec::new()), None);
+        let mut oversleeps = |caller, due| core.oversleeps(caller, due);
+        assert!(!oversleeps(Caller::Any, None));
+        assert!(oversleeps(Caller::Any, Some(Time(9))));
+        assert!(!oversleeps(Caller::Any, Some(Time(9))), "it was told");
+        assert!(oversleeps(Caller::Any, Some(Time(8))));
+        assert!(!oversleeps(Caller::Any, Some(Time(12))), "it wakes before");
+        let _ = oversleeps(Caller::Driver, Some(Time(12)));
+        assert!(oversleeps(Caller::Any, Some(Time(11))));
+        let _ = oversleeps(Caller::Driver, None);
+        assert!(oversleeps(Caller::Any, Some(Time(20))), "it looks no more at the clock");
+    }
 }

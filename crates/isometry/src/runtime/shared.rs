@@ -273,7 +273,6 @@ impl Shared {
                 submission.dst.1,
             )
         };
-        let has_deadline = transfer.deadline.is_some();
         let pending = Pending {
             state: Arc::clone(state),
             prepared: submission.prepared,
@@ -285,9 +284,6 @@ impl Shared {
         drop(core);
         // Without the lock: an event that has ended meanwhile calls back at once.
         awaited.into_iter().for_each(|(fence, event)| self.reach_with(fence, &event));
-        if has_deadline {
-            self.bell.ring();
-        }
         self.step(Caller::Any);
         Ok(Some(id))
     }
@@ -336,32 +332,27 @@ impl Shared {
         let reach = Reach { regions: &self.regions, nodes: self.nodes.as_deref() };
         let Outcomes { ended, packets } = core.pump((now, caller), reach, &self.urgency);
         let timeout = core.engine().poll_timeout();
+        let oversleeps = core.oversleeps(caller, timeout);
         // The driver may sleep with nothing left to ring for it, and is to see the end.
         let is_over = self.is_closed() && core.is_idle();
-        let wake = caller == Caller::Any && (core.needs_driver() || is_over);
+        let wake = caller == Caller::Any && (oversleeps || core.needs_driver() || is_over);
         drop(core);
         if wake {
             self.bell.ring();
         }
         if let Some(nodes) = &self.nodes {
-            nodes.send(packets, timeout.is_some());
+            nodes.send(packets);
         }
         self.tell(ended);
         timeout
     }
 
-    /// Hears what other nodes' engines say, and then that some nodes are gone. Returns whether
-    /// anything is to be done later although nobody says anything.
-    pub(crate) fn hear_peers(&self, packets: Vec<Packet>, lost: &[NodeId]) -> bool {
+    /// Hears what other nodes' engines say, and then that some nodes are gone.
+    pub(crate) fn hear_peers(&self, packets: Vec<Packet>, lost: &[NodeId]) {
         let (mut core, now) = self.core_now();
         core.hear_peers(now, packets, lost);
         drop(core);
-        self.step(Caller::Any).is_some()
-    }
-
-    /// Whether the engine is to be asked again although nothing happens.
-    pub(crate) fn has_due(&self) -> bool {
-        self.core().engine().poll_timeout().is_some()
+        self.step(Caller::Any);
     }
 
     pub(crate) fn cancel(&self, transfers: &[TransferId]) {
