@@ -98,16 +98,21 @@ impl Machine {
     ) -> Result<Event, Error> {
         let ready = pairs.iter().map(|(src, dst)| self.ready(src, dst, options));
         let ready = ready.collect::<Result<Vec<_>, _>>()?;
-        let total = pairs.iter().map(|(src, _)| src.payload_bytes()).sum();
-        let state = Arc::new(State::new(&self.shared, ready.len(), total));
-        if ready.is_empty() {
-            return Ok(Event::new(Arc::new(State::nothing(&self.shared))));
-        }
-        let event = Event::new(Arc::clone(&state));
+        let event = self.event_of(&ready);
         for copy in &ready {
-            self.begin(&state, copy, (options, None));
+            self.begin(&event.state, copy, (options, None));
         }
         Ok(event)
+    }
+
+    /// The end of all of these copies, which are to begin.
+    pub(crate) fn event_of(&self, copies: &[Ready<'_>]) -> Event {
+        let total = copies.iter().map(|copy| copy.src.payload_bytes()).sum();
+        let state = match copies.len() {
+            0 => State::nothing(&self.shared),
+            count => State::new(&self.shared, count, total),
+        };
+        Event::new(Arc::new(state))
     }
 
     /// Begins one of the copies of an event, behind some of the others where it is said which; what its

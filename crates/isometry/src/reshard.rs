@@ -2,7 +2,7 @@
 
 use crate::boxes::{IndexBox, gather};
 use crate::copy::Ready;
-use crate::event::{Event, State};
+use crate::event::Event;
 use crate::instance::Instance;
 use crate::machine::Machine;
 use crate::matching::check_apart;
@@ -10,7 +10,6 @@ use crate::{ArgumentError, CopyOptions, Error, Mismatch};
 use model::{Span, TransferId};
 use std::collections::HashMap;
 use std::ops::Range;
-use std::sync::Arc;
 
 /// A copy of a part of one shard into one of another.
 struct Piece {
@@ -50,17 +49,12 @@ impl Machine {
         let ready = pieces.iter().map(|piece| self.ready(&piece.src, &piece.dst, options));
         let ready = ready.collect::<Result<Vec<_>, _>>()?;
         check_all_apart(&pieces, &ready)?;
-        if ready.is_empty() {
-            return Ok(Event::new(Arc::new(State::nothing(&self.shared))));
-        }
-        let total = pieces.iter().map(|piece| piece.src.payload_bytes()).sum();
-        let state = Arc::new(State::new(&self.shared, ready.len(), total));
-        let event = Event::new(Arc::clone(&state));
+        let event = self.event_of(&ready);
         let mut filling: HashMap<usize, Vec<TransferId>> = HashMap::new();
         for (piece, ready) in pieces.iter().zip(&ready) {
             let behind =
                 piece.after.map(|before| filling.get(&before).cloned().unwrap_or_default());
-            let begun = self.begin(&state, ready, (options, behind));
+            let begun = self.begin(&event.state, ready, (options, behind));
             filling.entry(piece.to).or_default().extend(begun);
         }
         Ok(event)

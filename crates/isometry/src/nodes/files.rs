@@ -8,6 +8,8 @@
 //! back; [`Served`] has the directories, the questions that wait, and what is lent to whom.
 
 use super::described::{Described, Entries};
+use super::letters::Topic;
+use super::registry::Asker;
 use crate::disks::{check_path, parent};
 use crate::file;
 use crate::instance::Instance;
@@ -33,7 +35,6 @@ const MOST_LENT: usize = 256;
 /// A question for a file.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 pub(super) struct Asked {
-    pub(super) serial: u64,
     path: Vec<u8>,
     /// What a file that is to be made holds; one that is there is opened.
     made: Option<SaidArray>,
@@ -45,11 +46,7 @@ pub(super) struct Asked {
 }
 
 /// Its answer.
-#[derive(Debug, Serialize, Deserialize)]
-pub(super) struct Answered {
-    pub(super) serial: u64,
-    pub(super) what: Result<Described, Refused>,
-}
+pub(super) type Answered = Result<Described, Refused>;
 
 /// Why there is no such file.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
@@ -82,14 +79,8 @@ impl SaidArray {
 
 impl Asked {
     /// Asks for the file at `path`: to be made where there is an array, else as it is.
-    pub(super) fn of(
-        serial: u64,
-        path: &Path,
-        made: Option<&Array>,
-        options: &FileOptions,
-    ) -> Asked {
+    pub(super) fn of(path: &Path, made: Option<&Array>, options: &FileOptions) -> Asked {
         Asked {
-            serial,
             path: path.as_os_str().as_bytes().to_vec(),
             made: made.map(SaidArray::of),
             dims: options.dims.clone(),
@@ -147,7 +138,7 @@ impl Refused {
 pub(super) struct Served {
     /// As they are once links are followed.
     dirs: Vec<PathBuf>,
-    queue: Mutex<Option<SyncSender<(NodeId, Asked)>>>,
+    queue: Mutex<Option<SyncSender<(Asker, Asked)>>>,
     lent: Mutex<HashMap<(NodeId, RegionId), Instance>>,
 }
 
@@ -170,9 +161,9 @@ impl Served {
     }
 
     /// Takes a question, for the thread that answers; `Err` with what to answer at once.
-    pub(super) fn take(&self, from: NodeId, asked: Asked) -> Result<(), Refused> {
+    pub(super) fn take(&self, asker: Asker, asked: Asked) -> Result<(), Refused> {
         match &*self.queue.lock().unwrap_or_else(PoisonError::into_inner) {
-            Some(queue) => queue.try_send((from, asked)).map_err(|_| Refused::busy()),
+            Some(queue) => queue.try_send((asker, asked)).map_err(|_| Refused::busy()),
             None => Err(Refused::not_served("the node serves no files")),
         }
     }
@@ -284,21 +275,19 @@ impl FileService {
     }
 }
 
-fn serve(shared: &Arc<Shared>, questions: &Receiver<(NodeId, Asked)>) {
+fn serve(shared: &Arc<Shared>, questions: &Receiver<(Asker, Asked)>) {
     let Some(nodes) = shared.nodes.as_deref() else { return };
-    for (from, asked) in questions {
-        let opened = nodes.served.open(shared, &asked).and_then(|instance| {
+    for (asker, asked) in questions {
+        let from = asker.0;
+        let what = nodes.served.open(shared, &asked).and_then(|instance| {
             // Before the answer: who has it may use it at once.
-            match nodes.served.lend(from, &instance) {
-                true => Ok(instance),
-                false => Err(Refused::busy()),
+            if !nodes.served.lend(from, &instance) {
+                return Err(Refused::busy());
             }
+            nodes.registry.open(instance.place().region, instance.is_writable());
+            Ok(Described::of(&instance))
         });
-        let opened = opened.inspect(|instance| {
-            nodes.registry.open(instance.place().region, instance.is_writable())
-        });
-        let what = opened.as_ref().map(Described::of).map_err(Refused::clone);
-        nodes.tell_answer(from, &Answered { serial: asked.serial, what });
+        nodes.answer(asker, (Topic::FileAnswer, what));
         if nodes.fabric.lost(from).is_some() {
             nodes.forget_lent(|node| node == from);
         }
@@ -358,7 +347,7 @@ mod tests {
             raw_offset: 7,
             buffered: true,
         };
-        let asked = Asked::of(3, Path::new("/a b"), Some(&array), &options);
+        let asked = Asked::of(Path::new("/a b"), Some(&array), &options);
         let bytes = postcard::to_allocvec(&asked).unwrap();
         let heard: Asked = postcard::from_bytes(&bytes).unwrap();
         assert_eq!(heard, asked);

@@ -27,39 +27,27 @@ impl Nodes {
         path: &Path,
         (array, options): (Option<&Array>, &FileOptions),
     ) -> Result<Instance, Error> {
-        let question = self.registry.ask(node);
-        let asked = Asked::of(question.1, path, array, options);
-        self.outbox.post(&self.fabric, node, Topic::File, postcard(&asked));
+        let question = (Topic::File, Asked::of(path, array, options));
         let end = Instant::now() + PATIENCE;
-        let Some(answer) = self.registry.wait(question, Some(end), || self.is_vain(node)) else {
-            self.check_present(node)?;
-            return Err(self.nothing());
-        };
-        let wrong = |error: ::postcard::Error| Error::Introduction { node, why: error.to_string() };
-        let answered: Answered = ::postcard::from_bytes(&answer).map_err(wrong)?;
-        let described = answered.what.map_err(|refused| refused.error(name, path))?;
+        let answered: Answered = self.ask(node, question, (Some(end), &|| false))?;
+        let described = answered.map_err(|refused| refused.error(name, path))?;
         described.instance(shared, (node, Keeper::Lender(node)))
     }
 
     pub(super) fn hear_file(&self, from: NodeId, bytes: &[u8]) -> Result<(), String> {
-        let asked: Asked = ::postcard::from_bytes(bytes).map_err(|e| e.to_string())?;
-        let serial = asked.serial;
-        if let Err(refused) = self.served.take(from, asked) {
-            self.tell_answer(from, &Answered { serial, what: Err(refused) });
+        let (serial, asked): (u64, Asked) =
+            ::postcard::from_bytes(bytes).map_err(|e| e.to_string())?;
+        if let Err(refused) = self.served.take((from, serial), asked) {
+            self.answer((from, serial), (Topic::FileAnswer, Answered::Err(refused)));
         }
         Ok(())
     }
 
-    pub(super) fn tell_answer(&self, to: NodeId, answer: &Answered) {
-        self.outbox.post(&self.fabric, to, Topic::FileAnswer, postcard(answer));
-    }
-
     /// Hears of a file; where nobody waits for it any more, it goes back.
     pub(super) fn hear_file_answer(&self, from: NodeId, bytes: &[u8]) -> Result<(), String> {
-        let answered: Answered = ::postcard::from_bytes(bytes).map_err(|e| e.to_string())?;
-        if !self.registry.answer((from, answered.serial), bytes.to_vec())
-            && let Ok(described) = answered.what
-        {
+        let Some(answer) = self.hear_answer(from, bytes)? else { return Ok(()) };
+        let answered: Answered = ::postcard::from_bytes(answer).map_err(|e| e.to_string())?;
+        if let Ok(described) = answered {
             self.give_back(from, described.region());
         }
         Ok(())

@@ -35,8 +35,9 @@ use letters::{Inbox, Outbox, Topic};
 use model::{
     ChannelError, ChannelErrorKind, ChannelId, MemoryId, NodeClass, NodeId, RegionId, Topology,
 };
-use registry::Registry;
-use serde::{Deserialize, Serialize};
+use registry::{Asker, Registry};
+use serde::Serialize;
+use serde::de::DeserializeOwned;
 use std::collections::BTreeSet;
 use std::path::PathBuf;
 use std::sync::atomic::{AtomicBool, Ordering};
@@ -60,20 +61,6 @@ pub(crate) struct Nodes {
     /// Whether the thread that serves is to end.
     is_over: AtomicBool,
     is_in_barrier: Mutex<bool>,
-}
-
-/// A question for what is published under a name.
-#[derive(Debug, Serialize, Deserialize)]
-struct Lookup {
-    serial: u64,
-    name: String,
-}
-
-/// Its answer.
-#[derive(Debug, Serialize, Deserialize)]
-struct Found {
-    serial: u64,
-    what: Described,
 }
 
 /// Registered memory as this node's engine and its peers see it.
@@ -313,8 +300,8 @@ impl Nodes {
         }
         let waiting = self.registry.publish(name, instance);
         let taken = || ArgumentError::Published { name: name.to_owned() };
-        for (node, serial) in waiting.ok_or_else(taken)? {
-            self.tell_found(node, serial, instance);
+        for asker in waiting.ok_or_else(taken)? {
+            self.answer(asker, (Topic::Found, Described::of(instance)));
         }
         Ok(())
     }
@@ -334,23 +321,42 @@ impl Nodes {
             let found = self.registry.wait_for(name, end, || self.is_over() || is_interrupted());
             return found.ok_or_else(|| self.nothing());
         }
+        let what: Described = self.ask(node, (Topic::Lookup, name), (end, is_interrupted))?;
+        what.instance(shared, (node, Keeper::Publisher))
+    }
+
+    /// What a node answers.
+    ///
+    /// # Errors
+    /// Where it is lost; [`Error::TimedOut`] at `end`, or when `is_interrupted`; where what it says is
+    /// no such answer.
+    fn ask<A: DeserializeOwned>(
+        &self,
+        node: NodeId,
+        (topic, question): (Topic, impl Serialize),
+        (end, is_interrupted): (Option<Instant>, &dyn Fn() -> bool),
+    ) -> Result<A, Error> {
         let asked = self.registry.ask(node);
-        let question = Lookup { serial: asked.1, name: name.to_owned() };
-        self.outbox.post(&self.fabric, node, Topic::Lookup, postcard(&question));
-        let is_vain = || self.is_vain(node) || is_interrupted();
+        self.outbox.post(&self.fabric, node, topic, postcard(&(asked.1, question)));
+        let is_vain = || self.fabric.lost(node).is_some() || self.is_over() || is_interrupted();
         let Some(answer) = self.registry.wait(asked, end, is_vain) else {
             self.check_present(node)?;
             return Err(self.nothing());
         };
-        let wrong = |why: String| Error::Introduction { node, why };
-        let what: Described =
-            ::postcard::from_bytes(&answer).map_err(|error| wrong(error.to_string()))?;
-        what.instance(shared, (node, Keeper::Publisher))
+        let wrong = |error: ::postcard::Error| Error::Introduction { node, why: error.to_string() };
+        ::postcard::from_bytes(&answer).map_err(wrong)
     }
 
-    /// Whether no answer of a node will come any more.
-    fn is_vain(&self, node: NodeId) -> bool {
-        self.fabric.lost(node).is_some() || self.is_over()
+    /// Answers what a node has asked.
+    fn answer(&self, (node, serial): Asker, (topic, answer): (Topic, impl Serialize)) {
+        self.outbox.post(&self.fabric, node, topic, postcard(&(serial, answer)));
+    }
+
+    /// Hears an answer; returns it where nobody waits for that any more.
+    fn hear_answer<'a>(&self, from: NodeId, bytes: &'a [u8]) -> Result<Option<&'a [u8]>, String> {
+        let (serial, answer) = ::postcard::take_from_bytes(bytes).map_err(|e| e.to_string())?;
+        let is_awaited = self.registry.answer((from, serial), answer.to_vec());
+        Ok((!is_awaited).then_some(answer))
     }
 
     /// Why no answer has come.
@@ -359,24 +365,14 @@ impl Nodes {
     }
 
     fn hear_lookup(&self, from: NodeId, bytes: &[u8]) -> Result<(), String> {
-        let Lookup { serial, name } = ::postcard::from_bytes(bytes).map_err(|e| e.to_string())?;
+        let (serial, name): (u64, String) =
+            ::postcard::from_bytes(bytes).map_err(|e| e.to_string())?;
         if !registry::is_name(&name) {
             return Err("nothing has such a name".to_owned());
         }
         if let Some(instance) = self.registry.find(&name, (from, serial)) {
-            self.tell_found(from, serial, &instance);
+            self.answer((from, serial), (Topic::Found, Described::of(&instance)));
         }
-        Ok(())
-    }
-
-    fn tell_found(&self, node: NodeId, serial: u64, instance: &Instance) {
-        let answer = Found { serial, what: Described::of(instance) };
-        self.outbox.post(&self.fabric, node, Topic::Found, postcard(&answer));
-    }
-
-    fn hear_found(&self, from: NodeId, bytes: &[u8]) -> Result<(), String> {
-        let (serial, what) = ::postcard::take_from_bytes(bytes).map_err(|e| e.to_string())?;
-        self.registry.answer((from, serial), what.to_vec());
         Ok(())
     }
 }

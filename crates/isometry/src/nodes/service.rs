@@ -64,7 +64,7 @@ fn hear(shared: &Arc<Shared>, nodes: &Nodes, letter: Letter) -> Option<engine::P
             }
         }),
         Topic::Lookup => nodes.hear_lookup(from, &letter.bytes),
-        Topic::Found => nodes.hear_found(from, &letter.bytes),
+        Topic::Found => nodes.hear_answer(from, &letter.bytes).map(drop),
         Topic::File => nodes.hear_file(from, &letter.bytes),
         Topic::FileAnswer => nodes.hear_file_answer(from, &letter.bytes),
         Topic::GiveBack => nodes.hear_give_back(from, &letter.bytes),
