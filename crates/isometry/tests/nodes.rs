@@ -55,6 +55,33 @@ fn fill(instance: &Instance) {
     instance.fill(&words.collect::<Vec<_>>()).unwrap();
 }
 
+/// What `owner` publishes as `name`, found by another node.
+fn published(
+    nodes: &[Machine],
+    (owner, finder): (usize, usize),
+    name: &str,
+    it: &Instance,
+) -> Instance {
+    nodes[owner].publish(name, it).unwrap();
+    nodes[finder].lookup(&format!("node{owner}/{name}"), PATIENCE).unwrap()
+}
+
+/// Copies, and waits for the end.
+fn copy(machine: &Machine, src: &Instance, dst: &Instance) {
+    machine.copy(src, dst, &CopyOptions::default()).unwrap().wait(PATIENCE).unwrap();
+}
+
+/// Of a file whose dimensions have no names.
+fn called_yx() -> FileOptions {
+    FileOptions { dims: Some(vec!["y".to_owned(), "x".to_owned()]), ..FileOptions::default() }
+}
+
+/// A `.npy` file at `path` with what `rows` has.
+fn write(machine: &Machine, rows: &Instance, path: &Path) {
+    let file = machine.create_file(path, rows.array(), &FileOptions::default()).unwrap();
+    copy(machine, rows, &file);
+}
+
 /// Whether `columns` has what `rows` has, the other way round.
 fn is_transposed(rows: &Instance, columns: &Instance) -> bool {
     let (from, to) = (rows.to_vec().unwrap(), columns.to_vec().unwrap());
@@ -68,8 +95,7 @@ fn a_node_copies_what_another_publishes_in_its_own_layout() {
     over_each(2, |nodes| {
         let rows = matrix(&nodes[0], (700, 900), "yx");
         fill(&rows);
-        nodes[0].publish("rows", &rows).unwrap();
-        let there = nodes[1].lookup("node0/rows", PATIENCE).unwrap();
+        let there = published(&nodes, (0, 1), "rows", &rows);
         let here = matrix(&nodes[1], (700, 900), "xy");
         let event = nodes[1].copy(&there, &here, &CopyOptions::default()).unwrap();
         event.wait(PATIENCE).unwrap();
@@ -85,11 +111,10 @@ fn a_node_copies_what_another_publishes_in_its_own_layout() {
 fn a_node_copies_into_what_another_publishes() {
     over_each(2, |nodes| {
         let columns = matrix(&nodes[1], (300, 500), "xy");
-        nodes[1].publish("columns", &columns).unwrap();
+        let there = published(&nodes, (1, 0), "columns", &columns);
         let rows = matrix(&nodes[0], (300, 500), "yx");
         fill(&rows);
-        let there = nodes[0].lookup("node1/columns", PATIENCE).unwrap();
-        nodes[0].copy(&rows, &there, &CopyOptions::default()).unwrap().wait(PATIENCE).unwrap();
+        copy(&nodes[0], &rows, &there);
         assert!(is_transposed(&rows, &columns));
     });
 }
@@ -100,29 +125,23 @@ fn anyone_may_ask_for_a_copy_between_any_two() {
         let rows = matrix(&nodes[2], (300, 500), "yx");
         let columns = matrix(&nodes[0], (300, 500), "xy");
         fill(&rows);
-        nodes[2].publish("rows", &rows).unwrap();
-        nodes[0].publish("columns", &columns).unwrap();
-        let [from, to] =
-            ["node2/rows", "node0/columns"].map(|name| nodes[1].lookup(name, PATIENCE));
-        let (from, to) = (from.unwrap(), to.unwrap());
-        nodes[1].copy(&from, &to, &CopyOptions::default()).unwrap().wait(PATIENCE).unwrap();
+        let from = published(&nodes, (2, 1), "rows", &rows);
+        let to = published(&nodes, (0, 1), "columns", &columns);
+        copy(&nodes[1], &from, &to);
         assert!(is_transposed(&rows, &columns));
     });
 }
 
-/// A node that asks for a copy inside another has no part in it, however small it is.
+/// A node that asks for a copy inside another has no part in it.
 #[test]
 fn a_copy_inside_another_node_is_asked_for() {
     over_each(2, |nodes| {
         let (rows, columns) =
-            (matrix(&nodes[0], (30, 50), "yx"), matrix(&nodes[0], (30, 50), "xy"));
+            (matrix(&nodes[0], (300, 500), "yx"), matrix(&nodes[0], (300, 500), "xy"));
         fill(&rows);
-        nodes[0].publish("rows", &rows).unwrap();
-        nodes[0].publish("columns", &columns).unwrap();
-        let [from, to] =
-            ["node0/rows", "node0/columns"].map(|name| nodes[1].lookup(name, PATIENCE));
-        let (from, to) = (from.unwrap(), to.unwrap());
-        nodes[1].copy(&from, &to, &CopyOptions::default()).unwrap().wait(PATIENCE).unwrap();
+        let from = published(&nodes, (0, 1), "rows", &rows);
+        let to = published(&nodes, (0, 1), "columns", &columns);
+        copy(&nodes[1], &from, &to);
         assert!(is_transposed(&rows, &columns));
     });
 }
@@ -138,12 +157,11 @@ fn pages_of_another_node_come_in_any_order_and_layout() {
         };
         let pool = pages(&nodes[0], 64, "page,n,h,c");
         fill(&pool);
-        nodes[0].publish("pool", &pool).unwrap();
-        let there = nodes[1].lookup("node0/pool", PATIENCE).unwrap();
+        let there = published(&nodes, (0, 1), "pool", &pool);
         let wanted: Vec<i64> = (0..48).map(|i| i * 37 % 64).collect();
         let here = pages(&nodes[1], 48, "page,h,n,c");
         let some = there.take("page", &wanted).unwrap();
-        nodes[1].copy(&some, &here, &CopyOptions::default()).unwrap().wait(PATIENCE).unwrap();
+        copy(&nodes[1], &some, &here);
         let (from, to) = (pool.to_vec().unwrap(), here.to_vec().unwrap());
         let run = |bytes: &[u8], at: usize| bytes[16 * at..16 * at + 16].to_vec();
         for (i, &page) in wanted.iter().enumerate() {
@@ -164,8 +182,7 @@ fn a_copy_of_more_fields_than_others_take_is_refused() {
             let array = Array::new(IndexSpace::of(&[("x", 4)]).unwrap(), fields);
             machine.empty(array, "sys").unwrap()
         };
-        nodes[0].publish("records", &records(&nodes[0])).unwrap();
-        let there = nodes[1].lookup("node0/records", PATIENCE).unwrap();
+        let there = published(&nodes, (0, 1), "records", &records(&nodes[0]));
         let here = records(&nodes[1]);
         let error = nodes[1].copy(&there, &here, &CopyOptions::default()).unwrap_err();
         assert_eq!(error.kind(), ErrorKind::Plan, "{error}");
@@ -180,36 +197,20 @@ fn a_file_of_another_node_is_read_and_one_is_made_there() {
         let [first, second] = ["a.npy", "b.npy"].map(|name| dir.path().join(name));
         let rows = matrix(&nodes[0], (300, 500), "yx");
         fill(&rows);
-        let file = nodes[0].create_file(&first, rows.array(), &Default::default()).unwrap();
-        nodes[0].copy(&rows, &file, &CopyOptions::default()).unwrap().wait(PATIENCE).unwrap();
+        write(&nodes[0], &rows, &first);
         let file = nodes[0].open_file(&first, &Default::default()).unwrap();
         nodes[0].publish("file", &file).unwrap();
         let array = file.array().laid_out("d1,d0").unwrap();
         let made = nodes[1].create_file(&second, array, &Default::default()).unwrap();
-        nodes[1].publish("made", &made).unwrap();
-        let to = nodes[0].lookup("node1/made", PATIENCE).unwrap();
+        let to = published(&nodes, (1, 0), "made", &made);
         assert!(!second.exists());
-        nodes[0].copy(&file, &to, &CopyOptions::default()).unwrap().wait(PATIENCE).unwrap();
+        copy(&nodes[0], &file, &to);
         // Committed on the far node, so that it is there in whole.
-        let back = nodes[1].open_file(&second, &Default::default()).unwrap();
+        let back = nodes[1].open_file(&second, &called_yx()).unwrap();
         let columns = matrix(&nodes[1], (500, 300), "yx");
-        let names = isometry::FileOptions {
-            dims: Some(vec!["y".to_owned(), "x".to_owned()]),
-            ..Default::default()
-        };
-        let back = {
-            drop(back);
-            nodes[1].open_file(&second, &names).unwrap()
-        };
-        nodes[1].copy(&back, &columns, &CopyOptions::default()).unwrap().wait(PATIENCE).unwrap();
+        copy(&nodes[1], &back, &columns);
         assert!(is_transposed(&rows, &columns));
     });
-}
-
-/// A `.npy` file at `path` with what `rows` has.
-fn write(machine: &Machine, rows: &Instance, path: &Path) {
-    let file = machine.create_file(path, rows.array(), &FileOptions::default()).unwrap();
-    machine.copy(rows, &file, &CopyOptions::default()).unwrap().wait(PATIENCE).unwrap();
 }
 
 #[test]
@@ -221,21 +222,22 @@ fn files_of_other_nodes_are_opened_and_made() {
         fill(&rows);
         let [first, second] = ["a.npy", "b.npy"].map(|name| dir.path().join(name));
         write(&nodes[1], &rows, &first);
-        let dims = Some(vec!["y".to_owned(), "x".to_owned()]);
-        let names = FileOptions { dims, ..FileOptions::default() };
-        let file = nodes[0].open_file_at("node1", &first, &names).unwrap();
+        let file = nodes[0].open_file_at("node1", &first, &called_yx()).unwrap();
         assert_eq!((file.memory().node.0, file.is_writable()), (1, false));
         let array = file.array().laid_out("xy").unwrap();
         let made = nodes[0].create_file_at("node2", &second, array, &Default::default()).unwrap();
         assert!(!second.exists());
-        nodes[0].copy(&file, &made, &CopyOptions::default()).unwrap().wait(PATIENCE).unwrap();
+        copy(&nodes[0], &file, &made);
         assert!(second.exists(), "committed where it lies");
         let columns = matrix(&nodes[2], (500, 300), "yx");
-        let back = nodes[2].open_file(&second, &names).unwrap();
-        nodes[2].copy(&back, &columns, &CopyOptions::default()).unwrap().wait(PATIENCE).unwrap();
+        let back = nodes[2].open_file(&second, &called_yx()).unwrap();
+        copy(&nodes[2], &back, &columns);
         assert!(is_transposed(&rows, &columns));
         // By its own name a node has all files.
-        assert_eq!(nodes[0].open_file_at("node0", &second, &names).unwrap().memory().node.0, 0);
+        assert_eq!(
+            nodes[0].open_file_at("node0", &second, &called_yx()).unwrap().memory().node.0,
+            0
+        );
     }
 }
 
@@ -267,7 +269,7 @@ fn a_file_that_is_given_back_or_whose_asker_leaves_is_gone() {
         thread::yield_now();
     }
     let rows = matrix(&nodes[0], (4, 4), "yx");
-    nodes[0].copy(&rows, &kept, &CopyOptions::default()).unwrap().wait(PATIENCE).unwrap();
+    copy(&nodes[0], &rows, &kept);
     assert!(dir.path().join("b.npy").exists());
 }
 
@@ -314,12 +316,9 @@ fn a_small_copy_inside_another_node_is_asked_for() {
     over_each(2, |nodes| {
         let (rows, columns) = (matrix(&nodes[0], (3, 5), "yx"), matrix(&nodes[0], (3, 5), "xy"));
         fill(&rows);
-        nodes[0].publish("rows", &rows).unwrap();
-        nodes[0].publish("columns", &columns).unwrap();
-        let [from, to] =
-            ["node0/rows", "node0/columns"].map(|name| nodes[1].lookup(name, PATIENCE));
-        let (from, to) = (from.unwrap(), to.unwrap());
-        nodes[1].copy(&from, &to, &CopyOptions::default()).unwrap().wait(PATIENCE).unwrap();
+        let from = published(&nodes, (0, 1), "rows", &rows);
+        let to = published(&nodes, (0, 1), "columns", &columns);
+        copy(&nodes[1], &from, &to);
         assert!(is_transposed(&rows, &columns));
         let status = nodes[1].status().unwrap();
         assert_eq!((status.nodes[0].lost.clone(), status.transfers.len()), (None, 0));
@@ -343,9 +342,7 @@ fn many_copies_go_both_ways_at_once() {
         let mut events = Vec::new();
         for (i, (rows, columns)) in pairs.iter().enumerate() {
             let (from, to) = (i % 2, 1 - i % 2);
-            let name = format!("rows-{i}");
-            nodes[from].publish(&name, rows).unwrap();
-            let there = nodes[to].lookup(&format!("node{from}/{name}"), PATIENCE).unwrap();
+            let there = published(&nodes, (from, to), &format!("rows-{i}"), rows);
             let options = CopyOptions::with_priority(i as i32 % 3);
             events.push(nodes[to].copy(&there, columns, &options).unwrap());
         }
@@ -418,7 +415,7 @@ fn a_node_that_leaves_is_an_error_for_who_waits_for_it() {
         });
         let there = nodes[1].lookup("node0/rows", PATIENCE).unwrap();
         let here = matrix(&nodes[1], (300, 500), "xy");
-        nodes[1].copy(&there, &here, &CopyOptions::default()).unwrap().wait(PATIENCE).unwrap();
+        copy(&nodes[1], &there, &here);
         assert!(is_transposed(&rows, &here));
     });
 }
@@ -428,16 +425,15 @@ fn a_node_that_leaves_is_an_error_for_who_waits_for_it() {
 fn a_node_closes_while_others_ask_for_copies() {
     over_each(2, |nodes| {
         let rows = matrix(&nodes[0], (300, 500), "yx");
-        nodes[0].publish("rows", &rows).unwrap();
-        let there = nodes[1].lookup("node0/rows", PATIENCE).unwrap();
+        let there = published(&nodes, (0, 1), "rows", &rows);
         let begun = std::sync::Barrier::new(2);
         thread::scope(|scope| {
             let asking = scope.spawn(|| {
                 let here = matrix(&nodes[1], (300, 500), "xy");
-                let copy = || nodes[1].copy(&there, &here, &CopyOptions::default());
-                copy().unwrap().wait(PATIENCE).unwrap();
+                copy(&nodes[1], &there, &here);
                 begun.wait();
-                let mut copies = std::iter::repeat_with(|| copy()?.wait(PATIENCE));
+                let again = || nodes[1].copy(&there, &here, &CopyOptions::default());
+                let mut copies = std::iter::repeat_with(|| again()?.wait(PATIENCE));
                 copies.find_map(Result::err).unwrap()
             });
             begun.wait();
@@ -451,8 +447,7 @@ fn a_node_closes_while_others_ask_for_copies() {
 fn a_copy_is_cancelled_on_all_nodes() {
     over_each(2, |nodes| {
         let rows = matrix(&nodes[0], (4000, 4000), "yx");
-        nodes[0].publish("rows", &rows).unwrap();
-        let there = nodes[1].lookup("node0/rows", PATIENCE).unwrap();
+        let there = published(&nodes, (0, 1), "rows", &rows);
         let here = matrix(&nodes[1], (4000, 4000), "xy");
         let event = nodes[1].copy(&there, &here, &CopyOptions::default()).unwrap();
         event.cancel();
@@ -463,7 +458,7 @@ fn a_copy_is_cancelled_on_all_nodes() {
         assert!(matches!(event.wait(PATIENCE), Err(Error::TimedOut)));
         // Staging has come back: as many copies as ever run.
         for _ in 0..3 {
-            nodes[1].copy(&there, &here, &CopyOptions::default()).unwrap().wait(PATIENCE).unwrap();
+            copy(&nodes[1], &there, &here);
         }
     });
 }
@@ -577,17 +572,11 @@ fn a_file_of_another_node_is_asked_for_by_who_wants_it() {
         let path = dir.path().join("a.npy");
         let rows = matrix(&nodes[0], (300, 500), "yx");
         fill(&rows);
-        let file = nodes[0].create_file(&path, rows.array(), &Default::default()).unwrap();
-        nodes[0].copy(&rows, &file, &CopyOptions::default()).unwrap().wait(PATIENCE).unwrap();
-        let names = isometry::FileOptions {
-            dims: Some(vec!["y".to_owned(), "x".to_owned()]),
-            ..Default::default()
-        };
-        let file = nodes[0].open_file(&path, &names).unwrap();
-        nodes[0].publish("file", &file).unwrap();
-        let there = nodes[1].lookup("node0/file", PATIENCE).unwrap();
+        write(&nodes[0], &rows, &path);
+        let file = nodes[0].open_file(&path, &called_yx()).unwrap();
+        let there = published(&nodes, (0, 1), "file", &file);
         let here = matrix(&nodes[1], (300, 500), "xy");
-        nodes[1].copy(&there, &here, &CopyOptions::default()).unwrap().wait(PATIENCE).unwrap();
+        copy(&nodes[1], &there, &here);
         assert!(is_transposed(&rows, &here));
     });
 }
