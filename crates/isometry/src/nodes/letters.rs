@@ -18,7 +18,8 @@ const HANDLER: u8 = 128;
 /// The longest letter: only an index list makes one long.
 const MOST_BYTES: usize = wire::MAX_PACKET_BYTES;
 
-/// How much may wait for one peer before letters that may be lost are.
+/// How many letters may wait for one peer before those that may be lost are; no more either once they
+/// have [`MOST_BYTES`] together, since the engine says a long one again while the first still waits.
 const MOST_WAITING: usize = 1024;
 
 /// What a letter is about.
@@ -166,7 +167,7 @@ impl Outbox {
             return log::error!("{} B are too many to say to {to} at once", bytes.len());
         }
         let mut queue = self.queue(to.0 as usize);
-        if topic == Topic::Packet && queue.len() >= MOST_WAITING {
+        if topic == Topic::Packet && is_full(&queue) {
             return;
         }
         queue.push_back(Outgoing { topic, bytes, sent: 0 });
@@ -213,6 +214,11 @@ impl Outbox {
     }
 }
 
+fn is_full(queue: &VecDeque<Outgoing>) -> bool {
+    let bytes: usize = queue.iter().map(|letter| letter.bytes.len()).sum();
+    queue.len() >= MOST_WAITING || bytes >= MOST_BYTES
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -233,6 +239,17 @@ mod tests {
         assert_eq!(heard(&[([topic, 0, 0], 0)]), (vec![yes], vec![0]));
         let parts = [([topic, 5, 0], 2), ([topic, 5, 2], 3), ([topic, 1, 0], 1)];
         assert_eq!(heard(&parts), (vec![yes; 3], vec![5, 1]));
+    }
+
+    #[test]
+    fn a_queue_is_full_of_many_letters_or_of_long_ones() {
+        let queue = |count, bytes| {
+            let letter = || Outgoing { topic: Topic::Packet, bytes: vec![0; bytes], sent: 0 };
+            std::iter::repeat_with(letter).take(count).collect()
+        };
+        assert!(!is_full(&queue(0, 0)) && !is_full(&queue(MOST_WAITING - 1, 1)));
+        assert!(is_full(&queue(MOST_WAITING, 1)));
+        assert!(!is_full(&queue(1, MOST_BYTES - 1)) && is_full(&queue(2, MOST_BYTES / 2)));
     }
 
     #[test]

@@ -100,8 +100,8 @@ pub(crate) struct Core {
     completions: Vec<Completion>,
     /// When the driver looks at the clock again.
     alarm: Option<Time>,
-    /// Peers that were given up and may still write, with the session that begins.
-    cut_off: Vec<(NodeId, u64)>,
+    /// Peers that were given up and may still write what they began before a session.
+    cut_off: HashMap<NodeId, u64>,
     pub(crate) recorder: Option<Recorder>,
 }
 
@@ -114,7 +114,7 @@ impl Core {
             census: Census::default(),
             completions: Vec::new(),
             alarm: None,
-            cut_off: Vec::new(),
+            cut_off: HashMap::new(),
             recorder,
         }
     }
@@ -248,16 +248,16 @@ impl Core {
     /// Sees to it that peers that were given up write nothing any more: those that are gone don't,
     /// and what the others may still write is kept from others. Returns whether there were any.
     fn mind_lost(&mut self, now: Time, nodes: Option<&Nodes>) -> bool {
-        let lost = std::iter::from_fn(|| self.engine.poll_disconnect());
-        self.cut_off.extend(lost);
+        while let Some((node, floor)) = self.engine.poll_disconnect() {
+            let latest = self.cut_off.entry(node).or_default();
+            *latest = floor.max(*latest);
+        }
         // One that is broken lives, and may go on writing.
         let is_gone = |node: NodeId| {
             let lost = nodes.and_then(|nodes| nodes.fabric.lost(node));
             matches!(lost, Some(Lost::Died | Lost::Left))
         };
-        let (gone, there) = self.cut_off.drain(..).partition(|&(node, _)| is_gone(node));
-        self.cut_off = there;
-        let gone: Vec<(NodeId, u64)> = gone;
+        let gone: Vec<_> = self.cut_off.extract_if(|&node, _| is_gone(node)).collect();
         gone.iter().for_each(|&(node, floor)| self.engine.handle_disconnected(now, node, floor));
         !gone.is_empty()
     }
