@@ -231,7 +231,7 @@ class Machine:
         """
 
     def close(self) -> None:
-        """Takes no more copies and waits until all have ended."""
+        """Takes no more copies, waits until all have ended, and leaves the other nodes."""
 
     def __enter__(self) -> Self: ...
     def __exit__(

@@ -61,7 +61,8 @@ impl fmt::Display for Lost {
 /// Carries messages between the processes of a fabric, and maps their segments.
 ///
 /// Messages are delivered once, whole, and in the order of one sender's one queue. All methods may be
-/// called by any thread at any time; none but [`Conduit::sleep`] and [`Puts::put`] block.
+/// called by any thread at any time; none but [`Conduit::sleep`],
+/// [`Conduit::leave`] and [`Puts::put`] block.
 pub trait Conduit: Debug + Send + Sync {
     /// What it can do; constant over its life.
     fn capabilities(&self) -> Capabilities;
@@ -98,6 +99,11 @@ pub trait Conduit: Debug + Send + Sync {
 
     /// Why `peer` is lost, if it is.
     fn lost(&self, peer: NodeId) -> Option<Lost>;
+
+    /// Parts from all peers: what was sent to them before still comes, but to each other they are
+    /// lost, as [`Lost::Left`]. It may wait a second for peers that take nothing. What drops a conduit
+    /// leaves too.
+    fn leave(&self);
 
     /// What puts without messages, where that is faster.
     fn puts(&self) -> Option<&dyn Puts> {

@@ -321,6 +321,13 @@ impl Fabric {
         Ok(())
     }
 
+    /// Leaves, as dropping it does: peers that go on speaking to this rank get [`Error::PeerLost`], as
+    /// it does when it speaks to them. What it sent before still comes; it may wait a second for peers
+    /// that take nothing.
+    pub fn leave(&self) {
+        self.conduit.leave();
+    }
+
     /// Wakes the threads that wait in [`Fabric::wait_until`], so that they look again.
     pub fn wake(&self) {
         self.conduit.wake();

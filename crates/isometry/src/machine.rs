@@ -150,7 +150,7 @@ impl Machine {
     }
 
     /// Takes no more copies, and waits until all that were submitted have ended. Created files
-    /// that were not committed are deleted.
+    /// that were not committed are deleted. A node leaves the others, to which it is lost from then on.
     pub fn close(&self) {
         let driver = self.driver.lock().unwrap_or_else(PoisonError::into_inner).take();
         let Some(driver) = driver else { return };

@@ -130,10 +130,7 @@ impl Shm {
 
 impl Drop for Shm {
     fn drop(&mut self) {
-        for mut socket in self.sockets.iter().flatten() {
-            // Who is gone hears nothing.
-            let _ = socket.write_all(&[BYE]);
-        }
+        self.leave();
     }
 }
 
@@ -285,5 +282,14 @@ impl Conduit for Shm {
 
     fn lost(&self, peer: NodeId) -> Option<Lost> {
         self.shared.peers.get(peer.0 as usize)?.standing.lost()
+    }
+
+    fn leave(&self) {
+        for (peer, socket) in self.sockets.iter().enumerate() {
+            let Some(mut socket) = socket.as_ref() else { continue };
+            self.shared.lose(peer, Lost::Left);
+            // Who is gone hears nothing.
+            let _ = socket.write_all(&[BYE]);
+        }
     }
 }

@@ -258,14 +258,7 @@ pub(crate) fn keep_alive(socket: &OwnedFd, silence: Duration) -> rustix::io::Res
 
 impl Drop for Tcp {
     fn drop(&mut self) {
-        let end = Instant::now() + LEAVING;
-        for peer in &self.peers {
-            if let Some(silent) = &peer.silent {
-                peer.streams.iter().for_each(|stream| stream.leave(end));
-                // Who is gone hears nothing.
-                let _ = send(silent, &[BYE], SendFlags::NOSIGNAL | SendFlags::DONTWAIT);
-            }
-        }
+        self.leave();
     }
 }
 
@@ -326,6 +319,18 @@ impl Conduit for Tcp {
 
     fn lost(&self, peer: NodeId) -> Option<Lost> {
         self.peers.get(peer.0 as usize)?.standing.lost()
+    }
+
+    fn leave(&self) {
+        let end = Instant::now() + LEAVING;
+        for peer in &self.peers {
+            let Some(silent) = &peer.silent else { continue };
+            peer.streams.iter().for_each(|stream| stream.leave(end));
+            peer.standing.lose(Lost::Left);
+            // Who is gone hears nothing.
+            let _ = send(silent, &[BYE], SendFlags::NOSIGNAL | SendFlags::DONTWAIT);
+        }
+        self.waiting.bells.ring();
     }
 
     fn puts(&self) -> Option<&dyn Puts> {

@@ -58,7 +58,8 @@ pub struct Ucx {
     version: [u32; 3],
     /// To each peer, `None` for this rank.
     sockets: Vec<Option<Socket>>,
-    owner: Option<JoinHandle<()>>,
+    /// Until this rank leaves.
+    owner: Mutex<Option<JoinHandle<()>>>,
     _watch: Watch,
 }
 
@@ -72,7 +73,8 @@ struct Shared {
     inboxes: [Mutex<Inbox>; 2],
     /// Held by who runs handlers, by queue.
     running: [Mutex<()>; 2],
-    commands: Mutex<VecDeque<Command>>,
+    /// `None` once nobody obeys any more.
+    commands: Mutex<Option<VecDeque<Command>>>,
     /// The owner's, and all others'.
     owner: Bells,
     sleepers: Bells,
@@ -200,7 +202,7 @@ impl Ucx {
         let (library, theirs) = (config.ucx.clone(), Arc::clone(&shared));
         let run = move || own(library.as_deref(), &theirs, &open, &told);
         let owner = Builder::new().name("iso-ucx".into()).spawn(run);
-        let owner = Some(owner.map_err(Error::io("starting UCX's thread"))?);
+        let owner = Mutex::new(Some(owner.map_err(Error::io("starting UCX's thread"))?));
         let hear = || {
             opened.recv().unwrap_or(Err(Error::Refused { rank: config.rank, why: "its UCX ended" }))
         };
@@ -235,22 +237,7 @@ impl Ucx {
 
 impl Drop for Ucx {
     fn drop(&mut self) {
-        for (to, _) in self.sockets.iter().enumerate().filter(|(_, socket)| socket.is_some()) {
-            for queue in QUEUES {
-                let number = lock(&self.shared.peers[to].outboxes[queue as usize]).next;
-                self.shared.tell(Command::Send(
-                    to,
-                    self.shared.framed((queue as u32, number), &[&FAREWELL]),
-                ));
-            }
-        }
-        self.shared.tell(Command::Stop);
-        // A panic of the thread has been told by its hook.
-        let _ = self.owner.take().map(JoinHandle::join);
-        for mut socket in self.sockets.iter().flatten() {
-            // Who is gone hears nothing.
-            let _ = socket.write_all(&[BYE]);
-        }
+        self.leave();
     }
 }
 
@@ -266,7 +253,7 @@ impl Shared {
             peers,
             inboxes: QUEUES.map(|_| Mutex::new(Inbox::new(size))),
             running: Default::default(),
-            commands: Mutex::default(),
+            commands: Mutex::new(Some(VecDeque::new())),
             owner: Bells::default(),
             sleepers: Bells::default(),
         }
@@ -291,17 +278,25 @@ impl Shared {
     }
 
     fn tell(&self, command: Command) {
-        lock(&self.commands).push_back(command);
+        // What nobody obeys is dropped, and who waits for it finds that out.
+        if let Some(commands) = &mut *lock(&self.commands) {
+            commands.push_back(command);
+        }
         self.owner.ring();
     }
 
     fn command(&self) -> Option<Command> {
-        lock(&self.commands).pop_front()
+        lock(&self.commands).as_mut()?.pop_front()
+    }
+
+    /// From here on nobody obeys.
+    fn obey_no_more(&self) {
+        lock(&self.commands).take();
     }
 
     /// Whether there is a command.
     fn is_told(&self) -> bool {
-        !lock(&self.commands).is_empty()
+        lock(&self.commands).as_ref().is_some_and(|commands| !commands.is_empty())
     }
 
     fn lose(&self, peer: usize, why: Lost) {
@@ -472,6 +467,27 @@ impl Conduit for Ucx {
 
     fn lost(&self, peer: NodeId) -> Option<Lost> {
         self.shared.peers.get(peer.0 as usize)?.standing.lost()
+    }
+
+    fn leave(&self) {
+        let Some(owner) = lock(&self.owner).take() else { return };
+        let others = || self.sockets.iter().enumerate().filter_map(|(i, s)| Some((i, s.as_ref()?)));
+        for (to, _) in others() {
+            self.shared.lose(to, Lost::Left);
+            for queue in QUEUES {
+                let mut outbox = lock(&self.shared.peers[to].outboxes[queue as usize]);
+                let farewell = self.shared.framed((queue as u32, outbox.next), &[&FAREWELL]);
+                outbox.next += 1;
+                self.shared.tell(Command::Send(to, farewell));
+            }
+        }
+        self.shared.tell(Command::Stop);
+        // A panic of the thread has been told by its hook.
+        let _ = owner.join();
+        for (_, mut socket) in others() {
+            // Who is gone hears nothing.
+            let _ = socket.write_all(&[BYE]);
+        }
     }
 
     fn puts(&self) -> Option<&dyn Puts> {

@@ -212,6 +212,7 @@ impl Owner {
 
     /// Waits a while for all to be over, and ends.
     fn stop(mut self) {
+        self.shared.obey_no_more();
         let endpoints: Vec<_> = self.peers.iter_mut().filter_map(|p| p.endpoint.take()).collect();
         for endpoint in endpoints {
             if let Some(request) = self.worker.close(endpoint, false) {

@@ -149,4 +149,8 @@ impl Conduit for Bare {
     fn lost(&self, peer: NodeId) -> Option<Lost> {
         self.0.lost(peer)
     }
+
+    fn leave(&self) {
+        self.0.leave();
+    }
 }

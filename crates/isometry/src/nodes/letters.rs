@@ -177,7 +177,7 @@ impl Outbox {
 
     /// Sends what there is room for; returns whether anything went.
     pub(crate) fn flush_all(&self, fabric: &Fabric) -> bool {
-        if self.waiting.load(Ordering::Relaxed) == 0 {
+        if self.is_empty() {
             return false;
         }
         let mut any = false;
@@ -185,6 +185,10 @@ impl Outbox {
             any |= self.flush(fabric, to, &mut self.queue(to.0 as usize));
         }
         any
+    }
+
+    pub(crate) fn is_empty(&self) -> bool {
+        self.waiting.load(Ordering::Relaxed) == 0
     }
 
     fn queue(&self, to: usize) -> MutexGuard<'_, VecDeque<Outgoing>> {

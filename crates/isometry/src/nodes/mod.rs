@@ -47,6 +47,9 @@ use std::time::{Duration, Instant};
 /// The most of another node's memory that links are measured with.
 const MEASURED_BYTES: u64 = 16 << 20;
 
+/// How long a node that closes waits for others to take what it has said.
+const LEAVING: Duration = Duration::from_secs(1);
+
 /// This node among others.
 pub(crate) struct Nodes {
     pub(crate) fabric: Arc<Fabric>,
@@ -225,6 +228,16 @@ impl Nodes {
     fn clear(&self) {
         self.registry.clear();
         self.forget_lent(|_| true);
+    }
+
+    /// Leaves, once what was to say has been said, or nobody takes it.
+    fn leave(&self) {
+        let is_said = || {
+            self.outbox.flush_all(&self.fabric);
+            self.outbox.is_empty()
+        };
+        let _ = self.fabric.wait_until(Some(LEAVING), is_said);
+        self.fabric.leave();
     }
 
     fn is_over(&self) -> bool {

@@ -26,7 +26,7 @@ impl Service {
         Ok(Some(Service { nodes, thread, files }))
     }
 
-    /// Ends the thread: from now on no other node is heard.
+    /// Ends the thread, and leaves: to each other, this node and all others are lost.
     pub(crate) fn join(self) {
         self.nodes.end();
         // A panic of the thread was printed when it happened.
@@ -35,6 +35,7 @@ impl Service {
             files.join(&self.nodes.served);
         }
         self.nodes.clear();
+        self.nodes.leave();
     }
 }
 
