@@ -23,6 +23,7 @@ from contenders import (  # noqa: E402
     ROOT,
     Join,
     Perftest,
+    Way,
     isometry,
     joined,
     mooncake,
@@ -45,7 +46,7 @@ CONTENDERS: dict[str, Join] = {
     "mpich": mpich,
     "nixl": nixl,
     "mooncake": mooncake,
-    "ucx_perftest": lambda folder, size, over: Perftest(over),
+    "ucx_perftest": lambda folder, size, way: Perftest(way),
 }
 
 
@@ -107,9 +108,10 @@ def time_over(bench: Bench, over: str, pattern: re.Pattern[str]) -> None:
         if not wanted:
             return
         size = max(2 * PROBLEMS["strided_bytes"], *(case.bytes for case in wanted))
-        contenders = joined(bench, CONTENDERS, folder, size, over)
+        way = Way(over)
+        contenders = joined(bench, CONTENDERS, folder, size, way)
         bench.lacks("gasnet", "no registry of packages has it")
-        probe = probe_of(contenders, PROBLEMS["probe_turns"])
+        probe = probe_of(contenders, PROBLEMS["probe_turns"], way)
         try:
             for case in wanted:
                 bench.time(case, truth_of(case, folder), contenders, probe)

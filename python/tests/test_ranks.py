@@ -17,6 +17,7 @@ sys.path[:0] = [str(ROOT / "scripts"), str(ROOT / "scripts" / "ranks")]
 
 import bench_kv  # noqa: E402
 import contenders  # noqa: E402
+from cache import Cache  # noqa: E402
 from pairs import Failed, Pair, Start  # noqa: E402
 from timing import Bench, Case, Truth, interval, median, quartiles, table  # noqa: E402
 
@@ -65,22 +66,43 @@ def test_blocks_are_moved_to_the_places_of_the_other_side(
     assert (right, len(before)) == (bytes(expected), truth.dst_bytes)
 
 
-def test_pages_are_turned_head_by_head(monkeypatch: Any, tmp_path: Path) -> None:
-    layers, pages, tokens, heads, run = extents = (2, 3, 4, 2, 5)
-    monkeypatch.setattr(bench_kv, "EXTENTS", extents)
-    monkeypatch.setattr(bench_kv, "BYTES", math.prod(extents))
-    src, dst = [2, 0, 1], [1, 2, 0]
-    for name, table in (("from", src), ("to", dst)):
-        np.array(table, np.uint64).tofile(tmp_path / name)
-    case = bench_kv.HandOver("a case", "kv", 240, run, str(tmp_path / "from"), str(tmp_path / "to"))
-    assert case.line() == f"kv 2 3 4 2 5 {tmp_path}/from {tmp_path}/to"
+@pytest.mark.parametrize(
+    "shape",
+    [
+        bench_kv.Shape(2, 3, 4, 2, 6),
+        bench_kv.Shape(2, 6, 4, 2, 6, joined=3),
+        bench_kv.Shape(2, 6, 4, 2, 6, taken=3),
+        bench_kv.Shape(2, 4, 3, 6, 2, joined=2, shares=3),
+    ],
+)
+def test_pages_are_turned_head_by_head(shape: bench_kv.Shape, tmp_path: Path) -> None:
+    src, dst = shape.tables(np.random.default_rng(1))
+    assert sorted(src) == list(range(shape.pages))
+    assert sorted(dst) == list(range(shape.pages // shape.joined))
+    follows = src.reshape(-1, shape.taken)
+    assert (follows == follows[:, :1] + np.arange(shape.taken, dtype=np.uint64)).all()
+    paths = (str(tmp_path / "from"), str(tmp_path / "to"))
+    src.tofile(paths[0])
+    dst.tofile(paths[1])
+    case = bench_kv.HandOver("a case", "kv", shape.bytes, 1, paths[0], paths[1], shape=shape)
     truth = bench_kv.truth_of(case, tmp_path)
     before, right = truth.src.read_bytes(), bytearray(truth.dst.read_bytes())
-    for layer, page, token, head in np.ndindex(layers, pages, tokens, heads):
-        here = (((layer * pages + src[page]) * tokens + token) * heads + head) * run
-        there = (((layer * pages + dst[page]) * heads + head) * tokens + token) * run
-        right[there : there + run] = before[here : here + run]
+    layers, pages, tokens, run = shape.layers, shape.pages, shape.tokens, shape.run_bytes
+    each, whole = shape.heads // shape.shares, tokens * shape.joined
+    for layer, page, token, head in np.ndindex(layers, pages, tokens, shape.heads):
+        share = (head // each * layers + layer) * pages + int(src[page])
+        here = ((share * tokens + token) * each + head % each) * run
+        there = layer * pages // shape.joined + int(dst[page // shape.joined])
+        there = (there * shape.heads + head) * whole + page % shape.joined * tokens + token
+        right[there * run : (there + 1) * run] = before[here : here + run]
     assert truth.right.read_bytes() == bytes(right)
+    # What NIXL is told.
+    cache = Cache.told(case.line().split()[1:])
+    moved = bytearray(len(before))
+    for own, there_at in cache.runs():
+        for here, at in zip(own.tolist(), there_at.tolist()):
+            moved[at : at + run] = before[here : here + run]
+    assert moved == right
 
 
 def test_a_single_byte_makes_a_result_wrong(tmp_path: Path) -> None:

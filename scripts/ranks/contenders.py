@@ -9,12 +9,14 @@ import socket
 import subprocess
 import sys
 import time
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 
+from link import ADDRESSES, DEVICE, Link
 from pairs import Failed, Pair, Start
 from timing import Bench, Case, Contender, Probe, Truth
 from told import places, span
@@ -86,10 +88,18 @@ class Ranks:
         self.pair.close()
 
 
-def each(folder: Path, program: Sequence[str | Path], size: int, variables: Mapping[str, str]) -> Pair:
-    """A program that is started for each rank, with its number before other arguments."""
+def each(
+    folder: Path, program: str, size: int, variables: Mapping[str, str], way: Way
+) -> Pair:
+    """One of our programs in Python that is started for each rank, with its number before other
+    arguments."""
+    script = [str(PEERS / "bin/python"), str(ROOT / "scripts/ranks" / program)]
     starts = [
-        Start([*map(str, program), str(rank), str(folder), str(size)], variables) for rank in (0, 1)
+        Start(
+            [*way.at(rank), *script, str(rank), str(folder), str(size)],
+            {**variables, "ISOMETRY_RANK": str(rank)},
+        )
+        for rank in (0, 1)
     ]
     return Pair(folder, starts)
 
@@ -101,36 +111,62 @@ def free_port() -> int:
         return port
 
 
-def joining(over: str) -> dict[str, str]:
+@dataclass(frozen=True)
+class Way:
+    """How two ranks reach each other: `shm`, `tcp`, or over a `link` that is there."""
+
+    name: str
+    link: Link | None = None
+
+    def at(self, rank: int) -> list[str]:
+        """What starts a program where that rank is."""
+        return [] if self.link is None else self.link.at(rank)
+
+    def address(self, rank: int) -> str:
+        """One that a rank may listen at."""
+        return f"{'127.0.0.1' if self.link is None else ADDRESSES[rank]}:{free_port()}"
+
+    def of_ucx(self) -> dict[str, str]:
+        """Within one machine UCX finds shared memory by itself."""
+        device = "lo" if self.link is None else DEVICE
+        return {} if self.name == "shm" else {"UCX_TLS": "tcp", "UCX_NET_DEVICES": device}
+
+    def check_one_machine(self) -> None:
+        if self.link is not None:
+            raise Failed("its launcher starts both ranks at one end of a link")
+
+
+def joining(way: Way) -> dict[str, str]:
     """What two ranks of ours join by, but for the rank: the root's spelling says by what they go."""
-    root = f"local:{secrets.token_hex(8)}" if over == "shm" else f"127.0.0.1:{free_port()}"
+    root = f"local:{secrets.token_hex(8)}" if way.name == "shm" else way.address(0)
     return {"ISOMETRY_ROOT": root, "ISOMETRY_SIZE": "2", "ISOMETRY_KEY": secrets.token_hex(16)}
 
 
-def nodes(folder: Path, size: int, over: str) -> Ranks:
-    """Ours as nodes, whose copies are planned."""
-    package = ROOT / ".venv" / PYTHON
-    if not (package / "isometry").exists():
+def package() -> str:
+    """Where ours is installed."""
+    folder = ROOT / ".venv" / PYTHON
+    if not (folder / "isometry").exists():
         raise Failed("the package is not installed")
-    program = [str(PEERS / "bin/python"), str(ROOT / "scripts/ranks/node_rank.py")]
-    variables = {**joining(over), "PYTHONPATH": str(package)}
-    starts = [
-        Start(
-            [*program, str(rank), str(folder), str(size)],
-            {**variables, "ISOMETRY_RANK": str(rank)},
-        )
-        for rank in (0, 1)
-    ]
-    return Ranks("isometry nodes", Pair(folder, starts), "kv", {})
+    return str(folder)
 
 
-def isometry(folder: Path, size: int, over: str) -> Ranks:
+def nodes(folder: Path, size: int, way: Way) -> Ranks:
+    """Ours as nodes, whose copies are planned."""
+    variables = {**joining(way), "PYTHONPATH": package()}
+    pair = each(folder, "node_rank.py", size, variables, way)
+    return Ranks("isometry nodes", pair, "kv", {})
+
+
+def isometry(folder: Path, size: int, way: Way) -> Ranks:
     """Ours, which go by what the spelling of their root says."""
     if not RANK.exists():
         raise Failed("it is not built")
-    variables = joining(over)
+    variables = joining(way)
     starts = [
-        Start([str(RANK), str(folder), str(size)], {**variables, "ISOMETRY_RANK": str(rank)})
+        Start(
+            [*way.at(rank), str(RANK), str(folder), str(size)],
+            {**variables, "ISOMETRY_RANK": str(rank)},
+        )
         for rank in (0, 1)
     ]
     kinds = "put get puts trip flood send kv"
@@ -154,22 +190,24 @@ def built(name: str) -> Path:
 MPI_KINDS = "put get puts trip flood send"
 
 
-def openmpi(folder: Path, size: int, over: str) -> Ranks:
+def openmpi(folder: Path, size: int, way: Way) -> Ranks:
+    way.check_one_machine()
     layers = {
         "shm": {"OMPI_MCA_btl": "sm,self"},
         "tcp": {"OMPI_MCA_btl": "tcp,self", "OMPI_MCA_btl_tcp_if_include": "lo"},
     }
     # By the layers of its own: by UCX it would be UCX that is measured.
-    variables = {"OMPI_MCA_pml": "ob1", "OMPI_MCA_osc": "^ucx", **layers[over]}
+    variables = {"OMPI_MCA_pml": "ob1", "OMPI_MCA_osc": "^ucx", **layers[way.name]}
     as_root = ["--allow-run-as-root"] if os.geteuid() == 0 else []
     options = [*as_root, "--bind-to", "none", "--oversubscribe"]
-    window = "allocated" if over == "shm" else "created"
+    window = "allocated" if way.name == "shm" else "created"
     arguments = [*options, "-n", "2", str(built("openmpi")), str(folder), str(size), window]
     start = Start([str(PEERS / "openmpi/bin/mpirun"), *arguments], variables)
     return Ranks("openmpi", Pair(folder, [start]), MPI_KINDS, {})
 
 
-def mpich(folder: Path, size: int, over: str) -> Ranks:
+def mpich(folder: Path, size: int, way: Way) -> Ranks:
+    way.check_one_machine()
     over_tcp = {
         "MPIR_CVAR_NOLOCAL": "1",
         "MPIR_CVAR_CH4_NETMOD": "ofi",
@@ -177,40 +215,43 @@ def mpich(folder: Path, size: int, over: str) -> Ranks:
         "FI_TCP_IFACE": "lo",
     }
     arguments = ["-n", "2", str(built("mpich")), str(folder), str(size), "allocated"]
-    start = Start([str(PEERS / "mpich/bin/mpiexec"), *arguments], over_tcp if over == "tcp" else {})
+    variables = over_tcp if way.name == "tcp" else {}
+    start = Start([str(PEERS / "mpich/bin/mpiexec"), *arguments], variables)
     return Ranks("mpich", Pair(folder, [start]), MPI_KINDS, {})
 
 
-def ucx_over(over: str) -> dict[str, str]:
-    """Within one machine UCX finds shared memory by itself."""
-    return {"UCX_TLS": "tcp", "UCX_NET_DEVICES": "lo"} if over == "tcp" else {}
-
-
-def nixl(folder: Path, size: int, over: str, *paths: Path) -> Ranks:
+def nixl(folder: Path, size: int, way: Way, *paths: str) -> Ranks:
     """NIXL; `paths` are of packages that its ranks use besides."""
-    package = PEERS / "nixl-cu12" / PYTHON
-    if not package.exists():
+    theirs = PEERS / "nixl-cu12" / PYTHON
+    if not theirs.exists():
         raise Failed("it is not installed")
     variables = {
-        "PYTHONPATH": ":".join(map(str, [package, *paths])),
+        "PYTHONPATH": ":".join([str(theirs), *paths]),
         "NIXL_LOG_LEVEL": "ERROR",
-        **ucx_over(over),
+        **way.of_ucx(),
     }
-    program = [PEERS / "bin/python", ROOT / "scripts/ranks/nixl_rank.py"]
-    pair = each(folder, program, size, variables)
+    pair = each(folder, "nixl_rank.py", size, variables, way)
     # What notifications may be is not for bulk.
     return Ranks("nixl", pair, "put get puts trip flood kv", {"trip": 4096, "flood": 4096})
 
 
-def mooncake(folder: Path, size: int, over: str) -> Ranks:
-    package = PEERS / "mooncake-transfer-engine-non-cuda" / PYTHON
-    if not package.exists():
+def mooncake(folder: Path, size: int, way: Way) -> Ranks:
+    theirs = PEERS / "mooncake-transfer-engine-non-cuda" / PYTHON
+    if not theirs.exists():
         raise Failed("it is not installed")
-    if over != "tcp":
+    if way.name != "tcp":
         raise Failed("without devices it goes by TCP only")
-    program = [PEERS / "bin/python", ROOT / "scripts/ranks/mooncake_rank.py"]
-    variables = {"PYTHONPATH": str(package), "MC_LOG_LEVEL": "ERROR"}
-    return Ranks("mooncake", each(folder, program, size, variables), "put get puts", {})
+    variables = {"PYTHONPATH": str(theirs), "MC_LOG_LEVEL": "ERROR"}
+    pair = each(folder, "mooncake_rank.py", size, variables, way)
+    return Ranks("mooncake", pair, "put get puts", {})
+
+
+def tcp(folder: Path, size: int, way: Way) -> Ranks:
+    """A connection of sockets and nothing else."""
+    if way.name == "shm":
+        raise Failed("it does not go by shared memory")
+    variables = {"PEERS_ROOT": way.address(1), "PYTHONPATH": package()}
+    return Ranks("raw TCP", each(folder, "tcp_rank.py", size, variables, way), "kv", {})
 
 
 class Perftest:
@@ -228,12 +269,13 @@ class Perftest:
         "flood": ("ucp_am_bw", ("-y",), 1),
     }
 
-    def __init__(self, over: str) -> None:
+    def __init__(self, way: Way) -> None:
         home = PEERS / "libucx-cu12" / PYTHON / "libucx"
         self._program = home / "bin" / "ucx_perftest"
         if not self._program.exists():
             raise Failed("it is not installed")
-        self._variables = {**os.environ, "LD_LIBRARY_PATH": str(home / "lib"), **ucx_over(over)}
+        self._way = way
+        self._variables = {**os.environ, "LD_LIBRARY_PATH": str(home / "lib"), **way.of_ucx()}
         self._case: Case | None = None
 
     def takes(self, case: Case) -> bool:
@@ -249,20 +291,20 @@ class Perftest:
     def run(self, times: int) -> dict[str, float]:
         assert self._case is not None
         test, options, latencies = self.TESTS[self._case.kind]
-        port = str(free_port())
-        server = self._start("-c", "1", "-p", port)
+        host, _, port = self._way.address(1).rpartition(":")
+        server = self._start(1, "-c", "1", "-p", port)
         try:
             sizes = ["-s", str(self._case.bytes), "-n", str(times), "-w", str(max(1, times // 10))]
-            ends = ["127.0.0.1", "-c", "0", "-p", port, "-t", test, *options]
+            ends = [host, "-c", "0", "-p", port, "-t", test, *options]
             said = self._ask(server, [*ends, *sizes, "-f", "-v"])
         finally:
             server.kill()
             server.wait()
         return {"seconds": overall_us(said) * 1e-6 * times * latencies}
 
-    def _start(self, *arguments: str) -> subprocess.Popen[str]:
+    def _start(self, rank: int, *arguments: str) -> subprocess.Popen[str]:
         return subprocess.Popen(
-            [self._program, *arguments],
+            [*self._way.at(rank), self._program, *arguments],
             env=self._variables,
             stdout=subprocess.PIPE,
             stderr=subprocess.DEVNULL,
@@ -273,7 +315,7 @@ class Perftest:
         """Tries until the server listens."""
         end = time.monotonic() + 60
         while server.poll() is None and time.monotonic() < end:
-            client = self._start(*arguments)
+            client = self._start(0, *arguments)
             try:
                 said, _ = client.communicate(timeout=60)
             except subprocess.TimeoutExpired:
@@ -298,24 +340,26 @@ def overall_us(said: str) -> float:
         raise Failed(f"it says {said[-200:]!r}") from wrong
 
 
-# Starts a contender in a folder of its own, with so many bytes, by shared memory or TCP.
-Join = Callable[[Path, int, str], Contender]
+# Starts a contender in a folder of its own, with so many bytes.
+Join = Callable[[Path, int, Way], Contender]
 
 
 def joined(
-    bench: Bench, joins: Mapping[str, Join], folder: Path, size: int, over: str
+    bench: Bench, joins: Mapping[str, Join], folder: Path, size: int, way: Way
 ) -> list[Contender]:
     """Those that can be started; the others are absent."""
     contenders: list[Contender] = []
     for name, join in joins.items():
         try:
-            contenders.append(join(folder / name.replace(" ", "-"), size, over))
+            contenders.append(join(folder / name.replace(" ", "-"), size, way))
         except Failed as why:
             bench.lacks(name, str(why))
     return contenders
 
 
-def probe_of(contenders: list[Contender], turns: int) -> Probe:
-    """How long a turn between the cores takes, as our ranks know it."""
+def probe_of(contenders: list[Contender], turns: int, way: Way) -> Probe:
+    """How long a turn between the cores takes, as our ranks know it that share memory."""
+    if way.name != "shm":
+        return None
     ours = [c for c in contenders if isinstance(c, Ranks) and c.name == "isometry"]
     return (lambda: ours[0].probe(turns)) if ours else None

@@ -4,9 +4,9 @@ Descriptors are prepared when a case is set, and posted when it runs: an answer 
 preparing took, and one to `run` how much of its seconds the posting calls took. `trip` and `flood` are
 notifications, the only messages that NIXL has.
 
-It knows `kv LAYERS PAGES TOKENS HEADS RUN SRC DST` too, as our rank does: pages of a cache go from
-`[token][head]` to `[head][token]`, by a descriptor for each run of bytes that stays whole. `permuted …`
-is the same by pages that are turned before, in memory of this rank's, and go by a descriptor each.
+It knows `kv …` too, as our rank does: pages of a cache go from `[token][head]` to `[head][token]`, by a
+descriptor for each run of bytes that stays whole. `permuted …` is the same by pages that are turned before,
+in memory of this rank's, and go by a descriptor each.
 """
 
 from __future__ import annotations
@@ -20,6 +20,7 @@ import numpy as np
 from nixl_cu12._api import nixl_agent, nixl_agent_config
 
 import told
+from cache import Cache
 from told import Answer, Places, aligned, places
 
 # As many of one kind may be under way at once.
@@ -83,10 +84,8 @@ class Rank(told.Rank):
         if words[0] == "case":
             self.set_case(words[1], int(words[2]), int(words[3]), (words[4], words[5]))
         else:
-            extents = np.array(words[1:6], np.uint64)
-            tables = [np.fromfile(path, np.uint64) for path in words[6:8]]
             set_kv = self.set_runs if words[0] == "kv" else self.set_permuted
-            set_kv(extents, *tables)
+            set_kv(Cache.told(words[1:]))
         return {"prepare": time.perf_counter() - started}
 
     def set_case(self, kind: str, size: int, block: int, hows: tuple[str, str]) -> None:
@@ -161,30 +160,19 @@ class Rank(told.Rank):
                 pass
         return {}
 
-    def set_runs(self, extents: Places, src: Places, dst: Places) -> None:
-        layers, pages, tokens, heads, run = extents
-        page = tokens * heads * run
-        token, head = np.indices((tokens, heads), np.uint64).reshape(2, -1)
-        within = (token * heads + head) * run, (head * tokens + token) * run
-        for layer in range(layers):
-            base = np.uint64(layer) * pages * page
-            own, there = (
-                (base + table[:, None] * page + inner).ravel()
-                for table, inner in zip((src, dst), within)
-            )
-            self.prepare("WRITE", (self.own, own), there, int(run))
+    def set_runs(self, cache: Cache) -> None:
+        for own, there in cache.runs():
+            self.prepare("WRITE", (self.own, own), there, cache.run_bytes)
         self.work = self.moves
 
-    def set_permuted(self, extents: Places, src: Places, dst: Places) -> None:
-        layers, pages, tokens, heads, run = extents
-        page = tokens * heads * run
-        staging = aligned(int(layers * pages * page))
+    def set_permuted(self, cache: Cache) -> None:
+        staging = aligned(cache.bytes)
         self.register(staging)
-        permute = permutation(self.own, staging, [int(n) for n in extents], src)
-        for layer in range(layers):
-            base = np.uint64(layer) * pages * page
-            staged = base + np.arange(pages, dtype=np.uint64) * page
-            self.prepare("WRITE", (staging, staged), base + dst * page, int(page))
+        permute = cache.turning(self.own, staging)
+        page = cache.page_bytes * cache.joined
+        for layer in range(cache.layers):
+            places = (layer * cache.pages // cache.joined + cache.dst) * page
+            self.prepare("WRITE", (staging, places), places, page)
 
         def work(times: int) -> Answer:
             permuting = posting = 0.0
@@ -196,22 +184,6 @@ class Rank(told.Rank):
             return {"permute": permuting, "post": posting}
 
         self.work = work
-
-
-def permutation(
-    own: told.Bytes, staging: told.Bytes, extents: list[int], src: Places
-) -> Callable[[], object]:
-    """Brings the pages that `src` names to `staging`, turned: by our own kernels, on one thread."""
-    import isometry as iso
-
-    layers, pages, tokens, heads, run = extents
-    pool = own[: staging.nbytes].view(np.uint16).reshape(layers, pages, tokens, heads, run // 2)
-    turned = staging.view(np.uint16).reshape(layers, pages, heads, tokens, run // 2)
-    machine = iso.Machine(lanes=1)
-    names = "layer,page,token,head,at"
-    pool_there = machine.wrap(pool, dims=names).take("page", src.tolist())
-    staged = machine.wrap(turned.transpose(0, 1, 3, 2, 4), dims=names)
-    return lambda: machine.copy(pool_there, staged).wait()
 
 
 if __name__ == "__main__":

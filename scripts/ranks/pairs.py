@@ -13,8 +13,15 @@ takes no time while others are measured. All speak the same lines:
     run TIMES                       do it so often, after once off the clock: {"seconds": …}
     quit
 
-Ours knows three more, `probe TURNS`, `kv …`, and `time TIMES`, which is `run` without the first time; those
-in Python know the latter two. KIND is one of:
+Ours knows three more; those in Python know the latter two, as far as their libraries go:
+
+    probe TURNS                     turns of a word between the cores
+    kv LAYERS PAGES TOKENS HEADS RUN SRC DST JOINED SHARES
+                                    pages are handed over as cache.py says, between places that two files
+                                    name
+    time TIMES                      `run` without the first time
+
+KIND is one of:
 
     put, get     from the first rank's own bytes to the other's shared ones or back, each whole before the
                  next begins

@@ -135,14 +135,13 @@ impl Rank {
                 };
                 self.work = Work { kind: kind.to_owned(), bytes: bytes as usize, copies };
             }
-            ["kv", layers, pages, tokens, heads, run, src, dst] => {
-                let mut extents = [0; 5];
-                for (extent, word) in extents.iter_mut().zip([layers, pages, tokens, heads, run]) {
-                    *extent = word.parse()?;
-                }
-                let copy = pages_turned(extents, [places(src)?, places(dst)?]);
-                let bytes = copy.payload_bytes() as usize;
-                self.work = Work { kind: "put".to_owned(), bytes, copies: Some(vec![copy]) };
+            ["kv", layers, pages, tokens, heads, run, src, dst, joined, shares] => {
+                let extents = numbers([layers, pages, tokens, heads, run])?;
+                let [joined, shares] = numbers([joined, shares])?;
+                let tables = [places(src)?, places(dst)?];
+                let copies = pages_turned(extents, &tables, (joined, shares));
+                let bytes = copies.iter().map(NdCopy::payload_bytes).sum::<u64>() as usize;
+                self.work = Work { kind: "put".to_owned(), bytes, copies: Some(copies) };
             }
             ["load", which, bytes, path] => self.load(which, bytes.parse()?, path)?,
             ["dump", which, bytes, path] => self.dump(which, bytes.parse()?, path)?,
@@ -340,22 +339,48 @@ fn copies((bytes, block): (u64, u64), (src, dst): (&str, &str)) -> Outcome<Vec<N
     Ok(runs(&listed(src)?, &listed(dst)?).ok_or("the sides differ in bytes")?)
 }
 
-/// Pages of a cache, layer by layer, from `[token][head]` to `[head][token]`, at the places that the
-/// tables name; so many layers, pages, tokens and heads, and bytes of a head.
-fn pages_turned(extents: [u64; 5], [src, dst]: [Vec<u64>; 2]) -> NdCopy {
+fn numbers<const N: usize>(words: [&str; N]) -> Outcome<[u64; N]> {
+    let mut numbers = [0; N];
+    for (number, word) in numbers.iter_mut().zip(words) {
+        *number = word.parse()?;
+    }
+    Ok(numbers)
+}
+
+/// Pages of a cache, from `[share][layer][page][token][head]` to `[layer][page][head][token]`, by a copy for
+/// each share of the heads; so many layers, pages, tokens and heads, and bytes of a head. Places in the
+/// tables are of pages, of which `joined` that follow each other are one page of the other side.
+fn pages_turned(
+    extents: [u64; 5],
+    [src, dst]: &[Vec<u64>; 2],
+    (joined, shares): (u64, u64),
+) -> Vec<NdCopy> {
     let [layers, pages, tokens, heads, run] = extents;
-    let page = tokens * heads * run;
+    let each = heads / shares;
+    // In heads of as many tokens as a page of the source has.
+    let part = |page: usize| {
+        let (whole, part) = (page as u64 / joined, page as u64 % joined);
+        dst[whole as usize] * joined * heads + part
+    };
+    let parts: Vec<_> = (0..src.len()).map(part).collect();
     let loops = [
-        (layers, pages * page, pages * page),
-        (pages, page, page),
-        (heads, run, tokens * run),
-        (tokens, heads * run, run),
+        (layers, pages * tokens * each * run, pages * tokens * heads * run),
+        (pages, tokens * each * run, tokens * run),
+        (each, run, joined * tokens * run),
+        (tokens, each * run, run),
     ];
-    let mut dims = loops.map(|(extent, _, _)| CopyDim { extent, src_index: None, dst_index: None });
-    (dims[1].src_index, dims[1].dst_index) = (Some(src.into()), Some(dst.into()));
     let strides = loops
         .map(|(_, src, dst)| Stride { src: src.cast_signed(), dst: dst.cast_signed() })
         .to_vec();
-    let field = FieldCopy { bytes: run, src_offset: 0, dst_offset: 0, strides };
-    NdCopy { dims: dims.to_vec(), fields: vec![field] }
+    let mut dims = loops.map(|(extent, _, _)| CopyDim { extent, src_index: None, dst_index: None });
+    dims[1].src_index = Some(src.as_slice().into());
+    dims[1].dst_index = Some(parts.into());
+    let of_share = |share: u64| {
+        let src_offset = (share * layers * pages * tokens * each * run).cast_signed();
+        let dst_offset = (share * each * joined * tokens * run).cast_signed();
+        let strides = strides.clone();
+        let field = FieldCopy { bytes: run, src_offset, dst_offset, strides };
+        NdCopy { dims: dims.to_vec(), fields: vec![field] }
+    };
+    (0..shares).map(of_share).collect()
 }
