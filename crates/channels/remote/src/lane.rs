@@ -3,7 +3,7 @@ use channel::model::{ChannelError, ChannelErrorKind, Completion, CopyWork, Work}
 use channel::{DoneQueue, Job, Region, check_bounds};
 use fabric::{Error, ErrorKind, Fabric, Handle};
 use std::collections::VecDeque;
-use std::sync::{Mutex, MutexGuard, PoisonError};
+use std::sync::{Condvar, Mutex, MutexGuard, PoisonError};
 
 /// Up to so many bytes are copied by who submits them.
 const SMALL_BYTES: u64 = 64 << 10;
@@ -13,6 +13,7 @@ const SMALL_BYTES: u64 = 64 << 10;
 pub(crate) struct Lane {
     fabric: std::sync::Arc<Fabric>,
     tasks: Mutex<Tasks>,
+    changed: Condvar,
     pub(crate) done: DoneQueue<Completion>,
 }
 
@@ -20,6 +21,8 @@ pub(crate) struct Lane {
 struct Tasks {
     jobs: VecDeque<Job>,
     is_closed: bool,
+    /// Whether the thread waits for peers, and so for messages.
+    is_open: bool,
 }
 
 /// A job whose bytes are on their way.
@@ -30,7 +33,7 @@ struct Open<'a> {
 
 impl Lane {
     pub(crate) fn new(fabric: std::sync::Arc<Fabric>, done: DoneQueue<Completion>) -> Lane {
-        Lane { fabric, tasks: Mutex::default(), done }
+        Lane { fabric, tasks: Mutex::default(), changed: Condvar::new(), done }
     }
 
     /// Carries out what is small and needs no peer, and leaves the rest to the thread.
@@ -39,8 +42,7 @@ impl Lane {
             let result = self.start(&job).map(drop);
             return self.end(job, result);
         }
-        self.tasks().jobs.push_back(job);
-        self.fabric.wake();
+        self.change(|tasks| tasks.jobs.push_back(job));
     }
 
     /// Whether a job costs less than waking the thread would, and none comes before it there.
@@ -52,8 +54,17 @@ impl Lane {
 
     /// Lets [`Lane::serve`] return once all has ended.
     pub(crate) fn close(&self) {
-        self.tasks().is_closed = true;
-        self.fabric.wake();
+        self.change(|tasks| tasks.is_closed = true);
+    }
+
+    /// Tells the thread of something.
+    fn change(&self, change: impl FnOnce(&mut Tasks)) {
+        let mut tasks = self.tasks();
+        change(&mut tasks);
+        if tasks.is_open {
+            self.fabric.wake();
+        }
+        self.changed.notify_one();
     }
 
     fn tasks(&self) -> MutexGuard<'_, Tasks> {
@@ -73,15 +84,31 @@ impl Lane {
                 self.settle(&mut open);
             }
             self.settle(&mut open);
-            if open.is_empty() && self.is_over() {
-                return;
+            if open.is_empty() {
+                if self.wait_for_task().is_none() {
+                    return;
+                }
+                continue;
             }
             let waited = self.fabric.sleep_until(None, || {
-                let has_news = open.iter().any(|open: &Open<'_>| open.handle.has_news());
-                has_news || self.has_task() || (open.is_empty() && self.is_over())
+                open.iter().any(|open: &Open<'_>| open.handle.has_news()) || self.has_task()
             });
             debug_assert!(waited.is_ok(), "it has all the time and is no handler");
         }
+    }
+
+    /// Sleeps where no message wakes it; `None` when it is closed and all has ended.
+    fn wait_for_task(&self) -> Option<()> {
+        let mut tasks = self.tasks();
+        tasks.is_open = false;
+        while tasks.jobs.is_empty() {
+            if tasks.is_closed {
+                return None;
+            }
+            tasks = self.changed.wait(tasks).unwrap_or_else(PoisonError::into_inner);
+        }
+        tasks.is_open = true;
+        Some(())
     }
 
     fn next(&self) -> Option<Job> {
@@ -90,11 +117,6 @@ impl Lane {
 
     fn has_task(&self) -> bool {
         !self.tasks().jobs.is_empty()
-    }
-
-    fn is_over(&self) -> bool {
-        let tasks = self.tasks();
-        tasks.is_closed && tasks.jobs.is_empty()
     }
 
     fn start(&self, job: &Job) -> Result<Handle<'_>, ChannelError> {
