@@ -62,13 +62,38 @@ pub fn runs(src: &[(u64, u64)], dst: &[(u64, u64)]) -> Option<Vec<NdCopy>> {
     }
     let all = by_length.into_iter().map(|(bytes, [src, dst])| {
         let extent = src.len() as u64;
-        let dim =
-            CopyDim { extent, src_index: Some(Arc::from(src)), dst_index: Some(Arc::from(dst)) };
-        let strides = vec![Stride { src: 1, dst: 1 }];
-        let only = FieldCopy { bytes, src_offset: 0, dst_offset: 0, strides };
+        let (src, dst) = (Places::of(src), Places::of(dst));
+        let dim = CopyDim { extent, src_index: src.table, dst_index: dst.table };
+        let strides = vec![Stride { src: src.stride, dst: dst.stride }];
+        let only = FieldCopy { bytes, src_offset: src.first, dst_offset: dst.first, strides };
         NdCopy { dims: vec![dim], fields: vec![only] }
     });
     (from.is_none() && to.is_none()).then(|| all.collect())
+}
+
+/// Where runs start on one side: as far apart as each other, or as a table says.
+struct Places {
+    first: i64,
+    stride: i64,
+    table: Option<Arc<[u64]>>,
+}
+
+impl Places {
+    fn of(places: Vec<u64>) -> Places {
+        Places::apart_alike(&places).unwrap_or_else(|| {
+            let table = Some(Arc::from(places));
+            Places { first: 0, stride: 1, table }
+        })
+    }
+
+    fn apart_alike(places: &[u64]) -> Option<Places> {
+        // Of what does not fit the differences say nothing.
+        let step = |from: u64, to: u64| Some(i64::try_from(to).ok()? - from.cast_signed());
+        let first = i64::try_from(*places.first()?).ok()?;
+        let stride = places.get(1).map_or(Some(0), |&second| step(places[0], second))?;
+        let is_step = |pair: &[u64]| step(pair[0], pair[1]) == Some(stride);
+        places.windows(2).all(is_step).then_some(Places { first, stride, table: None })
+    }
 }
 
 impl Fabric {
@@ -258,6 +283,29 @@ mod tests {
             prop_assert_eq!(dst, expected);
             theirs.push(1);
             prop_assert!(runs(&src_runs, &apart(&theirs)).is_none());
+        }
+    }
+
+    #[test]
+    fn runs_that_are_apart_alike_need_no_table() {
+        let of = |places: &[u64]| {
+            let runs_at: Vec<_> = places.iter().map(|&at| (at, 4)).collect();
+            let whole = [(0, 4 * places.len() as u64)];
+            let copy = runs(&runs_at, &whole).unwrap().remove(0);
+            let (only, dim) = (&copy.fields[0], &copy.dims[0]);
+            assert_eq!(
+                (only.dst_offset, only.strides[0].dst),
+                (0, 4 * i64::from(places.len() > 1))
+            );
+            (only.src_offset, only.strides[0].src, dim.src_index.clone())
+        };
+        assert_eq!(of(&[8]), (8, 0, None));
+        assert_eq!(of(&[8, 20, 32]), (8, 12, None));
+        assert_eq!(of(&[32, 20, 8]), (32, -12, None));
+        // As far as numbers reach, nothing is taken for what lies before the first.
+        for places in [&[8, 20, 33][..], &[10, u64::MAX - 5], &[u64::MAX - 5], &[1 << 62, 3 << 62]]
+        {
+            assert_eq!(of(places), (0, 1, Some(Arc::from(places))), "{places:?}");
         }
     }
 }
