@@ -68,8 +68,12 @@ fn hull(ranges: impl Iterator<Item = Range<i64>>) -> Range<i64> {
 fn bounds(dim: &CopyDim, of_src: bool) -> (u64, u64) {
     let index: &Option<Arc<[u64]>> = if of_src { &dim.src_index } else { &dim.dst_index };
     match index {
+        // Once over it: a long table takes as long to read as what it names.
         Some(table) => {
-            (table.iter().copied().min().unwrap_or(0), table.iter().copied().max().unwrap_or(0))
+            let (least, most) = table
+                .iter()
+                .fold((u64::MAX, 0), |(least, most), &at| (least.min(at), most.max(at)));
+            (least.min(most), most)
         }
         None => (0, dim.extent.saturating_sub(1)),
     }
