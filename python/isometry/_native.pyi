@@ -194,6 +194,13 @@ class Machine:
         """Several copies, in any order, with one event: it ends when all have, and fails if one
         does. Raises as `copy`; none has started then."""
 
+    def verify(self, src: Instance, dst: Instance) -> None:
+        """Looks whether `dst` holds what `src` does, wherever and however both lie: each node reads its own
+        once more, and only checksums (XXH3, 64 bits, of every few megabytes) travel.
+
+        Raises TransferError where they differ, and says where; LayoutError where they don't match.
+        """
+
     def reshard(
         self,
         src: Sequence[Instance],

@@ -108,6 +108,34 @@ def test_columns_of_all_nodes_become_rows() -> None:
     )
 
 
+def test_what_nodes_hold_is_compared_where_it_lies() -> None:
+    outputs = ended(
+        start(
+            2,
+            """
+            rows = np.arange(1200 * 900, dtype=np.float32).reshape(1200, 900)
+            if r == 0:
+                m.publish("rows", m.wrap(rows, dims="yx"))
+                m.barrier()
+                m.barrier()
+            else:
+                m.barrier()
+                there, columns = m.lookup("node0/rows"), np.zeros((900, 1200), np.float32)
+                here = m.wrap(columns, dims="xy")
+                m.copy(there, here).wait()
+                m.verify(there, here)
+                columns[7, 1199] = -1
+                try:
+                    m.verify(there, here)
+                except iso.TransferError as error:
+                    print(error)
+                m.barrier()
+            """,
+        )
+    )
+    assert outputs == ["", "the two differ in y 1165..1200, x 0..900\n"]
+
+
 def test_a_node_that_is_killed_is_an_error_that_names_it() -> None:
     processes = start(
         2,

@@ -209,7 +209,7 @@ pub(crate) struct Copy {
     #[arg(long)]
     #[serde(default)]
     pub(crate) sync: bool,
-    /// Read both files again afterwards and compare them.
+    /// Read both files again afterwards, each where it lies, and compare checksums.
     #[arg(long)]
     #[serde(default)]
     pub(crate) verify: bool,

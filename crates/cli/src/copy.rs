@@ -7,7 +7,7 @@ use crate::interrupt::Interrupt;
 use crate::progress::{Terminal, Watch};
 use crate::topo::{rate, size};
 use crate::trace_file::{self, TraceFile};
-use crate::{ask, output, plan, progress, verify};
+use crate::{ask, output, plan, progress};
 use isometry::files::Format;
 use isometry::{Array, CopyOptions, Error, Event, FileOptions, Instance, Machine, Planned};
 use serde_json::{Value, json};
@@ -70,7 +70,10 @@ pub(crate) fn copied<'a>(
     let took = started.elapsed();
     drop(dst);
     if args.verify {
-        verify::compare(machine, &src, &written(args, machine, &src)?, watch)?;
+        let is_interrupted = || watch.check().is_err();
+        let same = machine.verify_unless(&src, &written(args, machine, &src)?, &is_interrupted);
+        watch.check()?;
+        same.map_err(failure)?;
     }
     let bytes = src.payload_bytes();
     Ok(Copied { machine, planned, event, bytes, took, verified: args.verify })

@@ -25,7 +25,6 @@ mod simulate;
 mod summary;
 mod topo;
 mod trace_file;
-mod verify;
 mod workload;
 
 use args::{Args, Command};

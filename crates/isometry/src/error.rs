@@ -94,6 +94,19 @@ pub enum ArgumentError {
         /// How many there are.
         has: u64,
     },
+    /// What no other node may read: it was neither published nor lent, or is not any more.
+    #[error("it is not open to other nodes")]
+    NotOpen,
+    /// More to verify than goes at once.
+    #[error(
+        "{boxes} boxes of at most 4 MiB to verify, and {most} are the most at once; verify parts"
+    )]
+    TooManyBoxes {
+        /// How many there are.
+        boxes: u64,
+        /// How many there may be.
+        most: u64,
+    },
     /// Strides that reach outside of the memory that was given.
     #[error("the strides reach outside of the memory that they are for")]
     Outside,
@@ -269,6 +282,23 @@ pub enum Error {
         /// What is wrong, in its words.
         told: String,
     },
+    /// Another node could not read what lies there.
+    #[error("{node} can't read it: {told}")]
+    Far {
+        /// Which.
+        node: model::NodeId,
+        /// Whose mistake that node says it is.
+        kind: ErrorKind,
+        /// What is wrong, in its words.
+        told: String,
+    },
+    /// Two instances that should hold the same.
+    #[error("the two differ in {}", in_words(.part))]
+    Differs {
+        /// Where: positions in the selected box of the source, dimension by dimension, of entries that
+        /// are not all equal.
+        part: Vec<(String, std::ops::Range<u64>)>,
+    },
     /// The operating system has no threads or descriptors left.
     #[error("{what}: {error}")]
     Resource {
@@ -312,6 +342,12 @@ pub enum Error {
     /// As many transfers are known as the machine keeps.
     #[error("too many transfers at once")]
     Busy,
+}
+
+fn in_words(part: &[(String, std::ops::Range<u64>)]) -> String {
+    let range =
+        |(name, at): &(String, std::ops::Range<u64>)| format!("{name} {}..{}", at.start, at.end);
+    part.iter().map(range).collect::<Vec<_>>().join(", ")
 }
 
 /// What sort of mistake an [`Error`](enum@Error) is: one for each exception of Python's tree.
@@ -363,7 +399,8 @@ impl Error {
                 FilesErrorKind::Argument => ErrorKind::Argument,
             },
             Error::Io { .. } | Error::Channel(_) => ErrorKind::Io,
-            Error::FarFile { kind, .. } => *kind,
+            Error::FarFile { kind, .. } | Error::Far { kind, .. } => *kind,
+            Error::Differs { .. } => ErrorKind::Transfer,
             Error::Resource { .. } => ErrorKind::Resource,
             Error::Argument(_) => ErrorKind::Argument,
             Error::Cancelled => ErrorKind::Cancelled,

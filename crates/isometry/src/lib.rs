@@ -44,6 +44,7 @@ mod runtime;
 mod size;
 mod status;
 mod trace;
+mod verify;
 mod view;
 mod wake;
 

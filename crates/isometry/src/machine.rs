@@ -59,6 +59,11 @@ impl Machine {
         Ok(Machine { shared, driver, service })
     }
 
+    /// Another handle to a machine, which owns none of its threads: dropping it closes nothing.
+    pub(crate) fn handle(shared: &Arc<Shared>) -> Machine {
+        Machine { shared: Arc::clone(shared), driver: Mutex::new(None), service: Mutex::new(None) }
+    }
+
     /// Memories, channels and their measured curves, as they are now: a file system joins them on
     /// its first use.
     #[must_use]

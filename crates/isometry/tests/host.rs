@@ -184,6 +184,29 @@ fn wrapped_arrays_of_any_strides() {
 }
 
 #[test]
+fn what_holds_the_same_is_told_in_any_order_of_entries() {
+    let machine = machine();
+    let src = filled(&machine, array(&[("y", 700), ("x", 900)], "<f4", "yx"));
+    let dst = machine.empty(array(&[("x", 1000), ("y", 700)], "<f4", "xy"), "sys").unwrap();
+    let pages: Vec<i64> = (0..700).rev().collect();
+    let (from, to) = (src.take("y", &pages).unwrap(), dst.select(&[("x", 50..950)]).unwrap());
+    machine.copy(&from, &to, &CopyOptions::default()).unwrap().wait(None).unwrap();
+    machine.verify(&from, &to).unwrap();
+    machine.verify(&to, &from).unwrap();
+    let error = machine.verify(&src, &to).unwrap_err();
+    assert_eq!(error.to_string(), "the two differ in y 0..700, x 0..900");
+    let other = self::machine();
+    let theirs = machine.verify(&src, &filled(&other, src.array()));
+    assert!(matches!(theirs, Err(Error::Argument(ArgumentError::OtherMachine))));
+    let narrow = dst.select(&[("x", 0..899)]).unwrap();
+    assert!(matches!(machine.verify(&src, &narrow), Err(Error::Mismatch(Mismatch::Extent { .. }))));
+    let none = machine.empty(array(&[("y", 0), ("x", 3)], "<f4", "yx"), "sys").unwrap();
+    machine.verify(&none, &none).unwrap();
+    machine.close();
+    assert!(matches!(machine.verify(&src, &src), Err(Error::Closed)));
+}
+
+#[test]
 fn what_differs_is_said() {
     let machine = machine();
     let src = filled(&machine, array(&[("y", 4), ("x", 4)], "<f4", "yx"));

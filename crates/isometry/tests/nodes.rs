@@ -310,6 +310,56 @@ fn files_that_are_not_there_or_not_served_are_named() {
     assert_eq!(gone.unwrap_err().kind(), ErrorKind::Io);
 }
 
+/// Each side is read where it lies: also by who has neither.
+#[test]
+fn what_two_nodes_hold_is_compared_by_checksums() {
+    over_each(3, |nodes| {
+        let rows = matrix(&nodes[0], (3000, 1000), "yx");
+        fill(&rows);
+        let columns = matrix(&nodes[1], (3000, 1000), "xy");
+        let from = published(&nodes, (0, 2), "rows", &rows);
+        let to = published(&nodes, (1, 2), "columns", &columns);
+        let here = nodes[1].lookup("node0/rows", PATIENCE).unwrap();
+        copy(&nodes[2], &from, &to);
+        nodes[2].verify(&from, &to).unwrap();
+        nodes[1].verify(&here, &columns).unwrap();
+        // Of the third box of rows, each of which has 1,048,576 entries at most.
+        let bytes = columns.host_span().unwrap().len_bytes();
+        let mut damaged = columns.to_vec().unwrap();
+        damaged[4 * (17 * 3000 + 2500)] ^= 1;
+        columns.fill(&damaged[..bytes]).unwrap();
+        for error in [nodes[2].verify(&from, &to), nodes[1].verify(&columns, &here)] {
+            let error = error.unwrap_err();
+            assert_eq!(error.to_string(), "the two differ in y 2096..3000, x 0..1000");
+            assert_eq!(error.kind(), ErrorKind::Transfer);
+        }
+        let (above, below) = (0..2096, 2096..3000);
+        let part =
+            |of: &Instance, y: &std::ops::Range<i64>| of.select(&[("y", y.clone())]).unwrap();
+        nodes[2].verify(&part(&from, &above), &part(&to, &above)).unwrap();
+        nodes[2].verify(&part(&from, &below), &part(&to, &below)).unwrap_err();
+        let error = nodes[2].verify(&part(&from, &above), &to).unwrap_err();
+        assert_eq!(error.kind(), ErrorKind::Layout, "{error}");
+        let interrupted = nodes[2].verify_unless(&from, &to, &|| true);
+        assert!(matches!(interrupted, Err(Error::TimedOut)));
+    });
+}
+
+#[test]
+fn checksums_are_of_what_is_open_to_others_and_of_nodes_that_are_there() {
+    over_each(2, |mut nodes| {
+        let rows = matrix(&nodes[1], (30, 40), "yx");
+        let there = published(&nodes, (1, 0), "rows", &rows);
+        let here = matrix(&nodes[0], (30, 40), "xy");
+        copy(&nodes[0], &there, &here);
+        nodes[1].close();
+        drop(nodes.pop());
+        let error = nodes[0].verify(&there, &here).unwrap_err();
+        assert_eq!(error.kind(), ErrorKind::PeerLost, "{error}");
+        drop(nodes.pop().unwrap());
+    });
+}
+
 /// One that is small enough to run on its caller's thread runs where its memory is all the same.
 #[test]
 fn a_small_copy_inside_another_node_is_asked_for() {

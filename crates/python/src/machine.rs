@@ -91,18 +91,9 @@ impl PyMachine {
     #[pyo3(signature = (name, timeout = 30.0))]
     fn lookup(&self, py: Python<'_>, name: &str, timeout: Option<f64>) -> PyResult<PyInstance> {
         let end = timeout.map(|t| seconds("timeout", t)).transpose()?;
-        let signal = Mutex::new(None);
-        let is_interrupted = || {
-            let raised = Python::attach(|py| py.check_signals()).err();
-            let mut signal = signal.lock().unwrap_or_else(PoisonError::into_inner);
-            *signal = signal.take().or(raised);
-            signal.is_some()
-        };
-        let found = py.detach(|| self.inner.lookup_unless(name, end, &is_interrupted));
-        if let Some(raised) = signal.into_inner().unwrap_or_else(PoisonError::into_inner) {
-            return Err(raised);
-        }
-        let inner = found.map_err(errors::raised)?;
+        let inner = unless_interrupted(py, |is_interrupted| {
+            self.inner.lookup_unless(name, end, is_interrupted)
+        })?;
         Ok(PyInstance { inner, topology: self.inner.topology() })
     }
 
@@ -217,6 +208,16 @@ impl PyMachine {
         self.event(py, event, true)
     }
 
+    fn verify(
+        &self,
+        py: Python<'_>,
+        src: &Bound<'_, PyInstance>,
+        dst: &Bound<'_, PyInstance>,
+    ) -> PyResult<()> {
+        let (src, dst) = (&src.get().inner, &dst.get().inner);
+        unless_interrupted(py, |is_interrupted| self.inner.verify_unless(src, dst, is_interrupted))
+    }
+
     #[pyo3(signature = (src, dst, priority = 0, deadline = None, after = None, algorithm = "auto"))]
     #[expect(clippy::too_many_arguments, reason = "Python's keywords are its options struct")]
     fn reshard(
@@ -289,6 +290,25 @@ impl PyMachine {
     fn __repr__(&self) -> String {
         let topology = PyTopology { inner: self.inner.topology() };
         format!("<Machine of {}>", topology.__repr__())
+    }
+}
+
+/// Calls `run` with what says whether Ctrl-C was typed, which then is what it ends with.
+fn unless_interrupted<T: Send>(
+    py: Python<'_>,
+    run: impl FnOnce(&dyn Fn() -> bool) -> Result<T, Error> + Send,
+) -> PyResult<T> {
+    let signal = Mutex::new(None);
+    let is_interrupted = || {
+        let raised = Python::attach(|py| py.check_signals()).err();
+        let mut signal = signal.lock().unwrap_or_else(PoisonError::into_inner);
+        *signal = signal.take().or(raised);
+        signal.is_some()
+    };
+    let ended = py.detach(|| run(&is_interrupted));
+    match signal.into_inner().unwrap_or_else(PoisonError::into_inner) {
+        Some(raised) => Err(raised),
+        None => ended.map_err(errors::raised),
     }
 }
 

@@ -131,6 +131,15 @@ impl Described {
         Ok(Instance::new(Arc::new(holding), self.base, view))
     }
 
+    /// What is described, where `there` lies: the node's own.
+    ///
+    /// # Errors
+    /// Where no instance is like that. One that reaches outside of its region is an error of who copies.
+    pub(super) fn within(self, there: &Instance) -> Result<Instance, Error> {
+        let view = self.view(there.memory())?;
+        Ok(Instance::new(Arc::clone(&there.holding), self.base, view))
+    }
+
     fn view(&self, memory: MemoryId) -> Result<View, Error> {
         let (space, fields) = self.entries.spaces()?;
         let view = match &self.arranged {
@@ -150,5 +159,31 @@ impl Described {
         let spans: Vec<_> = self.selected.iter().map(span).collect();
         let selection = Selection::new(&view.space, spans)?;
         Ok(view.selecting(selection))
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::Machine;
+
+    #[test]
+    fn what_reaches_outside_of_its_region_is_an_error_of_who_reads() {
+        let machine = Machine::builder().assume(true).lanes(1).staging(1 << 20).open().unwrap();
+        let array = Array::of(&[("y", 400), ("x", 300)], "<f4").unwrap();
+        let there = machine.empty(array, "sys").unwrap();
+        let described = Described::of(&there);
+        machine.verify(&described.clone().within(&there).unwrap(), &there).unwrap();
+        for wrong in [
+            Described { base: 1, ..described.clone() },
+            Described { base: 1 << 40, ..described.clone() },
+            Described { base: u64::MAX, ..described.clone() },
+            Described { arranged: Arranged::Strides(vec![-4, 4]), ..described.clone() },
+            Described { arranged: Arranged::Strides(vec![1 << 40, 4]), ..described.clone() },
+        ] {
+            let read = wrong.clone().within(&there).and_then(|it| machine.verify(&it, &there));
+            let error = read.err().unwrap_or_else(|| panic!("{wrong:?}"));
+            assert!(!matches!(error, Error::Differs { .. }), "{error}");
+        }
     }
 }

@@ -8,8 +8,6 @@
 //! back; [`Served`] has the directories, the questions that wait, and what is lent to whom.
 
 use super::described::{Described, Entries};
-use super::letters::Topic;
-use super::registry::Asker;
 use crate::disks::{check_path, parent};
 use crate::file;
 use crate::instance::Instance;
@@ -22,12 +20,7 @@ use std::ffi::OsStr;
 use std::io;
 use std::os::unix::ffi::OsStrExt;
 use std::path::{Component, Path, PathBuf};
-use std::sync::mpsc::{Receiver, SyncSender, sync_channel};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
-use std::thread::{Builder, JoinHandle};
-
-/// How many questions may wait.
-const MOST_WAITING: usize = 256;
 
 /// How many files one node may have open here: each takes a descriptor.
 const MOST_LENT: usize = 256;
@@ -107,7 +100,7 @@ impl Asked {
 }
 
 impl Refused {
-    fn of(error: &Error) -> Refused {
+    pub(super) fn of(error: &Error) -> Refused {
         let (os_error, told) = match error {
             Error::Io { error, .. } => (error.raw_os_error(), error.to_string()),
             Error::File { error, .. } => (None, error.to_string()),
@@ -116,13 +109,13 @@ impl Refused {
         Refused { kind: error.kind(), os_error, told }
     }
 
-    fn not_served(why: &str) -> Refused {
+    pub(super) fn not_served(why: &str) -> Refused {
         let os_error = Some(rustix::io::Errno::ACCESS.raw_os_error());
         Refused { kind: ErrorKind::Io, os_error, told: why.to_owned() }
     }
 
-    fn busy() -> Refused {
-        let told = "the node has as many files open for others as it keeps".to_owned();
+    pub(super) fn busy() -> Refused {
+        let told = "the node does as much for others already as it can".to_owned();
         Refused { kind: ErrorKind::State, os_error: None, told }
     }
 
@@ -131,6 +124,11 @@ impl Refused {
         let Refused { kind, os_error, told } = self;
         Error::FarFile { node: node.to_owned(), path: path.to_owned(), kind, os_error, told }
     }
+
+    /// The same, of what is no file.
+    pub(super) fn far(self, node: NodeId) -> Error {
+        Error::Far { node, kind: self.kind, told: self.told }
+    }
 }
 
 /// What this node has for others.
@@ -138,7 +136,6 @@ impl Refused {
 pub(super) struct Served {
     /// As they are once links are followed.
     dirs: Vec<PathBuf>,
-    queue: Mutex<Option<SyncSender<(Asker, Asked)>>>,
     lent: Mutex<HashMap<(NodeId, RegionId), Instance>>,
 }
 
@@ -160,22 +157,24 @@ impl Served {
         Ok(Served { dirs, ..Served::default() })
     }
 
-    /// Takes a question, for the thread that answers; `Err` with what to answer at once.
-    pub(super) fn take(&self, asker: Asker, asked: Asked) -> Result<(), Refused> {
-        match &*self.queue.lock().unwrap_or_else(PoisonError::into_inner) {
-            Some(queue) => queue.try_send((asker, asked)).map_err(|_| Refused::busy()),
-            None => Err(Refused::not_served("the node serves no files")),
-        }
+    /// Whether anything is served.
+    pub(super) fn serves_any(&self) -> bool {
+        !self.dirs.is_empty()
     }
 
     /// Keeps what was opened for a node; `false` where that one has too much already.
-    fn lend(&self, to: NodeId, instance: &Instance) -> bool {
+    pub(super) fn lend(&self, to: NodeId, instance: &Instance) -> bool {
         let mut lent = self.lent();
         if lent.keys().filter(|(node, _)| *node == to).count() >= MOST_LENT {
             return false;
         }
         lent.insert((to, instance.place().region), instance.clone());
         true
+    }
+
+    /// Something that is lent and lies in a region.
+    pub(super) fn lent_in(&self, region: RegionId) -> Option<Instance> {
+        self.lent().iter().find(|((_, lent), _)| *lent == region).map(|(_, i)| i.clone())
     }
 
     /// Takes back what a node was lent; returns whether it was.
@@ -232,7 +231,7 @@ impl Served {
         }
     }
 
-    fn open(&self, shared: &Arc<Shared>, asked: &Asked) -> Result<Instance, Refused> {
+    pub(super) fn open(&self, shared: &Arc<Shared>, asked: &Asked) -> Result<Instance, Refused> {
         let path = asked.path();
         if !path.is_absolute() {
             return Err(Refused::not_served("a path on another node is absolute"));
@@ -247,50 +246,6 @@ impl Served {
             }
         };
         opened.map_err(refused)
-    }
-}
-
-/// The thread that opens and makes files for others. It sleeps while nobody asks.
-pub(super) struct FileService(JoinHandle<()>);
-
-impl FileService {
-    /// Starts it, where anything is served.
-    pub(super) fn start(shared: &Arc<Shared>) -> io::Result<Option<FileService>> {
-        let Some(nodes) = shared.nodes.clone().filter(|nodes| !nodes.served.dirs.is_empty()) else {
-            return Ok(None);
-        };
-        let (sender, questions) = sync_channel(MOST_WAITING);
-        *nodes.served.queue.lock().unwrap_or_else(PoisonError::into_inner) = Some(sender);
-        let shared = Arc::clone(shared);
-        let body = move || serve(&shared, &questions);
-        let thread = Builder::new().name("isometry-files".to_owned()).spawn(body)?;
-        Ok(Some(FileService(thread)))
-    }
-
-    /// Ends it: nobody is answered from now on.
-    pub(super) fn join(self, served: &Served) {
-        served.queue.lock().unwrap_or_else(PoisonError::into_inner).take();
-        // A panic of the thread was printed when it happened.
-        let _ = self.0.join();
-    }
-}
-
-fn serve(shared: &Arc<Shared>, questions: &Receiver<(Asker, Asked)>) {
-    let Some(nodes) = shared.nodes.as_deref() else { return };
-    for (asker, asked) in questions {
-        let from = asker.0;
-        let what = nodes.served.open(shared, &asked).and_then(|instance| {
-            // Before the answer: who has it may use it at once.
-            if !nodes.served.lend(from, &instance) {
-                return Err(Refused::busy());
-            }
-            nodes.registry.open(instance.place().region, instance.is_writable());
-            Ok(Described::of(&instance))
-        });
-        nodes.answer(asker, (Topic::FileAnswer, what));
-        if nodes.fabric.lost(from).is_some() {
-            nodes.forget_lent(|node| node == from);
-        }
     }
 }
 

@@ -1,7 +1,10 @@
 //! What a node asks of others that open and make files for it, and what it lends to those that ask.
 
-use super::files::{Answered, Asked};
+use super::described::Described;
+use super::desk::Task;
+use super::files::{Answered, Asked, Refused};
 use super::letters::Topic;
+use super::registry::Asker;
 use super::{Nodes, postcard};
 use crate::instance::{Instance, Keeper};
 use crate::runtime::Shared;
@@ -37,10 +40,30 @@ impl Nodes {
     pub(super) fn hear_file(&self, from: NodeId, bytes: &[u8]) -> Result<(), String> {
         let (serial, asked): (u64, Asked) =
             ::postcard::from_bytes(bytes).map_err(|e| e.to_string())?;
-        if let Err(refused) = self.served.take((from, serial), asked) {
-            self.answer((from, serial), (Topic::FileAnswer, Answered::Err(refused)));
-        }
+        let refused = match self.served.serves_any() {
+            true if self.desk.take((from, serial), Task::File(asked)) => return Ok(()),
+            true => Refused::busy(),
+            false => Refused::not_served("the node serves no files"),
+        };
+        self.answer((from, serial), (Topic::FileAnswer, Answered::Err(refused)));
         Ok(())
+    }
+
+    /// Opens or makes a file for another node.
+    pub(super) fn answer_file(&self, shared: &Arc<Shared>, asker: Asker, asked: &Asked) {
+        let from = asker.0;
+        let what = self.served.open(shared, asked).and_then(|instance| {
+            // Before the answer: who has it may use it at once.
+            if !self.served.lend(from, &instance) {
+                return Err(Refused::busy());
+            }
+            self.registry.open(instance.place().region, instance.is_writable());
+            Ok(Described::of(&instance))
+        });
+        self.answer(asker, (Topic::FileAnswer, what));
+        if self.fabric.lost(from).is_some() {
+            self.forget_lent(|node| node == from);
+        }
     }
 
     /// Hears of a file; where nobody waits for it any more, it goes back.

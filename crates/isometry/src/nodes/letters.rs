@@ -39,10 +39,12 @@ pub(crate) enum Topic {
     FileAnswer,
     /// The sender needs no more what it was lent.
     GiveBack,
+    /// The sender asks for checksums.
+    Sums,
 }
 
 impl Topic {
-    const ALL: [Topic; 7] = [
+    const ALL: [Topic; 8] = [
         Topic::Packet,
         Topic::Class,
         Topic::Lookup,
@@ -50,6 +52,7 @@ impl Topic {
         Topic::File,
         Topic::FileAnswer,
         Topic::GiveBack,
+        Topic::Sums,
     ];
 
     fn of(number: u32) -> Option<Topic> {

@@ -10,12 +10,14 @@
 //! the engine what its peers say; whoever steps the engine sends what that has to say.
 
 mod described;
+mod desk;
 mod files;
 mod known;
 mod lending;
 mod letters;
 mod registry;
 mod service;
+mod sums;
 mod topology;
 
 pub(crate) use service::Service;
@@ -27,6 +29,7 @@ use crate::{ArgumentError, Error};
 use channel::{Region, Regions};
 use channel_remote::RemoteSpan;
 use described::Described;
+use desk::Desk;
 use engine::Packet;
 use fabric::{Barrier, Config, Fabric, Handlers};
 use files::Served;
@@ -57,6 +60,7 @@ pub(crate) struct Nodes {
     outbox: Outbox,
     registry: Registry,
     served: Served,
+    desk: Desk,
     known: Mutex<Known>,
     decoder: Mutex<wire::Decoder>,
     /// Those of whose loss the engine was told.
@@ -87,6 +91,7 @@ impl Nodes {
             outbox: Outbox::new(fabric.size()),
             registry: Registry::default(),
             served,
+            desk: Desk::default(),
             known: Mutex::new(Known::new(fabric.size())),
             decoder: Mutex::default(),
             mourned: Mutex::default(),
@@ -349,15 +354,14 @@ impl Nodes {
         (topic, question): (Topic, impl Serialize),
         (end, is_interrupted): (Option<Instant>, &dyn Fn() -> bool),
     ) -> Result<A, Error> {
+        self.question(node, (topic, question)).wait((end, is_interrupted))
+    }
+
+    /// Asks a node something.
+    fn question(&self, node: NodeId, (topic, question): (Topic, impl Serialize)) -> Question<'_> {
         let asked = self.registry.ask(node);
         self.outbox.post(&self.fabric, node, topic, postcard(&(asked.1, question)));
-        let is_vain = || self.fabric.lost(node).is_some() || self.is_over() || is_interrupted();
-        let Some(answer) = self.registry.wait(asked, end, is_vain) else {
-            self.check_present(node)?;
-            return Err(self.nothing());
-        };
-        let wrong = |error: ::postcard::Error| Error::Introduction { node, why: error.to_string() };
-        ::postcard::from_bytes(&answer).map_err(wrong)
+        Question { nodes: self, asked }
     }
 
     /// Answers what a node has asked.
@@ -387,6 +391,40 @@ impl Nodes {
             self.answer((from, serial), (Topic::Found, Described::of(&instance)));
         }
         Ok(())
+    }
+}
+
+/// What a node was asked. Once it is dropped, nobody waits for the answer any more.
+pub(crate) struct Question<'a> {
+    nodes: &'a Nodes,
+    asked: Asker,
+}
+
+impl Question<'_> {
+    /// Who was asked.
+    fn node(&self) -> NodeId {
+        self.asked.0
+    }
+
+    /// What it answers, as [`Nodes::ask`] says.
+    fn wait<A: DeserializeOwned>(
+        self,
+        (end, is_interrupted): (Option<Instant>, &dyn Fn() -> bool),
+    ) -> Result<A, Error> {
+        let (nodes, node) = (self.nodes, self.node());
+        let is_vain = || nodes.fabric.lost(node).is_some() || nodes.is_over() || is_interrupted();
+        let Some(answer) = nodes.registry.wait(self.asked, end, is_vain) else {
+            nodes.check_present(node)?;
+            return Err(nodes.nothing());
+        };
+        let wrong = |error: ::postcard::Error| Error::Introduction { node, why: error.to_string() };
+        ::postcard::from_bytes(&answer).map_err(wrong)
+    }
+}
+
+impl Drop for Question<'_> {
+    fn drop(&mut self) {
+        self.nodes.registry.forget_question(self.asked);
     }
 }
 

@@ -76,6 +76,11 @@ impl Registry {
         self.lock().open.insert(region, is_writable);
     }
 
+    /// Something that is published and lies in a region.
+    pub(crate) fn published_in(&self, region: RegionId) -> Option<Instance> {
+        self.lock().published.values().find(|i| i.place().region == region).cloned()
+    }
+
     /// Lets other nodes name a region no more.
     pub(crate) fn shut(&self, region: RegionId) {
         self.lock().open.remove(&region);
@@ -172,8 +177,7 @@ impl Registry {
         is_awaited
     }
 
-    /// Waits for the answer to a question, which is forgotten then; `None` at `end`, or when
-    /// `is_over`.
+    /// Waits for the answer to a question; `None` at `end`, or when `is_over`.
     pub(crate) fn wait(
         &self,
         asked: Asker,
@@ -181,21 +185,24 @@ impl Registry {
         is_over: impl Fn() -> bool,
     ) -> Option<Answer> {
         let mut state = self.lock();
-        let answer = loop {
-            match state.answers.get_mut(&asked) {
-                Some(None) if is_over() => break None,
-                Some(None) => {}
-                Some(answer) => break answer.take(),
-                None => return None,
+        loop {
+            if let Some(answer) = state.answers.get_mut(&asked)?.take() {
+                return Some(answer);
+            }
+            if is_over() {
+                return None;
             }
             match self.sleep(state, end) {
                 Some(woken) => state = woken,
                 // It may have come just now.
-                None => return self.lock().answers.remove(&asked).flatten(),
+                None => return self.lock().answers.get_mut(&asked)?.take(),
             }
-        };
-        state.answers.remove(&asked);
-        answer
+        }
+    }
+
+    /// Nobody waits for the answer to a question any more.
+    pub(crate) fn forget_question(&self, asked: Asker) {
+        self.lock().answers.remove(&asked);
     }
 
     /// Until something changes, or for a while, so that an interruption is seen; `None` at `end`.
@@ -252,6 +259,7 @@ mod tests {
         assert!(!registry.answer((NodeId(2), 99), vec![9]));
         assert_eq!(registry.wait(second, None, || false), Some(vec![2]));
         assert_eq!(registry.wait(first, None, || true), None, "it is over");
+        registry.forget_question(first);
         assert!(!registry.answer(first, vec![1]));
         assert_eq!(registry.wait(first, None, || false), None, "nobody waits any more");
     }

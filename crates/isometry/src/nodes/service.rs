@@ -1,7 +1,7 @@
 //! The thread that hears other nodes.
 
 use super::Nodes;
-use super::files::FileService;
+use super::desk::Clerk;
 use super::letters::{Letter, Topic};
 use crate::runtime::Shared;
 use std::io;
@@ -12,18 +12,18 @@ use std::thread::{Builder, JoinHandle};
 pub(crate) struct Service {
     nodes: Arc<Nodes>,
     thread: JoinHandle<()>,
-    files: Option<FileService>,
+    clerk: Clerk,
 }
 
 impl Service {
     /// Serves the nodes of `shared`, if it is among any.
     pub(crate) fn start(shared: &Arc<Shared>) -> io::Result<Option<Self>> {
         let Some(nodes) = shared.nodes.clone() else { return Ok(None) };
-        let files = FileService::start(shared)?;
+        let clerk = Clerk::start(&nodes.desk, shared)?;
         let (shared, served) = (Arc::clone(shared), Arc::clone(&nodes));
         let body = move || serve(&shared, &served);
         let thread = Builder::new().name("isometry-nodes".to_owned()).spawn(body)?;
-        Ok(Some(Service { nodes, thread, files }))
+        Ok(Some(Service { nodes, thread, clerk }))
     }
 
     /// Ends the thread, and leaves: to each other, this node and all others are lost.
@@ -31,9 +31,7 @@ impl Service {
         self.nodes.end();
         // A panic of the thread was printed when it happened.
         let _ = self.thread.join();
-        if let Some(files) = self.files {
-            files.join(&self.nodes.served);
-        }
+        self.clerk.join(&self.nodes.desk);
         self.nodes.clear();
         self.nodes.leave();
     }
@@ -68,6 +66,7 @@ fn hear(shared: &Arc<Shared>, nodes: &Nodes, letter: Letter) -> Option<engine::P
         Topic::Found => nodes.hear_answer(from, &letter.bytes).map(drop),
         Topic::File => nodes.hear_file(from, &letter.bytes),
         Topic::FileAnswer => nodes.hear_file_answer(from, &letter.bytes),
+        Topic::Sums => nodes.hear_sums_asked(from, &letter.bytes),
         Topic::GiveBack => nodes.hear_give_back(from, &letter.bytes),
     };
     if let Err(why) = heard {
