@@ -237,6 +237,13 @@ class Machine:
         Raises ValueError unless the machine was made with trace=True.
         """
 
+    def metrics(self) -> str:
+        """Counters and gauges since it was opened, in Prometheus' text format 0.0.4.
+
+        Copies, requests and bytes by channel and peer, waits by priority, staging, uses of the
+        plan cache. Also of a closed machine.
+        """
+
     def close(self) -> None:
         """Takes no more copies, waits until all have ended, and leaves the other nodes."""
 

@@ -62,6 +62,17 @@ def test_a_trace_has_tracks_and_counters(tmp_path: Path) -> None:
         machine.trace()
 
 
+def test_metrics_count_copies() -> None:
+    with iso.Machine(lanes=1) as machine:
+        a = np.arange(1 << 20, dtype="u4").reshape(1024, -1)
+        dst = machine.empty({"y": 1024, "x": 1024}, "u4", layout="xy")
+        machine.copy(machine.wrap(a, dims="yx"), dst).wait()
+    lines = machine.metrics().splitlines()
+    assert "# TYPE isometry_copied_bytes_total counter" in lines
+    assert f'isometry_copied_bytes_total{{node="node0"}} {a.nbytes}' in lines
+    assert 'isometry_copies_ended_total{node="node0",outcome="done"} 1' in lines
+
+
 def test_lanes_and_staging_are_settings() -> None:
     with iso.Machine(lanes=1, staging={"sys": "16MiB"}) as machine:
         a = np.arange(1 << 20, dtype="u4").reshape(1024, -1)

@@ -3,6 +3,7 @@
 
 use crate::SubmitError;
 use crate::config::{ChannelConfig, EngineConfig};
+use crate::counts::{ChannelCounts, ClassWaits};
 use crate::flight::Flights;
 use crate::lifecycle::Step;
 use crate::peer::{AskId, Packet, Peers};
@@ -52,6 +53,7 @@ pub struct Engine {
     pub(crate) workers: Workers,
     pub(crate) flights: Flights,
     pub(crate) staging: Staging,
+    pub(crate) staging_waits: ClassWaits,
     pub(crate) deadlines: BTreeSet<(Time, TransferId)>,
     pub(crate) fences: HashMap<FenceId, BTreeSet<TransferId>>,
     pub(crate) steps: VecDeque<Step>,
@@ -71,6 +73,7 @@ impl Engine {
             workers,
             flights: Flights::default(),
             staging: Staging::new(config.pools),
+            staging_waits: ClassWaits::default(),
             deadlines: BTreeSet::new(),
             fences: HashMap::new(),
             steps: VecDeque::new(),
@@ -300,6 +303,30 @@ impl Engine {
     #[must_use]
     pub fn staging(&self, memory: MemoryId) -> Option<(u64, u64)> {
         self.staging.usage(memory)
+    }
+
+    /// What each channel has done.
+    pub fn channels(&self) -> impl Iterator<Item = (ChannelId, &ChannelCounts)> {
+        self.workers.iter().map(|worker| (worker.id(), &worker.counts))
+    }
+
+    /// How long the transfers that have had staging waited for it, from when everything in their
+    /// `after` was done.
+    #[must_use]
+    pub fn staging_waits(&self) -> ClassWaits {
+        self.staging_waits
+    }
+
+    /// Payload that other nodes have written here, by node.
+    pub fn arrived_bytes(&self) -> impl Iterator<Item = (NodeId, u64)> {
+        let arrived = self.peers.as_ref().map(|peers| &peers.arrived_bytes);
+        arrived.into_iter().flatten().map(|(&node, &bytes)| (node, bytes))
+    }
+
+    /// How many transfers this engine has a share of at present.
+    #[must_use]
+    pub fn share_count(&self) -> usize {
+        self.peers.as_ref().map_or(0, Peers::share_count)
     }
 
     /// Whether nothing runs, waits or has an event to tell.

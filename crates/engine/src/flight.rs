@@ -16,6 +16,16 @@ pub(crate) enum Errand {
     Finish,
 }
 
+impl Errand {
+    /// The payload that it moves.
+    pub(crate) fn payload_bytes(&self) -> u64 {
+        match self {
+            Errand::Copy(range) => range.end - range.start,
+            Errand::Finish => 0,
+        }
+    }
+}
+
 /// One request that is out.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(crate) struct Flight {

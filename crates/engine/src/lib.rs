@@ -12,6 +12,7 @@ mod arena;
 mod chain;
 mod chunk;
 mod config;
+mod counts;
 mod cutting;
 mod engine;
 mod error;
@@ -33,6 +34,7 @@ mod worker;
 mod workers;
 
 pub use config::{ChannelConfig, EngineConfig, PoolConfig};
+pub use counts::{ChannelCounts, ClassWaits, Traffic, WAIT_BOUNDS, Waits};
 pub use engine::Engine;
 pub use error::{CompileError, SubmitError};
 pub use peer::{AskId, Asked, Packet, PeerConfig, PeerMessage};

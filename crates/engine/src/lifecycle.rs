@@ -352,6 +352,8 @@ impl Engine {
         while let Some((id, grants)) = self.staging.admit() {
             if let Some(record) = self.table.get_mut(id) {
                 record.grants = grants;
+                let waited = record.stages.spent(self.now)[1];
+                self.staging_waits.add(record.transfer.priority, waited);
                 self.start(id);
             }
         }

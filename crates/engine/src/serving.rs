@@ -6,7 +6,7 @@ use crate::flight::{Errand, Flight};
 use crate::lifecycle::hop_number;
 use crate::report::Doing;
 use crate::transfer::{Phase, Record, Role};
-use crate::worker::XdRef;
+use crate::worker::{Entry, XdRef};
 use model::{
     ChannelError, Completion, CopyWork, Outcome, Place, Request, TransferError, TransferId, Work,
 };
@@ -19,9 +19,11 @@ impl Engine {
             return None;
         }
         let before = self.workers[worker].last_served();
-        let xd = self.workers[worker].take(self.now)?.xd;
+        let Entry { xd, since, .. } = self.workers[worker].take(self.now)?;
         let record = self.table.get_mut(xd.transfer).expect("who is queued is known");
         let hop = usize::from(xd.hop);
+        let (to, priority) = (record.written_by(hop), record.transfer.priority);
+        self.workers[worker].counts.given_out(to, priority, self.now.since(since));
         let lane = &mut record.run.lanes[hop];
         lane.queued = None;
         lane.meter.served_after(self.now, before);
@@ -86,11 +88,14 @@ impl Engine {
     pub(crate) fn complete(&mut self, completion: Completion) {
         let Some(flight) = self.flights.arrive(completion.request) else { return };
         let (id, hop) = (flight.transfer, usize::from(flight.hop));
+        let bytes = flight.errand.payload_bytes();
         let record = self.table.get_mut(id).expect("who has a request out is known");
+        let to = record.written_by(hop);
         let lane = &mut record.run.lanes[hop];
         record.in_flight -= 1;
         lane.in_flight -= 1;
         self.workers.complete(lane.worker);
+        self.workers[lane.worker].counts.ended(to, completion.result.is_ok().then_some(bytes));
         if lane.in_flight == 0 {
             lane.meter.turn(self.now, Doing::Nothing);
         }

@@ -10,7 +10,7 @@ use crate::ring::{ALIGN_BYTES, Ring};
 use crate::staging::{Grant, Need, Turn};
 use crate::worker::Entry;
 use model::{
-    ChannelId, ChannelKind, FenceId, MemoryId, Outcome, Place, Priority, Time, TransferId,
+    ChannelId, ChannelKind, FenceId, MemoryId, NodeId, Outcome, Place, Priority, Time, TransferId,
 };
 use std::cmp::Reverse;
 use std::collections::BTreeSet;
@@ -247,6 +247,11 @@ impl Record {
         let hops = self.run.lanes.iter().zip(self.transfer.program.hops());
         let hops = hops.map(|(lane, hop)| lane.meter.report(now, hop.channel, hop.ends)).collect();
         Report { waiting_for_others, waiting_for_staging, running, hops }
+    }
+
+    /// The node that a hop writes to.
+    pub(crate) fn written_by(&self, hop: usize) -> NodeId {
+        self.transfer.program.hops()[hop].ends[1].node
     }
 
     pub(crate) fn turn(&self) -> Turn {

@@ -6,6 +6,7 @@
 //! removes it.
 
 use crate::config::ChannelConfig;
+use crate::counts::ChannelCounts;
 use crate::policy::{Policy, Rank, Standing};
 use model::{ChannelId, Priority, Time, TransferId};
 use std::collections::BTreeSet;
@@ -46,6 +47,7 @@ pub(crate) struct Worker {
     ageing: Option<Duration>,
     credit_bytes: u64,
     last_served: Option<TransferId>,
+    pub(crate) counts: ChannelCounts,
 }
 
 impl Worker {
@@ -60,6 +62,7 @@ impl Worker {
             ageing,
             credit_bytes: 0,
             last_served: None,
+            counts: ChannelCounts::default(),
         }
     }
 

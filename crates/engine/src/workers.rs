@@ -41,6 +41,11 @@ impl Workers {
         self.by_id.get(&channel).copied()
     }
 
+    /// All of them.
+    pub(crate) fn iter(&self) -> impl Iterator<Item = &Worker> {
+        self.all.iter()
+    }
+
     /// Queues a descriptor at a worker: see [`Worker::push`].
     pub(crate) fn push(
         &mut self,

@@ -529,6 +529,36 @@ fn a_report_says_what_a_hop_waited_for_and_who_held_it_up() {
 }
 
 #[test]
+fn channels_count_what_they_did_for_transfers_of_each_priority() {
+    let mut engine = engine(2, 1, 1 << 16);
+    let program = run_program(16, 2, 8, 16);
+    for priority in [-1, 4] {
+        let priority = Priority(priority);
+        engine.submit(Time(0), Transfer { priority, ..transfer(&program) }).unwrap();
+    }
+    let first = engine.poll_request_of(channel(0)).unwrap();
+    engine.handle_completion(Time(20_000), done(&first));
+    let second = engine.poll_request_of(channel(0)).unwrap();
+    engine.handle_completion(Time(30_000), Completion { result: Err(broken()), ..done(&second) });
+    let third = engine.poll_request_of(channel(0)).unwrap();
+    let (_, counts) = engine.channels().next().unwrap();
+    let traffic = counts.traffic[&memory(0).node];
+    assert_eq!((traffic.submitted, traffic.done, traffic.failed), (3, 1, 1));
+    assert_eq!((traffic.bytes, engine.in_flight(channel(0))), (8, 1));
+    // The urgent one went first; the other waited until it had failed.
+    let ns = Duration::from_nanos;
+    let (high, low) = (counts.waits.high, counts.waits.low);
+    assert_eq!((high.counts[0], high.counts[1], high.total), (1, 1, ns(20_000)));
+    assert_eq!((low.counts[1], low.total), (1, ns(30_000)));
+    assert_eq!(engine.staging_waits().high.counts[0], 1);
+    assert_eq!(engine.staging_waits().low.counts[0], 1);
+    engine.handle_completion(Time(40_000), done(&third));
+    run(&mut engine, Time(50_000));
+    let done: u64 = engine.channels().map(|(_, c)| c.traffic[&memory(0).node].done).sum();
+    assert_eq!(done, 1 + 4, "of the one that failed, and of the other");
+}
+
+#[test]
 fn a_report_counts_up_to_now_what_a_hop_does() {
     let mut engine = engine(2, 2, 1 << 16);
     let id = engine.submit(Time(2), transfer(&run_program(16, 2, 4, 8))).unwrap();

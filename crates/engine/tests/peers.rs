@@ -130,7 +130,14 @@ fn a_transfer_is_reserved_opened_run_and_ended() {
     assert!(hops.iter().all(|hop| hop.bytes == BYTES), "{hops:?}");
     assert_eq!(hops.iter().map(|hop| hop.requests).sum::<u64>(), requests as u64);
     assert!(a.is_idle() && b.is_idle() && b.poll_event().is_none());
-    assert_eq!(staged(&b), 0);
+    assert_eq!((staged(&b), b.share_count()), (0, 0));
+    let to = |engine: &Engine| {
+        let (_, counts) = engine.channels().next().unwrap();
+        counts.traffic.iter().map(|(node, t)| (node.0, t.bytes)).collect::<Vec<_>>()
+    };
+    assert_eq!((to(&a), to(&b)), (vec![(1, BYTES)], vec![(1, BYTES)]));
+    assert_eq!(b.arrived_bytes().collect::<Vec<_>>(), [(NodeId(0), BYTES)]);
+    assert_eq!(a.arrived_bytes().count(), 0);
 }
 
 /// Who is known to be gone is not waited for, neither by what runs nor by what comes later.

@@ -212,6 +212,7 @@ impl Machine {
         let started = self.shared.clock.now();
         channel_host::run_here(&work, &ready.src.holding.region, &ready.dst.holding.region)?;
         let ended = self.shared.clock.now();
+        self.shared.tally().ran_here(bytes);
         let priority = Priority(options.priority);
         self.shared.note_direct(&ready.prepared, priority, (started, ended));
         Ok(Some(ended - started))

@@ -33,6 +33,7 @@ mod joined;
 mod machine;
 mod matching;
 mod memory;
+mod metrics;
 mod nodes;
 mod planned;
 mod prepare;

@@ -83,7 +83,8 @@ fn transfers(engine: &Engine) -> Vec<TransferStatus> {
     engine.underway().into_iter().map(status).collect()
 }
 
-fn staging(engine: &Engine, shared: &Shared) -> Vec<StagingStatus> {
+/// The memories of this node that have staging.
+pub(crate) fn staging(engine: &Engine, shared: &Shared) -> Vec<StagingStatus> {
     let (node, count) = (shared.here(), shared.class().memories.len());
     let memories = (0..).take(count).map(|index| MemoryId { node, index });
     let status = |memory| {
@@ -103,7 +104,8 @@ fn nodes(shared: &Shared, topology: &Topology) -> Vec<NodeStatus> {
     all.into_iter().map(status).collect()
 }
 
-fn name_of(topology: &Topology, node: NodeId) -> String {
+/// What a node is called.
+pub(crate) fn name_of(topology: &Topology, node: NodeId) -> String {
     topology.node_name(node).unwrap_or_else(|| node.to_string())
 }
 

@@ -1,5 +1,7 @@
 //! Machines that have joined each other, as nodes of one process.
 
+mod exposition;
+
 use isometry::fabric::{Config, Job};
 use isometry::model::{Dim, FieldSpace, IndexSpace};
 use isometry::{
@@ -116,6 +118,35 @@ fn a_node_copies_into_what_another_publishes() {
         fill(&rows);
         copy(&nodes[0], &rows, &there);
         assert!(is_transposed(&rows, &columns));
+    });
+}
+
+#[test]
+fn nodes_tell_what_each_of_them_has_moved() {
+    over_each(2, |mut nodes| {
+        let rows = matrix(&nodes[0], (300, 500), "yx");
+        let there = published(&nodes, (1, 0), "columns", &matrix(&nodes[1], (300, 500), "xy"));
+        copy(&nodes[0], &rows, &there);
+        let told = |machine: &Machine| exposition::samples(&machine.metrics().unwrap());
+        let [first, second] = [&nodes[0], &nodes[1]].map(told);
+        let foreign = |key: &&String| !key.contains("{node=\"node0\"");
+        assert_eq!(first.keys().find(foreign), None);
+        assert!(second.keys().all(|key| key.contains("{node=\"node1\"")));
+        let link = r#"node="node0",channel="RemoteMemcpy",peer="node1""#;
+        assert_eq!(first[&format!("isometry_moved_bytes_total{{{link}}}")], 600_000.0);
+        let link = r#"node="node1",channel="RemoteMemcpy",peer="node0""#;
+        assert_eq!(second[&format!("isometry_moved_bytes_total{{{link}}}")], 0.0);
+        let received = r#"isometry_received_bytes_total{node="node1",peer="node0"}"#;
+        assert_eq!(second[received], 600_000.0);
+        assert_eq!(first[r#"isometry_copies_submitted_total{node="node0"}"#], 1.0);
+        assert_eq!(second[r#"isometry_copies_submitted_total{node="node1"}"#], 0.0);
+        let up = r#"isometry_peer_up{node="node0",peer="node1"}"#;
+        assert_eq!(first[up], 1.0);
+        nodes.truncate(1);
+        while told(&nodes[0])[up] != 0.0 {
+            thread::yield_now();
+        }
+        exposition::assert_grown(&first, &told(&nodes[0]));
     });
 }
 

@@ -266,6 +266,10 @@ impl PyMachine {
         json::object(py, &trace)
     }
 
+    fn metrics(&self, py: Python<'_>) -> PyResult<String> {
+        py.detach(|| self.inner.metrics()).map_err(errors::raised)
+    }
+
     fn close(&self, py: Python<'_>) -> PyResult<()> {
         py.detach(|| self.inner.close());
         logging::deliver(py)

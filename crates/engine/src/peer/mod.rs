@@ -165,6 +165,8 @@ pub(crate) struct Peers {
     is_leaving: bool,
     /// What shares that have ended had, where a peer that was given up may still write to it.
     quarantine: Vec<Quarantined>,
+    /// Payload that others have written here.
+    pub(crate) arrived_bytes: BTreeMap<NodeId, u64>,
 }
 
 /// Rings that nobody gets before their writer is cut off, or has said that it is quiet.
@@ -191,6 +193,7 @@ impl Peers {
             disconnects: VecDeque::new(),
             is_leaving: false,
             quarantine: Vec::new(),
+            arrived_bytes: BTreeMap::new(),
         }
     }
 
@@ -207,6 +210,11 @@ impl Peers {
     /// This node's share of a transfer.
     pub(crate) fn share(&self, name: AskId) -> Option<TransferId> {
         self.shares.get(&name).copied()
+    }
+
+    /// How many shares have not ended.
+    pub(crate) fn share_count(&self) -> usize {
+        self.shares.len()
     }
 
     fn is_me(&self, node: NodeId) -> bool {

@@ -169,6 +169,7 @@ impl Engine {
         if share.stretch.before != Some(from) || bytes <= share.arrived || bytes > total {
             return;
         }
+        let more = bytes - share.arrived;
         share.arrived = bytes;
         if bytes == total {
             share.writer = Writer::Quiet;
@@ -189,6 +190,9 @@ impl Engine {
             }
             Phase::Draining(_) => self.try_drained(id),
             _ => {}
+        }
+        if let Some(peers) = &mut self.peers {
+            *peers.arrived_bytes.entry(from).or_default() += more;
         }
     }
 

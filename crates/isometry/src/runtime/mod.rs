@@ -11,9 +11,11 @@
 mod core;
 mod driver;
 mod shared;
+mod tally;
 mod urgency;
 
 pub(crate) use self::core::{Core, NewChannel};
 pub(crate) use driver::Driver;
 pub(crate) use shared::{Clock, Shared, Submission};
+pub(crate) use tally::Copies;
 pub(crate) use urgency::Urgency;

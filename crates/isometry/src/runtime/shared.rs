@@ -2,6 +2,7 @@
 
 use super::Urgency;
 use super::core::{Caller, Core, Ended, Outcomes, Pending, Reach, dependency_failed};
+use super::tally::Tally;
 use crate::disks::Disks;
 use crate::event::{Event, State};
 use crate::instance::Holding;
@@ -64,6 +65,7 @@ struct Notes {
     fences: AtomicU64,
     /// Counts the changes to the set of channels.
     changes: AtomicU64,
+    tally: Tally,
 }
 
 /// Whether a machine may be used, by whom, and whether it keeps a trace.
@@ -173,6 +175,11 @@ impl Shared {
         }
     }
 
+    /// What became of copies.
+    pub(crate) fn tally(&self) -> &Tally {
+        &self.notes.tally
+    }
+
     /// Whether copies may be submitted.
     pub(crate) fn check_open(&self) -> Result<(), Error> {
         if self.life.forks != wake::forks() {
@@ -258,6 +265,8 @@ impl Shared {
                 drop(core);
                 let error = dependency_failed(plan.memories[0], &why);
                 let report = CopyReport::of_none(&plan, error.clone());
+                self.tally().submitted();
+                self.tally().ended(&Outcome::Failed(error.clone()), 0);
                 state.finish(None, Err(self.failed(error)), report);
                 return Ok(None);
             }
@@ -281,6 +290,7 @@ impl Shared {
         };
         let taken = core.submit(now, transfer, pending, &self.urgency);
         let id = taken.map_err(|error| self.refused(error))?;
+        self.tally().submitted();
         drop(core);
         // Without the lock: an event that has ended meanwhile calls back at once.
         awaited.into_iter().for_each(|(fence, event)| self.reach_with(fence, &event));
@@ -404,8 +414,9 @@ impl Shared {
             let Pending { state, prepared, holdings, .. } = end.pending;
             let plan = Arc::clone(&prepared.plan);
             let result = self.result_of(&end.outcome);
-            let (transfer, outcome) = (Some(end.transfer), Some(end.outcome));
+            let (transfer, outcome) = (Some(end.transfer), Some(end.outcome.clone()));
             let report = CopyReport { transfer, plan, outcome, times: end.report };
+            self.tally().ended(&end.outcome, report.bytes());
             // The instances go before anyone is told, so that memory that was given away for the
             // copy is free by then.
             drop(holdings);
