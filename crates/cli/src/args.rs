@@ -65,6 +65,11 @@ pub(crate) struct Serve {
     /// The sum of all intermediate buffers: `512MiB`; a share of the memory unless given.
     #[arg(long, value_name = "SIZE", value_parser = parse_size)]
     pub(crate) staging: Option<u64>,
+    /// Answer `GET /metrics` over HTTP at this address, with figures for Prometheus; port 0 is one
+    /// that is free, told on standard error. Nobody is asked who he is: whoever reaches the address
+    /// may read them.
+    #[arg(long, value_name = "HOST:PORT")]
+    pub(crate) metrics: Option<String>,
 }
 
 #[derive(Debug, ClapArgs)]

@@ -16,6 +16,7 @@ mod follow;
 mod interrupt;
 mod launch;
 mod lines;
+mod metrics;
 mod node;
 mod output;
 mod plan;

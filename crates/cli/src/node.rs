@@ -7,6 +7,7 @@ use crate::copy;
 use crate::failure::Failure;
 use crate::interrupt::Interrupt;
 use crate::lines::{Lines, Reply, Request};
+use crate::metrics::Port;
 use crate::output;
 use crate::progress::Watch;
 use isometry::Machine;
@@ -16,6 +17,7 @@ use serde_json::Value;
 use signal_hook::consts::SIGINT;
 use std::cell::Cell;
 use std::os::unix::net::UnixStream;
+use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::thread;
 
@@ -30,7 +32,12 @@ pub(crate) fn run(args: &Serve) -> Result<(), Failure> {
     let interrupt = Interrupt::listen()?;
     let config = Config::from_variables(|name| std::env::var(name).ok()).map_err(Failure::usage)?;
     let control = Control::listen(&config.root, config.rank)?;
-    let machine = machine(args, &config)?;
+    let port = args.metrics.as_deref().map(Port::listen).transpose()?;
+    let machine = Arc::new(machine(args, &config)?);
+    if let Some(port) = &port {
+        output::aside(format_args!("metrics at http://{}/metrics", port.address));
+    }
+    let _metrics = port.map(|port| port.serve(&machine)).transpose()?;
     let (rank, size) = (machine.rank(), machine.size());
     let path = control.path.display();
     output::aside(format_args!("node{rank} of {size} is ready, control socket {path}"));

@@ -1,13 +1,17 @@
 //! `iso node`, and copies between files of nodes.
 
+#[path = "../../isometry/tests/exposition/mod.rs"]
+mod exposition;
 mod process;
 
 use isometry::fabric::Job;
 use process::{Ran, command, iso};
 use rustix::process::{Pid, Signal, kill_process};
 use serde_json::Value;
+use std::collections::BTreeMap;
 use std::fs::{self, File};
-use std::io::{BufRead, BufReader, Write};
+use std::io::{BufRead, BufReader, Read, Write};
+use std::net::TcpStream;
 use std::path::{Path, PathBuf};
 use std::process::{Child, Command, Stdio};
 use std::thread;
@@ -22,6 +26,8 @@ struct Nodes {
 struct Running {
     child: Child,
     socket: PathBuf,
+    /// Where its metrics are.
+    metrics: String,
 }
 
 impl Nodes {
@@ -60,6 +66,17 @@ impl Nodes {
         serde_json::from_str(&status.stdout).unwrap()
     }
 
+    /// What a node says to Prometheus.
+    fn metrics(&self, rank: usize) -> BTreeMap<String, f64> {
+        let mut stream = TcpStream::connect(&self.running[rank].metrics).unwrap();
+        stream.write_all(b"GET /metrics HTTP/1.1\r\nHost: node\r\n\r\n").unwrap();
+        let mut answer = String::new();
+        stream.read_to_string(&mut answer).unwrap();
+        let (head, body) = answer.split_once("\r\n\r\n").unwrap();
+        assert!(head.starts_with("HTTP/1.1 200 OK\r\n"), "{head}");
+        exposition::samples(body)
+    }
+
     /// Starts a copy that takes long, and returns once it is under way.
     fn long_copy(&self) -> Child {
         File::create(self.files(1).join("long")).unwrap().set_len(2 << 30).unwrap();
@@ -81,7 +98,8 @@ impl Nodes {
 fn start(dir: &Path, job: &Job, rank: u32) -> Child {
     let files = dir.join(format!("files{rank}"));
     fs::create_dir_all(&files).unwrap();
-    let mut node = command(&["node", "--lanes", "1", "--staging", "8MiB", "--files"]);
+    let mut node = command(&["node", "--lanes", "1", "--staging", "8MiB"]);
+    node.args(["--metrics", "127.0.0.1:0", "--files"]);
     let node = node.arg(&files).envs(job.variables(rank)).env("XDG_RUNTIME_DIR", dir);
     node.stdin(Stdio::null()).stderr(Stdio::piped()).spawn().unwrap()
 }
@@ -90,14 +108,18 @@ impl Running {
     fn wait(mut child: Child) -> Running {
         let mut lines = BufReader::new(child.stderr.take().unwrap()).lines();
         let mut told = String::new();
+        let mut metrics = String::new();
         let socket = lines.by_ref().find_map(|line| {
             let line = line.unwrap();
             told.push_str(&line);
+            if let Some(at) = line.strip_prefix("metrics at http://") {
+                metrics = at.trim_end_matches("/metrics").to_owned();
+            }
             line.split_once("control socket ").map(|(_, path)| PathBuf::from(path))
         });
         // What it says later goes nowhere, and does not stop it.
         thread::spawn(move || lines.for_each(drop));
-        Running { child, socket: socket.unwrap_or_else(|| panic!("{told}")) }
+        Running { child, socket: socket.unwrap_or_else(|| panic!("{told}")), metrics }
     }
 }
 
@@ -228,6 +250,44 @@ fn a_node_that_is_killed_ends_its_copy_and_is_named() {
     // The others go on.
     write_npy(&nodes.files(1).join("a.npy"), (20, 30));
     nodes.ask(0, &["copy", &nodes.file(1, "a.npy"), &nodes.file(1, "b.npy")]).succeeds();
+}
+
+#[test]
+fn a_node_tells_what_it_does_and_did() {
+    let nodes = Nodes::start(&Job::new(3).unwrap(), 3);
+    let of = |rank: usize, name: &str, labels: &str| {
+        let key = format!("isometry_{name}{{node=\"node{rank}\"{labels}}}");
+        *nodes.metrics(rank).get(&key).unwrap_or_else(|| panic!("{key}"))
+    };
+    write_npy(&nodes.files(1).join("a.npy"), (300, 500));
+    nodes.ask(0, &["copy", &nodes.file(1, "a.npy"), &nodes.file(2, "b.npy")]).succeeds();
+    assert_eq!(of(0, "copied_bytes_total", ""), 300_000.0);
+    let sent = r#",channel="RemoteMemcpy",peer="node2""#;
+    assert_eq!(of(1, "moved_bytes_total", sent), 300_000.0);
+    assert_eq!(of(2, "received_bytes_total", r#",peer="node1""#), 300_000.0);
+    let mut copy = nodes.long_copy();
+    let before = nodes.metrics(0);
+    assert_eq!(of(0, "copies_in_flight", ""), 1.0);
+    while of(2, "received_bytes_total", r#",peer="node1""#) == 300_000.0 {
+        assert!(copy.try_wait().unwrap().is_none(), "it has ended too soon");
+    }
+    assert_eq!((of(1, "shares_in_flight", ""), of(2, "shares_in_flight", "")), (1.0, 1.0));
+    assert!(of(2, "staging_used_bytes", r#",memory="reg""#) > 0.0);
+    nodes.signal(2, Signal::KILL);
+    assert_eq!(Ran::from(copy.wait_with_output().unwrap()).code, 1);
+    exposition::assert_grown(&before, &nodes.metrics(0));
+    assert_eq!(of(0, "copies_ended_total", r#",outcome="failed""#), 1.0);
+    assert_eq!(of(0, "peer_up", r#",peer="node2""#), 0.0);
+    assert_eq!(of(0, "peer_up", r#",peer="node1""#), 1.0);
+}
+
+#[test]
+fn an_address_for_metrics_that_can_t_be_is_named() {
+    let bad = iso(&["node", "--metrics", "nowhere"]);
+    assert_eq!(bad.code, 2);
+    assert!(bad.stderr.contains("--metrics nowhere"), "{}", bad.stderr);
+    let help = iso(&["node", "--help"]);
+    assert!(help.stdout.contains("--metrics <HOST:PORT>"), "{}", help.stdout);
 }
 
 #[test]
