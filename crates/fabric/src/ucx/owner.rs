@@ -17,6 +17,9 @@ pub(crate) const HEADER: usize = 16;
 /// that waits for it.
 pub(crate) const LEAVING: Duration = Duration::from_secs(1);
 
+/// How long it looks for more after something came or went before it sleeps, which costs more than that.
+const SPIN: Duration = Duration::from_micros(50);
+
 /// What the thread is told to do.
 #[derive(Debug)]
 pub(crate) enum Command {
@@ -94,14 +97,26 @@ impl Owner {
     /// Runs until it is told to stop.
     pub(crate) fn run(mut self) {
         let shared = Arc::clone(&self.shared);
+        let mut busy_until = Instant::now();
         loop {
+            let mut is_busy = false;
             while let Some(command) = shared.command() {
+                is_busy = true;
                 match command {
                     Command::Stop => return self.stop(),
                     command => self.obey(command),
                 }
             }
-            self.progress();
+            is_busy |= self.progress();
+            let now = Instant::now();
+            if is_busy {
+                busy_until = now + SPIN;
+            }
+            if now < busy_until {
+                // Whoever waits for what has come may want the core.
+                std::thread::yield_now();
+                continue;
+            }
             let Ok(bell) = shared.owner.hang() else {
                 std::thread::sleep(Duration::from_millis(1));
                 continue;
@@ -125,9 +140,11 @@ impl Owner {
         Timespec::try_from(end.saturating_duration_since(Instant::now())).ok()
     }
 
-    /// Makes what progress there is.
-    fn progress(&mut self) {
+    /// Makes what progress there is; returns whether there was any.
+    fn progress(&mut self) -> bool {
+        let mut any = false;
         while self.worker.progress() {
+            any = true;
             self.settle();
         }
         self.settle();
@@ -135,6 +152,7 @@ impl Owner {
         let late = self.leaving.extract_if(.., |(_, end)| *end <= now);
         let late: Vec<_> = late.map(|(peer, _)| peer).collect();
         late.into_iter().for_each(|peer| self.lose(peer, Lost::Left));
+        any
     }
 
     fn obey(&mut self, command: Command) {
