@@ -1,5 +1,6 @@
 //! The command line's arguments. Their comments are the help texts.
 
+use crate::launch::hosts::{self, Host};
 use clap::{Args as ClapArgs, Parser, Subcommand, ValueEnum, value_parser};
 use isometry::parse_size;
 use regex::Regex;
@@ -29,7 +30,11 @@ pub(crate) enum Command {
     /// Run the engine in virtual time.
     #[command(subcommand)]
     Sim(Sim),
-    /// Start a program several times on this machine, as ranks that reach each other's memory.
+    /// Start a program several times, as ranks that reach each other's memory.
+    ///
+    /// Ranks are of this machine unless hosts are named, which are reached by ssh. Where a rank fails, or
+    /// the launcher is told to end or is lost, the other ranks are asked to end, and ended after three
+    /// seconds.
     Launch(Launch),
     /// Be a node among others, which serves files and is asked for copies, until a signal ends it.
     ///
@@ -86,17 +91,43 @@ pub(crate) struct Status {
 pub(crate) struct Launch {
     /// How many ranks to start, at most 256.
     #[arg(short = 'n', long = "ranks", value_name = "N")]
+    #[arg(value_parser = value_parser!(u32).range(1..=256))]
     pub(crate) ranks: u32,
-    /// Let the ranks meet by TCP, at a free port of this machine, and not by shared memory.
+    /// Let ranks of one host meet by TCP, as those of several do, and not by shared memory: at a free port
+    /// of this machine where no host is named.
     #[arg(long)]
     pub(crate) tcp: bool,
+    #[command(flatten)]
+    pub(crate) reach: Reach,
     /// Print one JSON object that says how each rank ended; what ranks print goes to standard error.
     #[arg(long)]
     pub(crate) json: bool,
     /// The program and its arguments. It finds ISOMETRY_ROOT, ISOMETRY_RANK, ISOMETRY_SIZE and
-    /// ISOMETRY_KEY in its environment; rank 0 has standard input.
+    /// ISOMETRY_KEY in its environment; rank 0 has standard input, unless hosts are named. On those it
+    /// starts in a directory of the same path as the present one, if there is one.
     #[arg(last = true, required = true, value_name = "PROG")]
     pub(crate) program: Vec<OsString>,
+}
+
+/// Which hosts ranks are started on, and how.
+#[derive(Debug, ClapArgs)]
+pub(crate) struct Reach {
+    /// Start the ranks on these hosts, as many on each as it has slots (`HOST:SLOTS`, 1 unless given), and
+    /// once more round where that is too few. An IPv6 address stands in brackets.
+    #[arg(long, value_name = "HOST,…", value_delimiter = ',', value_parser = hosts::host)]
+    #[arg(group = "named")]
+    pub(crate) hosts: Vec<Host>,
+    /// The same from a file, as mpirun reads it: `HOST slots=N` on each line, and comments after `#`.
+    #[arg(long, value_name = "FILE", group = "named")]
+    pub(crate) hostfile: Option<PathBuf>,
+    /// The port of the first host where ranks of several hosts meet: rank 0 fails where it is taken. Unless
+    /// given it is drawn from 16384 to 32767. Each rank also listens at a port that its system chooses.
+    #[arg(long, value_name = "PORT", requires = "named")]
+    #[arg(value_parser = value_parser!(u16).range(1..))]
+    pub(crate) port: Option<u16>,
+    /// What reaches a host: a program that takes ssh's options, a host, and what to run there.
+    #[arg(long, value_name = "PROG", requires = "named", default_value = "ssh")]
+    pub(crate) ssh: OsString,
 }
 
 #[derive(Debug, ClapArgs)]

@@ -152,7 +152,7 @@ fn hex(bytes: &[u8]) -> String {
     bytes.iter().map(|byte| format!("{byte:02x}")).collect()
 }
 
-/// Ranks of one machine that are to be started.
+/// Ranks that are to be started.
 #[derive(Clone)]
 pub struct Job {
     root: String,
@@ -199,6 +199,24 @@ impl Job {
     pub fn ucx(size: u32) -> Result<Job, Error> {
         let job = Job::loopback(size)?;
         Ok(Job { root: format!("{BY_UCX}{}", job.root), ..job })
+    }
+
+    /// `size` ranks that meet by TCP at `port` of `host`, a name or an address (`[::1]`), where rank 0 is
+    /// to be; unless given, a port that is drawn among those that systems give to nobody unasked. Where
+    /// it is taken, rank 0 finds that out when it joins.
+    ///
+    /// # Errors
+    /// As [`Job::new`]; [`Error::Config`] where there can be no such host.
+    pub fn across(host: &str, port: Option<u16>, size: u32) -> Result<Job, Error> {
+        let mut drawn = [0; 2];
+        choose(&mut drawn)?;
+        let port = port.unwrap_or(1 << 14 | u16::from_le_bytes(drawn) >> 2);
+        let root = format!("{host}:{port}");
+        if !matches!(Root::of(&root), Some(Root::At(_))) {
+            let why = format!("ranks can't meet at `{root}`: it should be a host and a port");
+            return Err(Error::Config { name: ROOT, why });
+        }
+        Job::at(root, size)
     }
 
     fn at(root: String, size: u32) -> Result<Job, Error> {
@@ -254,6 +272,17 @@ mod tests {
             assert_eq!(Root::of(at), Some(Root::At(at)));
             assert_eq!(Root::of(&format!("ucx:{at}")), Some(Root::Ucx(at)));
         }
+    }
+
+    #[test]
+    fn a_job_across_hosts_meets_at_the_first() {
+        let root = |host, port| Job::across(host, port, 2).map(|job| job.root);
+        assert_eq!(root("node-3", Some(80)).unwrap(), "node-3:80");
+        let drawn = root("[::1]", None).unwrap();
+        let port = drawn.strip_prefix("[::1]:").unwrap().parse::<u16>().unwrap();
+        assert!((16384..32768).contains(&port), "{port}");
+        assert!(root("", None).is_err() && root("a", Some(0)).is_err());
+        assert!(root("local", None).is_err(), "it would be a name on one machine");
     }
 
     #[test]

@@ -443,7 +443,8 @@ fn one_rank_is_not_two() {
         assert_eq!(joined.iter().flatten().count(), 0);
         let has = |kind: fn(&Error) -> bool| joined.iter().any(|j| j.as_ref().is_err_and(kind));
         // Where any program may listen, nobody knows that it is a rank.
-        let is_refused = |e: &Error| matches!(e, Error::Refused { rank: 0, .. } | Error::Io { .. });
+        let is_refused =
+            |e: &Error| matches!(e, Error::Refused { rank: 0, .. } | Error::Config { .. });
         assert!(has(is_refused), "{joined:?}");
         assert!(has(|e| matches!(e, Error::Missing { .. })), "{joined:?}");
     }

@@ -1,6 +1,9 @@
 //! Ranks meet at rank 0's port, where each says at which port it listens itself, and then call each
 //! other: the higher the lower. Two ranks have three connections, one for requests, one for replies, and
 //! one on which nothing is said, which the kernels of both ends keep alive.
+//!
+//! A machine may take its own name for a loopback address, which others don't: ranks there listen at all
+//! addresses, and others call them by that of rank 0.
 
 use crate::config::{Config, ROOT};
 use crate::error::Error;
@@ -8,7 +11,7 @@ use crate::meeting::{Joined, PATIENCE, Socket, Way, meet};
 use rustix::net::sockopt::set_socket_linger;
 use rustix::net::{getpeername, getsockname};
 use std::io::{self, ErrorKind, Read, Write};
-use std::net::{IpAddr, Ipv6Addr, SocketAddr, TcpListener, TcpStream, ToSocketAddrs};
+use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr, TcpListener, TcpStream, ToSocketAddrs};
 use std::os::fd::{AsFd, OwnedFd};
 use std::sync::{Condvar, Mutex};
 use std::time::Duration;
@@ -38,7 +41,6 @@ pub(crate) fn meet_at<const LANES: u32, const KIND: u32>(
     if config.size == 1 {
         return Ok(none);
     }
-    let root = resolved(root)?;
     let (listener, addresses) = match config.rank {
         0 => gather(config, root)?,
         _ => report(config, root)?,
@@ -55,15 +57,38 @@ fn resolved(root: &str) -> Result<SocketAddr, Error> {
     found.next().ok_or_else(|| wrong("has no address".to_owned()))
 }
 
+/// Where a rank listens that is at `ip`, or reaches rank 0 from there: at all addresses where `root`
+/// names this machine and it takes that for a loopback address, but for `localhost`.
+fn listening(root: &str, ip: IpAddr) -> IpAddr {
+    let host = root.rsplit_once(':').map_or(root, |(host, _)| host);
+    let is_name = host != "localhost" && !host.starts_with('[') && host.parse::<IpAddr>().is_err();
+    match ip {
+        ip if !is_name || !ip.is_loopback() => ip,
+        IpAddr::V4(_) => Ipv4Addr::UNSPECIFIED.into(),
+        IpAddr::V6(_) => Ipv6Addr::UNSPECIFIED.into(),
+    }
+}
+
 fn listen(address: SocketAddr) -> Result<TcpListener, Error> {
-    TcpListener::bind(address).map_err(Error::io("listening for ranks"))
+    TcpListener::bind(address).map_err(|error| {
+        let why = match error.kind() {
+            ErrorKind::AddrInUse => "is taken: choose another port",
+            ErrorKind::AddrNotAvailable => {
+                "is no address of this machine, where rank 0 is to listen"
+            }
+            _ => return Error::io("listening for ranks")(error),
+        };
+        Error::Config { name: ROOT, why: format!("`{address}` {why}") }
+    })
 }
 
 /// As rank 0: hears where all others listen, and tells all. Its own address is what they call it by.
-fn gather(config: &Config, root: SocketAddr) -> Result<(TcpListener, Vec<SocketAddr>), Error> {
-    let at_root = listen(root)?;
+fn gather(config: &Config, root: &str) -> Result<(TcpListener, Vec<SocketAddr>), Error> {
+    let place = resolved(root)?;
+    let ip = listening(root, place.ip());
+    let at_root = listen(SocketAddr::new(ip, place.port()))?;
     at_root.set_nonblocking(true).map_err(Error::io("listening for ranks"))?;
-    let listener = listen(SocketAddr::new(root.ip(), 0))?;
+    let listener = listen(SocketAddr::new(ip, 0))?;
     let own = listener.local_addr().map_err(Error::io("asking for a port"))?;
     let mut known = vec![None; config.size as usize];
     known[0] = Some(own);
@@ -73,8 +98,9 @@ fn gather(config: &Config, root: SocketAddr) -> Result<(TcpListener, Vec<SocketA
 }
 
 /// As any other.
-fn report(config: &Config, root: SocketAddr) -> Result<(TcpListener, Vec<SocketAddr>), Error> {
-    let mut met = meet(config, &Reporting { root, size: config.size }, 0..1, (None, 0..0))?;
+fn report(config: &Config, root: &str) -> Result<(TcpListener, Vec<SocketAddr>), Error> {
+    let way = Reporting { name: root, root: resolved(root)?, size: config.size };
+    let mut met = meet(config, &way, 0..1, (None, 0..0))?;
     let root = met.swap_remove(0).expect("it was called");
     Ok(root.gift)
 }
@@ -118,12 +144,13 @@ impl Way for Gathering {
 }
 
 /// What the others do there.
-struct Reporting {
+struct Reporting<'a> {
+    name: &'a str,
     root: SocketAddr,
     size: u32,
 }
 
-impl Way for Reporting {
+impl Way for Reporting<'_> {
     const KIND: u32 = Gathering::KIND;
     const LANES: u32 = Gathering::LANES;
     /// Where this rank listens, and where all do.
@@ -135,14 +162,11 @@ impl Way for Reporting {
 
     fn exchange(&self, _: u32, mut socket: &Socket, _: bool) -> io::Result<Self::Gift> {
         let own = SocketAddr::try_from(getsockname(socket)?)?;
-        let listener = TcpListener::bind(SocketAddr::new(own.ip(), 0))?;
+        let listener = TcpListener::bind(SocketAddr::new(listening(self.name, own.ip()), 0))?;
         socket.write_all(&listener.local_addr()?.port().to_le_bytes())?;
         let mut table = vec![[0; ADDRESS_BYTES]; self.size as usize];
         socket.read_exact(table.as_flattened_mut())?;
-        let mut addresses: Vec<_> = table.iter().map(decoded).collect();
-        // Rank 0 may not know by which address others reach it.
-        addresses[0].set_ip(peer_of(socket)?.ip());
-        Ok((listener, addresses))
+        Ok((listener, called(&table, peer_of(socket)?.ip())))
     }
 }
 
@@ -171,6 +195,17 @@ impl<const LANES: u32, const KIND: u32> Way for Connecting<'_, LANES, KIND> {
         socket.read_exact(&mut theirs)?;
         Ok(theirs)
     }
+}
+
+/// By which addresses to call ranks, where rank 0 was reached at `root`: it, and those that it sees on
+/// its own machine, may not know by which one others reach them.
+fn called(table: &[[u8; ADDRESS_BYTES]], root: IpAddr) -> Vec<SocketAddr> {
+    let is_there = |ip: IpAddr| ip.is_loopback() || ip.is_unspecified();
+    let address = |known: SocketAddr| match is_there(known.ip()) {
+        true => SocketAddr::new(root, known.port()),
+        false => known,
+    };
+    table.iter().map(|known| address(decoded(known))).collect()
 }
 
 fn peer_of(socket: &Socket) -> io::Result<SocketAddr> {
@@ -214,6 +249,37 @@ mod tests {
         for address in ["127.0.0.1:1", "10.1.2.3:65535", "[::1]:7000", "[2001:db8::7]:80"] {
             let address: SocketAddr = address.parse().unwrap();
             assert_eq!(decoded(&encoded(address)), address);
+        }
+    }
+
+    #[test]
+    fn ranks_of_a_machine_that_takes_its_name_for_a_loopback_address_are_reached_from_others() {
+        let ip = |text: &str| text.parse::<IpAddr>().unwrap();
+        let all = [ip("0.0.0.0"), ip("::")];
+        assert_eq!(["127.0.1.1", "::1"].map(|at| listening("node-3:80", ip(at))), all);
+        let kept = [
+            ("node-3:80", "10.0.0.3"),
+            ("localhost:80", "127.0.0.1"),
+            ("127.0.0.1:80", "127.0.0.1"),
+            ("[::1]:80", "::1"),
+        ];
+        for (root, at) in kept {
+            assert_eq!(listening(root, ip(at)), ip(at), "{root}");
+        }
+        let table = ["0.0.0.0:1", "127.0.0.1:2", "10.0.0.4:3", "[::1]:4"];
+        let table = table.map(|at| encoded(at.parse().unwrap()));
+        let called: Vec<_> =
+            called(&table, ip("10.0.0.3")).iter().map(ToString::to_string).collect();
+        assert_eq!(called, ["10.0.0.3:1", "10.0.0.3:2", "10.0.0.4:3", "10.0.0.3:4"]);
+    }
+
+    #[test]
+    fn a_port_that_is_taken_and_an_address_of_another_machine_are_named() {
+        let held = listen("127.0.0.1:0".parse().unwrap()).unwrap();
+        let taken = held.local_addr().unwrap();
+        for (at, why) in [(taken, "is taken"), ("192.0.2.1:7000".parse().unwrap(), "no address")] {
+            let error = listen(at).unwrap_err().to_string();
+            assert!(error.starts_with(ROOT) && error.contains(why), "{error}");
         }
     }
 
