@@ -69,7 +69,8 @@ class Machine:
         """A machine as one node among others; returns when all have joined.
 
         What is None is read from ISOMETRY_ROOT, ISOMETRY_RANK, ISOMETRY_SIZE and ISOMETRY_KEY, which
-        `iso launch` sets; where none is set there is one node. Nodes are called node0, node1, …, and
+        `iso launch` sets. Where none is set, PMIx is asked if there is any (under `mpirun` of Open MPI 5 or
+        `srun --mpi=pmix`), which waits for all; else there is one node. Nodes are called node0, node1, …, and
         their memories node0.sys, …; `sys` is this node's. Other nodes may open and make files below the
         directories in `files`, once symbolic links are followed, and no others.
 

@@ -39,7 +39,7 @@ pub(crate) enum Command {
     /// Be a node among others, which serves files and is asked for copies, until a signal ends it.
     ///
     /// It joins as ISOMETRY_ROOT, ISOMETRY_RANK, ISOMETRY_SIZE and ISOMETRY_KEY say, which `iso launch`
-    /// sets, and alone where none is set.
+    /// sets; else as PMIx says, under `mpirun` of Open MPI 5 or `srun --mpi=pmix`, and else alone.
     Node(Node),
 }
 

@@ -11,7 +11,7 @@ use crate::metrics::Port;
 use crate::output;
 use crate::progress::Watch;
 use isometry::Machine;
-use isometry::fabric::Config;
+use isometry::fabric::{Config, ErrorKind};
 use rustix::event::{PollFd, PollFlags, Timespec, poll};
 use serde_json::Value;
 use signal_hook::consts::SIGINT;
@@ -30,7 +30,11 @@ const TICK: Timespec = Timespec { tv_sec: 0, tv_nsec: 200_000_000 };
 /// Serves until it is told to end.
 pub(crate) fn run(args: &Serve) -> Result<(), Failure> {
     let interrupt = Interrupt::listen()?;
-    let config = Config::from_variables(|name| std::env::var(name).ok()).map_err(Failure::usage)?;
+    let config = Config::from_variables(|name| std::env::var(name).ok());
+    let config = config.map_err(|error| match error.kind() {
+        ErrorKind::Usage => Failure::usage(error),
+        _ => Failure::failed(error),
+    })?;
     let control = Control::listen(&config.root, config.rank)?;
     let port = args.metrics.as_deref().map(Port::listen).transpose()?;
     let machine = Arc::new(machine(args, &config)?);

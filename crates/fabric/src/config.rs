@@ -1,4 +1,5 @@
 use crate::error::Error;
+use crate::pmix;
 use std::io;
 use std::net::{Ipv4Addr, TcpListener};
 use std::path::PathBuf;
@@ -15,6 +16,8 @@ pub const KEY: &str = "ISOMETRY_KEY";
 
 /// The variable that says where UCX's library lies.
 pub const UCX: &str = "ISOMETRY_UCX";
+/// The variable that says where PMIx's library lies.
+pub const PMIX: &str = "ISOMETRY_PMIX";
 
 /// What a root starts with where ranks meet to speak by UCX.
 const BY_UCX: &str = "ucx:";
@@ -68,14 +71,21 @@ impl Config {
         Config { root, rank, size, key, segment_bytes: 0, timeout, silence, ucx: None }
     }
 
-    /// What the variables [`ROOT`], [`RANK`], [`SIZE`] and [`KEY`] say, as `lookup` gives them; one
-    /// rank alone where none is set.
+    /// What the variables [`ROOT`], [`RANK`], [`SIZE`] and [`KEY`] say, as `lookup` gives them. Where the
+    /// first three are not set, but `PMIX_NAMESPACE` is, as by `mpirun` or `srun --mpi=pmix`, PMIx says
+    /// which rank this is, and rank 0 hands out the rest, but for a key that is set: each rank of the job
+    /// is to call this equally often, and waits here for the others, up to a minute where PMIx can tell.
+    /// One rank alone where none is set.
     ///
     /// # Errors
-    /// [`Error::Config`] where one is missing or can't be.
+    /// [`Error::Config`] where one is missing or can't be, or PMIx can't be loaded; [`Error::Io`] for what
+    /// PMIx says.
     pub fn from_variables(lookup: impl Fn(&str) -> Option<String>) -> Result<Config, Error> {
         if [ROOT, RANK, SIZE].iter().all(|name| lookup(name).is_none()) {
-            return Ok(Config::new("local:alone", (0, 1), &[]));
+            return match lookup(pmix::NAMESPACE) {
+                Some(_) => Config::by_pmix(&lookup),
+                None => Ok(Config::new("local:alone", (0, 1), &[])),
+            };
         }
         let text = |name: &'static str| {
             lookup(name).ok_or(Error::Config { name, why: "is not set, others are".to_owned() })
@@ -89,6 +99,15 @@ impl Config {
         let key = if size > 1 { text(KEY)? } else { String::new() };
         let mut config = Config::new(&text(ROOT)?, (number(RANK)?, size), key.as_bytes());
         config.ucx = lookup(UCX).map(PathBuf::from);
+        config.check()?;
+        Ok(config)
+    }
+
+    fn by_pmix(lookup: &impl Fn(&str) -> Option<String>) -> Result<Config, Error> {
+        let mut config = pmix::config(lookup)?;
+        if let Some(key) = lookup(KEY) {
+            config.key = key.into_bytes();
+        }
         config.check()?;
         Ok(config)
     }
@@ -225,6 +244,11 @@ impl Job {
         let job = Job { root, key: hex(&key), size };
         Config::new(&job.root, (0, size), job.key.as_bytes()).check()?;
         Ok(job)
+    }
+
+    /// Where its ranks meet, and their key.
+    pub(crate) fn secret(&self) -> (&str, &str) {
+        (&self.root, &self.key)
     }
 
     /// The variables that a process finds in its environment as `rank`, and their values.

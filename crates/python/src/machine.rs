@@ -63,7 +63,7 @@ impl PyMachine {
     ) -> PyResult<Self> {
         let builder = settings::builder(lanes, staging, disk)?.trace(trace);
         let builder = settings::serving(builder, files)?;
-        let mut config = settings::ranks(address, rank, size, key)?;
+        let mut config = settings::ranks(py, address, rank, size, key)?;
         config.timeout = seconds("timeout", timeout)?;
         Self::of(py, py.detach(|| builder.join(&config)))
     }

@@ -1,9 +1,9 @@
 //! What a machine is opened with.
 
 use crate::numbers::integer;
-use isometry::fabric::{Config, KEY, RANK, ROOT, SIZE};
+use isometry::fabric::{Config, ErrorKind, KEY, RANK, ROOT, SIZE};
 use isometry::{Machine, MachineBuilder, parse_size};
-use pyo3::exceptions::{PyTypeError, PyValueError};
+use pyo3::exceptions::{PyOSError, PyTypeError, PyValueError};
 use pyo3::prelude::*;
 use pyo3::types::{PyDict, PyString};
 use std::path::PathBuf;
@@ -42,11 +42,12 @@ pub(crate) fn serving(
     Ok(dirs.iter().fold(builder, MachineBuilder::serve_files))
 }
 
-/// Whom to join, of which what is `None` is read from the environment.
+/// Whom to join, of which what is `None` is read from the environment, or asked of PMIx.
 ///
 /// # Errors
-/// `ValueError` and `TypeError` for what is missing or can't be.
+/// `ValueError` and `TypeError` for what is missing or can't be, `OSError` for what PMIx refuses.
 pub(crate) fn ranks(
+    py: Python<'_>,
     address: Option<String>,
     rank: Option<&Bound<'_, PyAny>>,
     size: Option<&Bound<'_, PyAny>>,
@@ -62,7 +63,10 @@ pub(crate) fn ranks(
         let given = given.iter().find(|given| given.0 == name).and_then(|given| given.1.clone());
         given.or_else(|| std::env::var(name).ok())
     };
-    Config::from_variables(lookup).map_err(|error| PyValueError::new_err(error.to_string()))
+    py.detach(|| Config::from_variables(lookup)).map_err(|error| match error.kind() {
+        ErrorKind::Usage => PyValueError::new_err(error.to_string()),
+        _ => PyOSError::new_err(error.to_string()),
+    })
 }
 
 /// `{"sys": "512MiB"}`.
