@@ -47,6 +47,9 @@ const BYE: u8 = b'B';
 /// How long a thread sleeps for which there is no descriptor to sleep on.
 const BREATH: Duration = Duration::from_millis(1);
 
+/// How long it pays to look again, which a wake-up takes at both ends.
+const SPIN: Duration = Duration::from_micros(50);
+
 /// How often the kernel asks over a silent connection whether the other end is there.
 const PROBE: Duration = Duration::from_secs(1);
 
@@ -264,8 +267,7 @@ impl Drop for Tcp {
 
 impl Conduit for Tcp {
     fn capabilities(&self) -> Capabilities {
-        // A look is a system call, and takes a processor from a peer of this machine.
-        Capabilities { medium_bytes: MEDIUM_BYTES, credits: CREDITS, spin: Duration::ZERO }
+        Capabilities { medium_bytes: MEDIUM_BYTES, credits: CREDITS, spin: SPIN }
     }
 
     fn place(&self) -> (NodeId, u32) {
