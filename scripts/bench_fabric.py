@@ -30,15 +30,17 @@ from contenders import (  # noqa: E402
     mpich,
     nixl,
     openmpi,
+    plain_tcp,
     probe_of,
     truth_of,
+    way_of,
 )
-from pairs import end_on_sigterm  # noqa: E402
+from pairs import Failed, end_on_sigterm  # noqa: E402
 from timing import Bench, Case  # noqa: E402
 
 PROBLEMS = tomllib.loads((ROOT / "bench/problems/ranks.toml").read_text())
 REQUIRED = {"openmpi", "mpich", "nixl"}
-OVER = {"shm": "shared memory", "tcp": "TCP loopback"}
+WAYS = ["shm", "tcp"]
 
 CONTENDERS: dict[str, Join] = {
     "isometry": isometry,
@@ -47,6 +49,7 @@ CONTENDERS: dict[str, Join] = {
     "nixl": nixl,
     "mooncake": mooncake,
     "ucx_perftest": lambda folder, size, way: Perftest(way),
+    "raw TCP": plain_tcp,
 }
 
 
@@ -101,14 +104,14 @@ def few(size: int) -> int:
     return PROBLEMS["bulk_times"] if size <= PROBLEMS["cached_bytes"] else 1
 
 
-def time_over(bench: Bench, over: str, pattern: re.Pattern[str]) -> None:
+def time_over(bench: Bench, over: tuple[str, Way], pattern: re.Pattern[str]) -> None:
     with tempfile.TemporaryDirectory() as scratch:
         folder = Path(scratch)
-        wanted = [case for case in cases(OVER[over], tables(folder)) if pattern.search(case.name)]
+        wanted = [case for case in cases(over[0], tables(folder)) if pattern.search(case.name)]
         if not wanted:
             return
+        way = over[1]
         size = max(2 * PROBLEMS["strided_bytes"], *(case.bytes for case in wanted))
-        way = Way(over)
         contenders = joined(bench, CONTENDERS, folder, size, way)
         bench.lacks("gasnet", "no registry of packages has it")
         probe = probe_of(contenders, PROBLEMS["probe_turns"], way)
@@ -126,12 +129,16 @@ def main() -> None:
     parser.add_argument("--filter", default="", help="a regular expression that names of cases match")
     parser.add_argument("--runs", type=int, default=PROBLEMS["runs"])
     parser.add_argument("--budget", type=float, default=20, help="seconds of timing for a case")
-    parser.add_argument("--over", choices=[*OVER, "all"], default="shm")
+    parser.add_argument("--over", choices=[*WAYS, "link", "all"], default="shm")
     parser.add_argument("--before", type=Path, help="a report of the same run to add to")
     arguments = parser.parse_args()
     bench = Bench("fabric", arguments.runs, arguments.budget)
-    for over in OVER if arguments.over == "all" else [arguments.over]:
-        time_over(bench, over, re.compile(arguments.filter))
+    for name in WAYS if arguments.over == "all" else [arguments.over]:
+        try:
+            with way_of(name, PROBLEMS["link_gigabits"]) as over:
+                time_over(bench, over, re.compile(arguments.filter))
+        except Failed as why:
+            sys.exit(f"no link: {why}")
     bench.finish(ROOT / "bench/out", arguments.before)
     if wrong := bench.wrong():
         sys.exit(f"wrong results: {'; '.join(wrong)}")

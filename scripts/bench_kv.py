@@ -15,8 +15,6 @@ import re
 import sys
 import tempfile
 import tomllib
-from collections.abc import Iterator
-from contextlib import contextmanager
 from dataclasses import dataclass, field
 from pathlib import Path
 
@@ -36,8 +34,8 @@ from contenders import (  # noqa: E402
     package,
     probe_of,
     tcp,
+    way_of,
 )
-from link import Link  # noqa: E402
 from pairs import Failed, end_on_sigterm  # noqa: E402
 from timing import Bench, Case, Contender, Truth  # noqa: E402
 
@@ -169,7 +167,7 @@ def as_it_lies(folder: Path, size: int, way: Way) -> AsItLies:
 
 
 def stored(folder: Path, size: int, way: Way) -> Permuting:
-    return Permuting("permute, then TCP", tcp(folder, size, way).pair, "kv", {})
+    return Permuting("permute, then TCP", tcp(folder, size, way, package()).pair, "kv", {})
 
 
 CONTENDERS: dict[str, Join] = {
@@ -180,17 +178,6 @@ CONTENDERS: dict[str, Join] = {
     "raw TCP": as_it_lies,
     "permute, then TCP": stored,
 }
-
-
-@contextmanager
-def way_of(over: str) -> Iterator[tuple[str, Way]]:
-    """How ranks reach each other, and what is said of it."""
-    if over != "link":
-        yield {"shm": "shared memory", "tcp": "TCP loopback"}[over], Way(over)
-        return
-    gigabits = PROBLEMS["link_gigabits"]
-    with Link(gigabits) as link:
-        yield f"a link of {gigabits:g} Gbit/s", Way("link", link)
 
 
 def shapes(pages: int) -> dict[str, Shape]:
@@ -221,7 +208,7 @@ def main() -> None:
     arguments = parser.parse_args()
     bench = Bench("kv", arguments.runs, arguments.budget)
     try:
-        with way_of(arguments.over) as over:
+        with way_of(arguments.over, PROBLEMS["link_gigabits"]) as over:
             time_over(bench, over, re.compile(arguments.filter))
     except Failed as why:
         sys.exit(f"no link: {why}")

@@ -9,7 +9,8 @@ import socket
 import subprocess
 import sys
 import time
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterator, Mapping
+from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -128,12 +129,23 @@ class Way:
 
     def of_ucx(self) -> dict[str, str]:
         """Within one machine UCX finds shared memory by itself."""
-        device = "lo" if self.link is None else DEVICE
-        return {} if self.name == "shm" else {"UCX_TLS": "tcp", "UCX_NET_DEVICES": device}
+        if self.name == "shm":
+            return {}
+        return {"UCX_TLS": "tcp", "UCX_NET_DEVICES": self.device()}
 
-    def check_one_machine(self) -> None:
-        if self.link is not None:
-            raise Failed("its launcher starts both ranks at one end of a link")
+    def device(self) -> str:
+        """What TCP goes by."""
+        return "lo" if self.link is None else DEVICE
+
+
+@contextmanager
+def way_of(over: str, gigabits: float) -> Iterator[tuple[str, Way]]:
+    """How ranks reach each other, and what is said of it; a link is as fast as that."""
+    if over != "link":
+        yield {"shm": "shared memory", "tcp": "TCP loopback"}[over], Way(over)
+        return
+    with Link(gigabits) as link:
+        yield f"a link of {gigabits:g} Gbit/s", Way("link", link)
 
 
 def joining(way: Way) -> dict[str, str]:
@@ -190,33 +202,52 @@ def built(name: str) -> Path:
 MPI_KINDS = "put get puts trip flood send"
 
 
+def launched(
+    folder: Path, program: list[str], way: Way, across: Callable[[str], list[str]]
+) -> list[str]:
+    """How a launcher is started with its program; `across` has it reach the ends of a link by an agent."""
+    if way.link is None:
+        return program
+    folder.parent.mkdir(parents=True, exist_ok=True)
+    launcher, *rest = program
+    return [*way.at(0), launcher, *across(way.link.agent(folder.parent)), *rest]
+
+
 def openmpi(folder: Path, size: int, way: Way) -> Ranks:
-    way.check_one_machine()
-    layers = {
-        "shm": {"OMPI_MCA_btl": "sm,self"},
-        "tcp": {"OMPI_MCA_btl": "tcp,self", "OMPI_MCA_btl_tcp_if_include": "lo"},
-    }
+    by_tcp = {"OMPI_MCA_btl": "tcp,self", "OMPI_MCA_btl_tcp_if_include": way.device()}
+    layers = {"OMPI_MCA_btl": "sm,self"} if way.name == "shm" else by_tcp
     # By the layers of its own: by UCX it would be UCX that is measured.
-    variables = {"OMPI_MCA_pml": "ob1", "OMPI_MCA_osc": "^ucx", **layers[way.name]}
+    variables = {"OMPI_MCA_pml": "ob1", "OMPI_MCA_osc": "^ucx", **layers}
     as_root = ["--allow-run-as-root"] if os.geteuid() == 0 else []
     options = [*as_root, "--bind-to", "none", "--oversubscribe"]
     window = "allocated" if way.name == "shm" else "created"
     arguments = [*options, "-n", "2", str(built("openmpi")), str(folder), str(size), window]
-    start = Start([str(PEERS / "openmpi/bin/mpirun"), *arguments], variables)
+    program = [str(PEERS / "openmpi/bin/mpirun"), *arguments]
+
+    def across(agent: str) -> list[str]:
+        hosts = ",".join(f"{address}:1" for address in ADDRESSES)
+        return ["--host", hosts, "--prtemca", "plm_ssh_agent", agent]
+
+    start = Start(launched(folder, program, way, across), variables)
     return Ranks("openmpi", Pair(folder, [start]), MPI_KINDS, {})
 
 
 def mpich(folder: Path, size: int, way: Way) -> Ranks:
-    way.check_one_machine()
-    over_tcp = {
+    by_tcp = {
         "MPIR_CVAR_NOLOCAL": "1",
         "MPIR_CVAR_CH4_NETMOD": "ofi",
         "FI_PROVIDER": "tcp",
-        "FI_TCP_IFACE": "lo",
+        "FI_TCP_IFACE": way.device(),
     }
     arguments = ["-n", "2", str(built("mpich")), str(folder), str(size), "allocated"]
-    variables = over_tcp if way.name == "tcp" else {}
-    start = Start([str(PEERS / "mpich/bin/mpiexec"), *arguments], variables)
+    program = [str(PEERS / "mpich/bin/mpiexec"), *arguments]
+
+    def across(agent: str) -> list[str]:
+        hosts = ["-hosts", ",".join(ADDRESSES), "-iface", way.device()]
+        return ["-launcher", "ssh", "-launcher-exec", agent, *hosts]
+
+    variables = {} if way.name == "shm" else by_tcp
+    start = Start(launched(folder, program, way, across), variables)
     return Ranks("mpich", Pair(folder, [start]), MPI_KINDS, {})
 
 
@@ -246,12 +277,23 @@ def mooncake(folder: Path, size: int, way: Way) -> Ranks:
     return Ranks("mooncake", pair, "put get puts", {})
 
 
-def tcp(folder: Path, size: int, way: Way) -> Ranks:
-    """A connection of sockets and nothing else."""
+def tcp(folder: Path, size: int, way: Way, *paths: str) -> Ranks:
+    """A connection of sockets and nothing else; `paths` as for NIXL."""
     if way.name == "shm":
         raise Failed("it does not go by shared memory")
-    variables = {"PEERS_ROOT": way.address(1), "PYTHONPATH": package()}
+    variables = {"PEERS_ROOT": way.address(1), "PYTHONPATH": ":".join(paths)}
     return Ranks("raw TCP", each(folder, "tcp_rank.py", size, variables, way), "kv", {})
+
+
+class Plain(Ranks):
+    """Those that move bytes in one piece only."""
+
+    def takes(self, case: Case) -> bool:
+        return case.is_plain() and super().takes(case)
+
+
+def plain_tcp(folder: Path, size: int, way: Way) -> Plain:
+    return Plain("raw TCP", tcp(folder, size, way).pair, "put trip", {})
 
 
 class Perftest:

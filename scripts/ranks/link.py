@@ -6,6 +6,7 @@ from __future__ import annotations
 
 import os
 import subprocess
+from pathlib import Path
 
 from pairs import Failed
 
@@ -52,6 +53,22 @@ class Link:
     def at(self, end: int) -> list[str]:
         """What starts a program at one end of it."""
         return ["ip", "netns", "exec", self.names[end]]
+
+    def agent(self, folder: Path) -> str:
+        """A program that takes ssh's arguments, and runs what they say at the end whose address they name.
+        There the machine has another name: launchers take those of one name for one."""
+        here, there = self.names
+        path = folder / "agent"
+        path.write_text(
+            f"""#!/bin/sh
+while [ "${{1#-}}" != "$1" ]; do shift; done
+case $1 in {ADDRESSES[0]}) name={here} ;; *) name={there} ;; esac
+shift
+exec ip netns exec "$name" unshare --uts sh -c "hostname $name; $*"
+"""
+        )
+        path.chmod(0o700)
+        return str(path)
 
 
 def ip(*words: str) -> None:

@@ -1,7 +1,8 @@
 """One of two ranks that has a connection and nothing else: the limit of what moves bytes between two
 machines.
 
-It knows `kv …` and `permuted …`, as NIXL's rank does. The first sends a cache's bytes as they lie, which
+It knows `case put …` and `case trip …` of bytes in one piece, and `kv …` and `permuted …` as NIXL's rank
+does. Of the latter two the first sends a cache's bytes as they lie, which
 is less than what is asked for; the second has all pages turned before, in memory of its own. PEERS_ROOT
 in the environment is where the second rank listens.
 """
@@ -18,7 +19,6 @@ import told
 from cache import Cache
 from told import Answer, aligned
 
-HEARD = b"!"
 # Of what says how many transfers come.
 COUNT_BYTES = 8
 
@@ -35,13 +35,19 @@ class Rank(told.Rank):
             self.known(b"comes")
             self.peer = socket.create_connection((host, int(port)))
         self.peer.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
-        self.bytes = 0
+        self.bytes, self.answer_bytes = 0, 1
+        self.answer = aligned(size)
         self.message = self.own
         self.turn: Callable[[], object] | None = None
 
     def set(self, words: list[str]) -> Answer:
+        self.turn = None
+        if words[0] == "case":
+            self.bytes, self.answer_bytes = int(words[2]), int(words[2]) if words[1] == "trip" else 1
+            self.message = self.own[: self.bytes]
+            return {}
         cache = Cache.told(words[1:])
-        self.bytes, self.turn = cache.bytes, None
+        self.bytes, self.answer_bytes = cache.bytes, 1
         self.message = self.own[: self.bytes]
         if words[0] == "permuted" and self.number == 0:
             self.message = aligned(self.bytes)
@@ -56,7 +62,7 @@ class Rank(told.Rank):
         while times := int.from_bytes(self.take(COUNT_BYTES), "little"):
             for _ in range(times):
                 self.receive()
-                self.peer.sendall(HEARD)
+                self.peer.sendall(self.shared[: self.answer_bytes].data)
         return {}
 
     def run(self, times: int) -> Answer:
@@ -68,7 +74,7 @@ class Rank(told.Rank):
                 self.turn()
             turning += time.perf_counter() - started
             self.peer.sendall(self.message.data)
-            self.take(len(HEARD))
+            self.fill(self.answer[: self.answer_bytes].data)
         return {} if self.turn is None else {"permute": turning}
 
     def receive(self) -> None:
