@@ -166,16 +166,38 @@ fn a_node_that_is_gone_fails_all_that_counts_on_it_at_once() {
     assert!([a, back].iter_mut().all(|e| e.poll_event().unwrap().outcome == Outcome::Done));
 }
 
-/// Node 1 holds what node 0 writes, of a transfer that node 2 asked for.
+/// A message to node 1, of a transfer that node 2 asked for.
+fn asked_by_another(from: u32, (number, message): (u64, PeerMessage)) -> Packet {
+    let name = AskId { asker: NodeId(2), ..NAME };
+    Packet { body: Some((number, name, message)), ..packet((from, 1), (number, reserve())) }
+}
+
+/// Who has written all that was wanted of it may go: the rest is of others.
+#[test]
+fn a_writer_that_is_lost_when_all_has_arrived_is_not_missed() {
+    let mut b = node(1);
+    b.handle_peer(Time(0), asked_by_another(2, (1, reserve())));
+    let mut words = said(&mut b);
+    let pieces = (0..BYTES).step_by(16).map(|at| (at + 16).min(BYTES));
+    for (number, arrived) in (1..).zip(pieces) {
+        b.handle_peer(Time(0), asked_by_another(0, (number, PeerMessage::Arrived(arrived))));
+        if arrived == BYTES {
+            b.handle_lost(Time(1), NodeId(0));
+        }
+        for request in support::requests(&mut b) {
+            b.handle_completion(Time(1), done(&request));
+        }
+        words.extend(said(&mut b));
+    }
+    assert!(matches!(words.last(), Some(PeerMessage::Ended(Outcome::Done, _))), "{words:?}");
+    assert!(b.is_idle() && staged(&b) == 0);
+}
+
+/// Node 1 holds what node 0 writes.
 #[test]
 fn what_a_lost_writer_may_still_write_is_kept_and_nobody_waits_for_it() {
     let mut b = node(1);
-    let name = AskId { asker: NodeId(2), ..NAME };
-    let (session, to_session) = (1 << 32 | 1, 1 << 32 | 1);
-    let (from, to, body) = (NodeId(2), NodeId(1), Some((1, name, reserve())));
-    let packet =
-        Packet { from, to, session, to_session, is_over: false, asks: false, ack: 0, body };
-    b.handle_peer(Time(0), packet);
+    b.handle_peer(Time(0), asked_by_another(2, (1, reserve())));
     let words = said(&mut b);
     assert!(words.iter().any(|word| matches!(word, PeerMessage::Open(Some(_)))), "{words:?}");
     b.handle_lost(Time(1), NodeId(0));

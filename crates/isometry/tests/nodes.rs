@@ -528,6 +528,27 @@ fn a_node_closes_while_others_ask_for_copies() {
     });
 }
 
+/// It has written all when it leaves, and the other has yet to take it.
+#[test]
+fn a_copy_that_was_begun_ends_well_although_its_node_closes() {
+    for round in 0..25 {
+        over_each(2, |nodes| {
+            let rows = matrix(&nodes[0], (300, 500), "yx");
+            fill(&rows);
+            let there = published(&nodes, (0, 1), "rows", &rows);
+            let here = matrix(&nodes[1], (300, 500), "xy");
+            let event = nodes[1].copy(&there, &here, &CopyOptions::default()).unwrap();
+            while event.progress().0 == 0 && !event.is_done() {
+                thread::yield_now();
+            }
+            (0..100 * round).for_each(|_| std::hint::spin_loop());
+            nodes[0].close();
+            event.wait(PATIENCE).unwrap();
+            assert!(is_transposed(&rows, &here));
+        });
+    }
+}
+
 #[test]
 fn a_copy_is_cancelled_on_all_nodes() {
     over_each(2, |nodes| {

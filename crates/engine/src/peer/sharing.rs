@@ -335,11 +335,17 @@ impl Engine {
         }
     }
 
-    /// A peer is gone: a share that it has to do with stops, and keeps what it may still write.
+    /// A peer is gone: a share that it has to do with stops, and keeps what it may still write; unless all
+    /// that was wanted of that one has arrived.
     pub(super) fn lose_partner(&mut self, node: NodeId, name: AskId, floor: u64) {
         let Some((id, record)) = self.share_mut(name) else { return };
         let failure = gone(&record.transfer.program, node);
+        let total = record.transfer.program.payload_bytes();
         let Role::Share(share) = &mut record.role else { return };
+        let is_wanted = name.asker == node || share.stretch.behind == Some(node);
+        if !is_wanted && share.arrived > 0 && share.arrived == total {
+            return;
+        }
         if share.stretch.before == Some(node) && share.writer != Writer::Quiet {
             share.writer = Writer::Gone(floor);
         }
