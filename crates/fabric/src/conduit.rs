@@ -101,8 +101,9 @@ pub trait Conduit: Debug + Send + Sync {
     fn lost(&self, peer: NodeId) -> Option<Lost>;
 
     /// Parts from all peers: what was sent to them before still comes, but to each other they are
-    /// lost, as [`Lost::Left`]. It may wait a second for peers that take nothing. What drops a conduit
-    /// leaves too.
+    /// lost, as [`Lost::Left`], and what they sent may not be heard. It may wait a second for peers that
+    /// take nothing, which then take this rank for dead. Not for handlers. What drops a conduit leaves
+    /// too.
     fn leave(&self);
 
     /// What puts without messages, where that is faster.

@@ -322,10 +322,15 @@ impl Fabric {
     }
 
     /// Leaves, as dropping it does: peers that go on speaking to this rank get [`Error::PeerLost`], as
-    /// it does when it speaks to them. What it sent before still comes; it may wait a second for peers
-    /// that take nothing.
-    pub fn leave(&self) {
+    /// it does when it speaks to them. What it sent before still comes; what others have sent may not be
+    /// heard. It may wait a second for peers that take nothing, which then take this rank for dead.
+    ///
+    /// # Errors
+    /// [`Error::InHandler`] in a handler or a [`NoInterrupt`] section.
+    pub fn leave(&self) -> Result<(), Error> {
+        self.outside("leave")?;
         self.conduit.leave();
+        Ok(())
     }
 
     /// Wakes the threads that wait in [`Fabric::wait_until`], so that they look again.

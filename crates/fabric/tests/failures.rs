@@ -2,7 +2,7 @@
 
 mod common;
 
-use common::{Over, ended, is_rank, join, join_with, start, unmapped, ways};
+use common::{Over, ended, is_rank, join, join_with, start, together, unmapped, ways};
 use isometry_fabric::model::NodeId;
 use isometry_fabric::{
     Atomic, Barrier, Call, Config, Error, ErrorKind, Fabric, Handlers, Job, Lost, MOST_ARGS,
@@ -322,42 +322,6 @@ fn sleeps(fabric: &Fabric) {
     fabric.barrier().unwrap();
 }
 
-/// It lives on, and what it sent before still comes.
-#[test]
-fn who_leaves_is_lost_to_others_and_they_to_it() {
-    let is_ucx = |over: &Over| matches!(over, Over::Ucx);
-    let ucx = unmapped("who_leaves_is_lost_to_others_and_they_to_it").iter().any(is_ucx);
-    JOBS.into_iter().chain(ucx.then_some(Job::ucx as NewJob)).for_each(leaves);
-}
-
-fn leaves(job: NewJob) {
-    let count = Arc::new(AtomicU32::new(0));
-    let counts = Arc::clone(&count);
-    let counting =
-        Handlers::new().with(HANDLER, move |_| _ = counts.fetch_add(1, Ordering::Relaxed));
-    let [first, second] = two(job, [counting, Handlers::new()]);
-    for _ in 0..100 {
-        second.request(NodeId(0), HANDLER, &[], &[]).unwrap();
-    }
-    thread::scope(|scope| {
-        let waiting = scope.spawn(|| second.barrier().unwrap_err());
-        second.leave();
-        assert!(is_lost(&waiting.join().unwrap(), 0, Lost::Left));
-    });
-    first.wait_until(LONG, || first.lost(NodeId(1)) == Some(Lost::Left)).unwrap();
-    first.wait_until(LONG, || count.load(Ordering::Relaxed) == 100).unwrap();
-    for (fabric, other) in [(&first, 1), (&second, 0)] {
-        for error in [
-            fabric.put(NodeId(other), 0, &[]).unwrap_err(),
-            fabric.get(NodeId(other), 0, &mut []).unwrap_err(),
-            fabric.request(NodeId(other), HANDLER, &[], &[]).unwrap_err(),
-        ] {
-            assert!(is_lost(&error, other, Lost::Left), "{error}");
-        }
-    }
-    second.leave();
-}
-
 /// Rank 1 does not poll; a thread of it does.
 #[test]
 fn a_service_answers_while_its_process_does_something_else() {
@@ -367,13 +331,14 @@ fn a_service_answers_while_its_process_does_something_else() {
 fn is_served(job: NewJob) {
     let served = Arc::new(AtomicU32::new(0));
     let count = Arc::clone(&served);
-    let [first, second] = two(
-        job,
-        [
+    let both = together(
+        &job(2).unwrap(),
+        vec![
             Handlers::new().with(HANDLER + 1, move |_| _ = count.fetch_add(1, Ordering::Relaxed)),
             Handlers::new().with(HANDLER, |call| call.reply(HANDLER + 1, &[], &[]).unwrap()),
         ],
     );
+    let [first, second] = <[Fabric; 2]>::try_from(both).unwrap();
     let second = Arc::new(second);
     let service = Service::of(Arc::clone(&second)).unwrap();
     for round in 1..=1000 {
@@ -389,21 +354,6 @@ fn is_served(job: NewJob) {
 type NewJob = fn(u32) -> Result<Job, Error>;
 
 const JOBS: [NewJob; 2] = [Job::new, Job::loopback];
-
-/// Two ranks of this process.
-fn two(job: NewJob, handlers: [Handlers; 2]) -> [Fabric; 2] {
-    let root = root_of(job);
-    let join = |rank, handlers| {
-        let mut config = Config::new(&root, (rank, 2), b"key");
-        config.ucx = std::env::var_os(isometry_fabric::UCX).map(Into::into);
-        Fabric::join(&config, handlers)
-    };
-    let [first, second] = handlers;
-    thread::scope(|scope| {
-        let second = scope.spawn(|| join(1, second).unwrap());
-        [join(0, first).unwrap(), second.join().unwrap()]
-    })
-}
 
 fn root_of(job: NewJob) -> String {
     let [(_, root), ..] = job(2).unwrap().variables(0);

@@ -75,26 +75,28 @@ impl Lane {
     /// Carries out what is pushed, until closed.
     pub(crate) fn serve(&self) {
         let mut open = VecDeque::new();
-        loop {
-            while let Some(job) = self.next() {
-                match self.start(&job) {
-                    Ok(handle) => open.push_back(Open { job, handle }),
-                    Err(error) => self.end(job, Err(error)),
-                }
-                self.settle(&mut open);
+        while self.wait_for_task().is_some() {
+            self.work(&mut open);
+            while !open.is_empty() {
+                let waited = self.fabric.sleep_until(None, || {
+                    open.iter().any(|open: &Open<'_>| open.handle.has_news()) || self.has_task()
+                });
+                debug_assert!(waited.is_ok(), "it has all the time and is no handler");
+                self.work(&mut open);
             }
-            self.settle(&mut open);
-            if open.is_empty() {
-                if self.wait_for_task().is_none() {
-                    return;
-                }
-                continue;
-            }
-            let waited = self.fabric.sleep_until(None, || {
-                open.iter().any(|open: &Open<'_>| open.handle.has_news()) || self.has_task()
-            });
-            debug_assert!(waited.is_ok(), "it has all the time and is no handler");
         }
+    }
+
+    /// Starts what was pushed, and ends what is over.
+    fn work<'a>(&'a self, open: &mut VecDeque<Open<'a>>) {
+        while let Some(job) = self.next() {
+            match self.start(&job) {
+                Ok(handle) => open.push_back(Open { job, handle }),
+                Err(error) => self.end(job, Err(error)),
+            }
+            self.settle(open);
+        }
+        self.settle(open);
     }
 
     /// Sleeps where no message wakes it; `None` when it is closed and all has ended.

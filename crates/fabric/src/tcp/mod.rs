@@ -184,6 +184,21 @@ impl Tcp {
         self.waiting.bells.ring();
     }
 
+    /// Nothing more is read of any peer: to this rank, all have left.
+    fn listen_no_more(&self) {
+        for (queue, inbox) in self.inboxes.iter().enumerate() {
+            // Nobody is in the middle of a frame.
+            let _readers = lock(inbox);
+            for peer in &self.peers {
+                let Some(silent) = &peer.silent else { continue };
+                let _ = epoll::delete(&self.ins[queue], peer.streams[queue].source());
+                let _ = epoll::delete(&self.ins[queue], silent);
+                lock(&peer.ends)[queue].get_or_insert(Lost::Left);
+                peer.standing.lose(Lost::Left);
+            }
+        }
+    }
+
     /// What a peer has sent is the last that comes of it.
     fn cut(&self, peer: usize) {
         self.peers[peer].streams.iter().for_each(|stream| stream.cut(&self.waiting));
@@ -324,15 +339,28 @@ impl Conduit for Tcp {
     }
 
     fn leave(&self) {
+        let others = || self.peers.iter().filter_map(|peer| Some((peer, peer.silent.as_ref()?)));
+        let streams = || others().flat_map(|(peer, _)| &peer.streams);
+        self.listen_no_more();
+        streams().for_each(|stream| stream.begin_leaving(&self.waiting));
+        self.waiting.bells.ring();
         let end = Instant::now() + LEAVING;
-        for peer in &self.peers {
-            let Some(silent) = &peer.silent else { continue };
-            peer.streams.iter().for_each(|stream| stream.leave(end));
-            peer.standing.lose(Lost::Left);
+        loop {
+            let full = streams().filter_map(Stream::go_on_leaving);
+            let mut fds: Vec<_> =
+                full.map(|fd| PollFd::from_borrowed_fd(fd, PollFlags::OUT)).collect();
+            let left = end.saturating_duration_since(Instant::now());
+            if fds.is_empty() || left.is_zero() {
+                break;
+            }
+            let _ = poll(&mut fds, Timespec::try_from(left).ok().as_ref());
+        }
+        streams().filter(|stream| stream.go_on_leaving().is_some()).for_each(Stream::hang_up);
+        streams().for_each(Stream::drain);
+        for (_, silent) in others() {
             // Who is gone hears nothing.
             let _ = send(silent, &[BYE], SendFlags::NOSIGNAL | SendFlags::DONTWAIT);
         }
-        self.waiting.bells.ring();
     }
 
     fn puts(&self) -> Option<&dyn Puts> {

@@ -12,8 +12,8 @@ use crate::conduit::Refusal;
 use crate::locks::lock;
 use crate::message::{FRONT_BYTES, Message, Payload};
 use crate::segment::Segment;
+use rustix::event::Timespec;
 use rustix::event::epoll::{self, EventData, EventFlags};
-use rustix::event::{PollFd, PollFlags, Timespec, poll};
 use rustix::io::{Errno, Result};
 use rustix::net::{RecvFlags, SendAncillaryBuffer, SendFlags, Shutdown, recv, sendmsg, shutdown};
 use std::io::IoSlice;
@@ -21,7 +21,7 @@ use std::mem::MaybeUninit;
 use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
 use std::sync::Mutex;
 use std::sync::atomic::{AtomicUsize, Ordering};
-use std::time::{Duration, Instant};
+use std::time::Duration;
 
 /// The most bytes of a payload that travels with a message.
 pub(crate) const MEDIUM_BYTES: usize = 64 << 10;
@@ -218,25 +218,32 @@ impl Stream {
         let _ = shutdown(&self.to, Shutdown::Both);
     }
 
-    /// Says farewell, once all that was taken is written, and no later than `end`.
-    pub(crate) fn leave(&self, end: Instant) {
+    /// Takes nothing more but a farewell, behind what it has taken.
+    pub(crate) fn begin_leaving(&self, waiting: &Waiting) {
         let mut writer = lock(&self.writer);
-        if writer.has_ended {
-            return;
+        if !writer.has_ended {
+            writer.keep(&[&FAREWELL], 0);
+            writer.has_ended = true;
+            self.watch(waiting, &mut writer, false);
         }
-        writer.keep(&[&FAREWELL], 0);
-        while let Ok(false) = writer.flush(self.to.as_fd()) {
-            let left = end.saturating_duration_since(Instant::now());
-            if left.is_zero() {
-                break;
-            }
-            let mut fds = [PollFd::new(&self.to, PollFlags::OUT)];
-            let _ = poll(&mut fds, Timespec::try_from(left).ok().as_ref());
-        }
-        // What is read by nobody would have the kernel throw away what was written.
+    }
+
+    /// Writes what a stream has that leaves; `Some` with what has room when there is more to write.
+    pub(crate) fn go_on_leaving(&self) -> Option<BorrowedFd<'_>> {
+        let flushed = lock(&self.writer).flush(self.to.as_fd());
+        matches!(flushed, Ok(false)).then(|| self.to.as_fd())
+    }
+
+    /// Nobody takes the rest: the other end hears of the stream's.
+    pub(crate) fn hang_up(&self) {
+        // It fails where the other end has gone.
+        let _ = shutdown(&self.to, Shutdown::Write);
+    }
+
+    /// Reads what nobody will: else the kernel would throw away what was written once this is closed.
+    pub(crate) fn drain(&self) {
         let mut nowhere = [0; 4096];
         while recv(&self.to, &mut nowhere, RecvFlags::DONTWAIT).is_ok_and(|(read, _)| read > 0) {}
-        writer.has_ended = true;
     }
 }
 

@@ -8,6 +8,7 @@ use isometry_fabric::{
 };
 use std::env;
 use std::process::{Child, Command, ExitStatus, Stdio};
+use std::thread;
 use std::time::Duration;
 
 /// The variable that tells a process that it is a rank.
@@ -153,4 +154,24 @@ impl Conduit for Bare {
     fn leave(&self) {
         self.0.leave();
     }
+}
+
+/// Ranks of this process, each with handlers of its own, and with some memory.
+#[allow(dead_code, reason = "most tests have a process for each rank")]
+pub(crate) fn together(job: &Job, handlers: Vec<Handlers>) -> Vec<Fabric> {
+    let size = handlers.len() as u32;
+    let [(_, root), ..] = job.variables(0);
+    let join = |rank: u32, handlers| {
+        let mut config = Config::new(&root, (rank, size), b"key");
+        config.segment_bytes = 1 << 20;
+        config.ucx = env::var_os(isometry_fabric::UCX).map(Into::into);
+        Fabric::join(&config, handlers).unwrap()
+    };
+    thread::scope(|scope| {
+        let join = &join;
+        let ranks = (0..).zip(handlers);
+        let all: Vec<_> =
+            ranks.map(|(rank, handlers)| scope.spawn(move || join(rank, handlers))).collect();
+        all.into_iter().map(|rank| rank.join().unwrap()).collect()
+    })
 }

@@ -242,7 +242,8 @@ impl Nodes {
             self.outbox.is_empty()
         };
         let _ = self.fabric.wait_until(Some(LEAVING), is_said);
-        self.fabric.leave();
+        let left = self.fabric.leave();
+        debug_assert!(left.is_ok(), "it is no handler");
     }
 
     fn is_over(&self) -> bool {
