@@ -6,6 +6,7 @@ from __future__ import annotations
 
 import os
 import subprocess
+import sys
 from pathlib import Path
 
 from pairs import Failed
@@ -27,6 +28,9 @@ class Link:
     def __enter__(self) -> Link:
         try:
             self._make()
+        except Failed as why:
+            self.__exit__()
+            sys.exit(f"no link: {why}")
         except BaseException:
             self.__exit__()
             raise

@@ -97,14 +97,15 @@ pub enum ArgumentError {
     /// What no other node may read: it was neither published nor lent, or is not any more.
     #[error("it is not open to other nodes")]
     NotOpen,
-    /// More to verify than goes at once.
-    #[error(
-        "{boxes} boxes of at most 4 MiB to verify, and {most} are the most at once; verify parts"
-    )]
-    TooManyBoxes {
-        /// How many there are.
-        boxes: u64,
-        /// How many there may be.
+    /// What another node asked for makes no sense.
+    #[error("the question makes no sense")]
+    Question,
+    /// More than a node takes checksums of at once.
+    #[error("checksums of {bytes} B at once, where {most} are the most")]
+    TooMuchAtOnce {
+        /// How many bytes were asked for.
+        bytes: u64,
+        /// How many may be.
         most: u64,
     },
     /// Strides that reach outside of the memory that was given.

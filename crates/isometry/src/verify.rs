@@ -1,13 +1,15 @@
 //! Whether two instances hold the same, told by checksums that are taken where each of them lies.
 //!
 //! Both are read in one order, that of the source's dimensions and fields, in boxes that hold a few
-//! megabytes; a checksum of each box says as much of it as has to travel.
+//! megabytes; a checksum of each box says as much of it as has to travel. Other nodes are asked for those of
+//! a group of boxes at a time.
 
 use crate::instance::Instance;
 use crate::machine::Machine;
+use crate::matching::matched;
 use crate::nodes::Question;
-use crate::{ArgumentError, Array, CopyOptions, Error, Mismatch};
-use model::{Dim, Field, FieldSpace, IndexSpace, Span};
+use crate::{ArgumentError, Array, CopyOptions, Error};
+use model::{Dim, Field, FieldSpace, IndexSpace, Selection, Span};
 use std::hash::Hasher;
 use std::ops::Range;
 use std::sync::Arc;
@@ -16,8 +18,12 @@ use twox_hash::XxHash3_64;
 /// The most bytes that a checksum is of, unless one entry has more.
 const BOX_BYTES: u64 = 4 << 20;
 
-/// The most checksums of one instance.
-const MOST_BOXES: u64 = 1 << 20;
+/// The most bytes that another node is asked for checksums of at once, so that nobody waits for long behind
+/// that, and it stops soon once nobody waits for it.
+pub(crate) const GROUP_BYTES: u64 = 64 << 20;
+
+/// The most indices of a list that it is told at once.
+const GROUP_INDICES: u64 = 1 << 17;
 
 impl Machine {
     /// Looks whether `dst` holds what `src` does, wherever and however both lie: what a copy from one
@@ -36,10 +42,9 @@ impl Machine {
     /// ```
     ///
     /// # Errors
-    /// [`Error::Differs`] where they don't; [`Mismatch`] where the two don't match;
-    /// [`ArgumentError::TooManyBoxes`], [`ArgumentError::OtherMachine`]; [`Error::Far`] where another
-    /// node can't read its own, [`Error::Nodes`] where that is lost; [`Error::Transfer`],
-    /// [`Error::Closed`], [`Error::Forked`].
+    /// [`Error::Differs`] where they don't; [`crate::Mismatch`] where the two don't match;
+    /// [`ArgumentError::OtherMachine`]; [`Error::Far`] where another node can't read its own,
+    /// [`Error::Nodes`] where that is lost; [`Error::Transfer`], [`Error::Closed`], [`Error::Forked`].
     pub fn verify(&self, src: &Instance, dst: &Instance) -> Result<(), Error> {
         self.verify_unless(src, dst, &|| false)
     }
@@ -56,19 +61,53 @@ impl Machine {
         is_interrupted: &dyn Fn() -> bool,
     ) -> Result<(), Error> {
         self.shared.check_open()?;
-        let order = order_of(src)?;
-        let sides = [src, dst];
-        if sides.iter().any(|side| !Arc::ptr_eq(&side.holding.shared, &self.shared)) {
+        if [src, dst].iter().any(|side| !Arc::ptr_eq(&side.holding.shared, &self.shared)) {
             return Err(ArgumentError::OtherMachine.into());
         }
-        check_extents(src, dst)?;
-        let boxes = Boxes::of(&order)?;
+        match matched(&src.view, &dst.view) {
+            // Nothing is written to it.
+            Ok(_) | Err(Error::Argument(ArgumentError::Destination(_))) => {}
+            Err(error) => return Err(error),
+        }
+        let dims = src.space().dims();
+        let turned = dst.view.in_order_of(dims)?;
+        let sides = [src.clone(), Instance::new(Arc::clone(&dst.holding), dst.base, turned)];
+        let fields = packed(src.fields())?;
+        let is_list = |dim: usize| {
+            sides.iter().any(|side| matches!(side.view.selection.spans()[dim], Span::List(_)))
+        };
+        let most = |dim| if is_list(dim) { GROUP_INDICES } else { u64::MAX };
+        let caps: Vec<_> = (0..dims.len()).map(most).collect();
+        let groups = Boxes::of(&src.extents(), (fields.item_bytes(), GROUP_BYTES), &caps);
+        for i in 0..groups.count {
+            let at = groups.nth(i);
+            let parts = [part_of(&sides[0], &at)?, part_of(&sides[1], &at)?];
+            let order = of_extents(dims, &parts[0].extents(), &fields)?;
+            if let Some(wrong) = self.first_difference(&parts, &order, is_interrupted)? {
+                let range = |((dim, group), part): ((&Dim, &Range<u64>), Range<u64>)| {
+                    (dim.name.to_string(), group.start + part.start..group.start + part.end)
+                };
+                let part = dims.iter().zip(&at).zip(wrong).map(range).collect();
+                return Err(Error::Differs { part });
+            }
+        }
+        Ok(())
+    }
+
+    /// The first box in which two instances differ.
+    fn first_difference(
+        &self,
+        sides: &[Instance; 2],
+        order: &Array,
+        is_interrupted: &dyn Fn() -> bool,
+    ) -> Result<Option<Vec<Range<u64>>>, Error> {
         // Other nodes read while this one does.
-        let asked = sides.map(|side| self.ask_for_sums(side, &order));
+        let [one, other] = sides;
+        let asked = [self.ask_for_sums(one, order)?, self.ask_for_sums(other, order)?];
         let mut sums = [const { Vec::new() }; 2];
-        for (sums, side) in sums.iter_mut().zip(sides) {
-            if side.memory().node == self.shared.here() {
-                *sums = self.sums(side, &order, is_interrupted)?;
+        for ((sums, side), asked) in sums.iter_mut().zip(sides).zip(&asked) {
+            if asked.is_none() {
+                *sums = self.sums(side, order, is_interrupted)?;
             }
         }
         for (sums, asked) in sums.iter_mut().zip(asked) {
@@ -76,20 +115,16 @@ impl Machine {
                 *sums = asked.sums(is_interrupted)?;
             }
         }
-        let [ours, theirs] = sums;
-        let count = boxes.count as usize;
-        if let Some(wrong) = (0..count).find(|&i| ours.get(i) != theirs.get(i)) {
-            let names = order.space.dims().iter().map(|dim| dim.name.to_string());
-            return Err(Error::Differs { part: names.zip(boxes.nth(wrong as u64)).collect() });
-        }
-        Ok(())
+        let boxes = Boxes::in_memory(order);
+        let wrong = (0..boxes.count as usize).find(|&i| sums[0].get(i) != sums[1].get(i));
+        Ok(wrong.map(|i| boxes.nth(i as u64)))
     }
 
     /// Asks the node of an instance for checksums of it; `None` where that is this one.
-    fn ask_for_sums(&self, of: &Instance, order: &Array) -> Option<Question<'_>> {
+    fn ask_for_sums(&self, of: &Instance, order: &Array) -> Result<Option<Question<'_>>, Error> {
         let is_there = of.memory().node != self.shared.here();
-        let nodes = self.shared.nodes.as_ref().filter(|_| is_there)?;
-        Some(nodes.ask_for_sums(of, order))
+        let nodes = self.shared.nodes.as_ref().filter(|_| is_there);
+        nodes.map(|nodes| nodes.ask_for_sums(of, order)).transpose()
     }
 
     /// Checksums of an instance of this node, box by box.
@@ -104,7 +139,7 @@ impl Machine {
     ) -> Result<Vec<u64>, Error> {
         let view = of.view.in_order_of(order.space.dims())?;
         let of = Instance::new(Arc::clone(&of.holding), of.base, view);
-        let boxes = Boxes::of(order)?;
+        let boxes = Boxes::in_memory(order);
         let mut held: Option<Instance> = None;
         let mut sums = Vec::new();
         for i in 0..boxes.count {
@@ -115,7 +150,10 @@ impl Machine {
             let extents = part.extents();
             let held = match held.take().filter(|held| held.extents() == extents) {
                 Some(again) => held.insert(again),
-                None => held.insert(self.empty(packed_box(order, &extents)?, "sys")?),
+                None => {
+                    let array = of_extents(order.space.dims(), &extents, &order.fields)?;
+                    held.insert(self.empty(array, "sys")?)
+                }
             };
             self.copy(&part, held, &CopyOptions::default())?.wait(None)?;
             let mut sum = XxHash3_64::with_seed(0);
@@ -126,66 +164,51 @@ impl Machine {
     }
 }
 
-/// That both have as many indices of each dimension. Whether fields match is found out when they are
-/// read.
-fn check_extents(src: &Instance, dst: &Instance) -> Result<(), Error> {
-    let dst = dst.view.in_order_of(src.space().dims())?;
-    let extents = src.extents().into_iter().zip(dst.selection.extents());
-    for (dim, (src, dst)) in src.space().dims().iter().zip(extents) {
-        if src != dst {
-            return Err(Mismatch::Extent { name: dim.name.to_string(), src, dst }.into());
-        }
-    }
-    Ok(())
-}
-
-/// In which order both sides are read: what is selected of `src`, without what lies between fields.
-fn order_of(src: &Instance) -> Result<Array, Error> {
-    let extents = src.extents();
-    let dim = |(dim, extent): (&Dim, u64)| Ok(Dim { lo: 0, hi: signed(extent)?, ..dim.clone() });
-    let dims = src.space().dims().iter().zip(extents).map(dim).collect::<Result<_, Error>>()?;
-    let mut end = 0;
+/// The same fields without what lies between them.
+pub(crate) fn packed(fields: &FieldSpace) -> Result<FieldSpace, Error> {
+    let mut end = 0_u64;
     let place = |field: &Field| {
         let offset = end;
-        end += field.bytes;
+        end = end.saturating_add(field.bytes);
         Field { offset, ..field.clone() }
     };
-    let packed = src.fields().fields().iter().map(place).collect();
-    Ok(Array::new(IndexSpace::new(dims)?, FieldSpace::new(packed, end)?))
+    let packed = fields.fields().iter().map(place).collect();
+    Ok(FieldSpace::new(packed, end)?)
 }
 
-fn packed_box(order: &Array, extents: &[u64]) -> Result<Array, Error> {
-    let dim = |(dim, &extent): (&Dim, &u64)| Ok(Dim { hi: signed(extent)?, ..dim.clone() });
-    let dims = order.space.dims().iter().zip(extents).map(dim).collect::<Result<_, Error>>()?;
-    Ok(Array::new(IndexSpace::new(dims)?, order.fields.clone()))
-}
-
-fn signed(extent: u64) -> Result<i64, Error> {
-    i64::try_from(extent).map_err(|_| model::ModelError::TooLarge.into())
+/// `fields` at as many indices of each dimension.
+fn of_extents(dims: &[Dim], extents: &[u64], fields: &FieldSpace) -> Result<Array, Error> {
+    let dim = |(dim, &extent): (&Dim, &u64)| {
+        let hi = i64::try_from(extent).map_err(|_| model::ModelError::TooLarge)?;
+        Ok(Dim { lo: 0, hi, ..dim.clone() })
+    };
+    let dims = dims.iter().zip(extents).map(dim).collect::<Result<_, Error>>()?;
+    Ok(Array::new(IndexSpace::new(dims)?, fields.clone()))
 }
 
 /// The part of what is selected that has these positions, dimension by dimension.
 fn part_of(of: &Instance, positions: &[Range<u64>]) -> Result<Instance, Error> {
-    let mut view = of.view.as_ref().clone();
-    for (dim, range) in of.space().dims().iter().zip(positions) {
-        let at = of.space().position(&dim.name).expect("one of its own");
-        let outside = || model::ModelError::TooLarge;
-        let span = match &of.view.selection.spans()[at] {
+    let outside = || model::ModelError::TooLarge;
+    let part = |(span, at): (&Span, &Range<u64>)| {
+        let size = span.extent();
+        if at.start > at.end || at.end > size {
+            return Err(outside());
+        }
+        Ok(match span {
             Span::Range { lo, .. } => {
                 let index = |at: u64| lo.checked_add_unsigned(at).ok_or_else(outside);
-                Span::Range { lo: index(range.start)?, hi: index(range.end)? }
+                Span::Range { lo: index(at.start)?, hi: index(at.end)? }
             }
-            Span::List(list) => {
-                let part = list.get(range.start as usize..range.end as usize);
-                Span::List(part.ok_or_else(outside)?.into())
-            }
-        };
-        view = view.with_span(&dim.name, span)?;
-    }
+            Span::List(list) => Span::List(list[at.start as usize..at.end as usize].into()),
+        })
+    };
+    let spans = of.view.selection.spans().iter().zip(positions).map(part);
+    let selection = Selection::new(of.space(), spans.collect::<Result<_, _>>()?)?;
+    let view = of.view.as_ref().clone().selecting(selection);
     Ok(Instance::new(Arc::clone(&of.holding), of.base, view))
 }
 
-/// Boxes of at most [`BOX_BYTES`], or of one entry, that tile an array.
+/// Boxes of at most so many bytes, or of one entry, that tile an array.
 struct Boxes {
     extents: Vec<u64>,
     steps: Vec<u64>,
@@ -193,20 +216,25 @@ struct Boxes {
 }
 
 impl Boxes {
-    fn of(array: &Array) -> Result<Boxes, Error> {
+    /// Those that one checksum each is of.
+    fn in_memory(array: &Array) -> Boxes {
         let extents = array.space.extents();
-        let mut room = (BOX_BYTES / array.fields.item_bytes().max(1)).max(1);
+        let caps = vec![u64::MAX; extents.len()];
+        Boxes::of(&extents, (array.fields.item_bytes(), BOX_BYTES), &caps)
+    }
+
+    /// With no more indices of each dimension than its cap.
+    fn of(extents: &[u64], (entry_bytes, most_bytes): (u64, u64), caps: &[u64]) -> Boxes {
+        let mut room = (most_bytes / entry_bytes.max(1)).max(1);
         let mut steps = vec![1; extents.len()];
-        for (step, &extent) in steps.iter_mut().zip(&extents).rev() {
-            *step = extent.clamp(1, room);
-            room = (room / extent.max(1)).max(1);
+        for ((step, &extent), &cap) in steps.iter_mut().zip(extents).zip(caps).rev() {
+            *step = extent.clamp(1, room.min(cap));
+            // What is cut leaves no room: boxes are whole in the dimensions behind.
+            room = if *step < extent { 1 } else { (room / extent.max(1)).max(1) };
         }
         let cuts = extents.iter().zip(&steps).map(|(extent, step)| extent.div_ceil(*step));
         let count = cuts.fold(1, u64::saturating_mul);
-        if count > MOST_BOXES {
-            return Err(ArgumentError::TooManyBoxes { boxes: count, most: MOST_BOXES }.into());
-        }
-        Ok(Boxes { extents, steps, count })
+        Boxes { extents: extents.to_vec(), steps, count }
     }
 
     /// The positions of one of them.
@@ -226,22 +254,24 @@ impl Boxes {
 mod tests {
     use super::*;
 
-    fn boxes(extents: &[u64]) -> Result<Boxes, Error> {
-        let names = ["a", "b", "c"];
-        let dims: Vec<_> = names.into_iter().zip(extents.iter().copied()).collect();
-        Boxes::of(&Array::of(&dims, "<f4").unwrap())
-    }
-
     #[test]
     fn boxes_tile_the_whole() {
-        for extents in [&[5, 7][..], &[3, 1 << 22, 9], &[1 << 25], &[2, 0, 4], &[1]] {
-            let boxes = boxes(extents).unwrap();
+        for (extents, cap) in [
+            (&[5, 7][..], u64::MAX),
+            (&[3, 1 << 22, 9], u64::MAX),
+            (&[1 << 25], u64::MAX),
+            (&[2, 0, 4], u64::MAX),
+            (&[1], u64::MAX),
+            (&[3, 1000, 9], 7),
+        ] {
+            let boxes = Boxes::of(extents, (4, BOX_BYTES), &vec![cap; extents.len()]);
             let all: Vec<_> = (0..boxes.count).map(|i| boxes.nth(i)).collect();
             let entries =
                 |part: &Vec<Range<u64>>| -> u64 { part.iter().map(|r| r.end - r.start).product() };
             let sum: u64 = all.iter().map(entries).sum();
             assert_eq!(sum, extents.iter().product::<u64>(), "{extents:?}");
             assert!(all.iter().all(|part| entries(part) * 4 <= BOX_BYTES), "{extents:?}");
+            assert!(all.iter().flatten().all(|r| r.end - r.start <= cap), "{extents:?}");
             for (i, a) in all.iter().enumerate() {
                 let apart = |b: &Vec<Range<u64>>| {
                     a.iter().zip(b).any(|(a, b)| a.end <= b.start || b.end <= a.start)
@@ -249,13 +279,5 @@ mod tests {
                 assert!(all[..i].iter().all(apart), "{extents:?}");
             }
         }
-    }
-
-    #[test]
-    fn more_boxes_than_are_answered_are_an_error() {
-        assert!(boxes(&[1 << 20, 1 << 20]).is_ok());
-        let error = boxes(&[1 << 20, (1 << 20) + 1]).err().unwrap();
-        assert!(error.to_string().contains("2097152 boxes"), "{error}");
-        assert!(boxes(&[1 << 30, 1 << 30]).is_err());
     }
 }

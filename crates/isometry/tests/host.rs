@@ -202,6 +202,19 @@ fn what_holds_the_same_is_told_in_any_order_of_entries() {
     assert!(matches!(machine.verify(&src, &narrow), Err(Error::Mismatch(Mismatch::Extent { .. }))));
     let none = machine.empty(array(&[("y", 0), ("x", 3)], "<f4", "yx"), "sys").unwrap();
     machine.verify(&none, &none).unwrap();
+    let wrong = filled(&machine, array(&[("y", 700), ("x", 900)], "<i4", "yx"));
+    assert!(matches!(machine.verify(&src, &wrong), Err(Error::Mismatch(Mismatch::Type { .. }))));
+    // More indices than are told at once.
+    let long = filled(&machine, array(&[("x", 300_000)], "|u1", "x"));
+    let back = long.take("x", &(0..300_000).rev().collect::<Vec<_>>()).unwrap();
+    let turned = machine.empty(long.array(), "sys").unwrap();
+    machine.copy(&back, &turned, &CopyOptions::default()).unwrap().wait(None).unwrap();
+    machine.verify(&back, &turned).unwrap();
+    let mut bytes = turned.to_vec().unwrap();
+    bytes[299_000] ^= 1;
+    turned.fill(&bytes).unwrap();
+    let error = machine.verify(&back, &turned).unwrap_err();
+    assert_eq!(error.to_string(), "the two differ in x 262144..300000");
     machine.close();
     assert!(matches!(machine.verify(&src, &src), Err(Error::Closed)));
 }

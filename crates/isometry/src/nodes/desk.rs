@@ -1,7 +1,6 @@
 //! What other nodes ask of this one that takes its time. A thread of its own does it, so that all are heard
 //! meanwhile.
 
-use super::described::{Described, Entries};
 use super::files::Asked;
 use super::registry::Asker;
 use crate::runtime::Shared;
@@ -16,9 +15,9 @@ const MOST_WAITING: usize = 256;
 /// A question.
 pub(super) enum Task {
     /// For a file.
-    File(Asked),
-    /// For checksums of an instance, in an order.
-    Sums(Described, Entries),
+    File(Box<Asked>),
+    /// For checksums, as it came: it may be long.
+    Sums(Vec<u8>),
 }
 
 /// Where questions wait.
@@ -64,7 +63,7 @@ fn serve(shared: &Arc<Shared>, questions: &Receiver<(Asker, Task)>) {
     for (asker, task) in questions {
         match task {
             Task::File(asked) => nodes.answer_file(shared, asker, &asked),
-            Task::Sums(of, order) => nodes.answer_sums(shared, asker, (of, &order)),
+            Task::Sums(asked) => nodes.answer_sums(shared, asker, &asked),
         }
     }
 }

@@ -41,7 +41,7 @@ impl Nodes {
         let (serial, asked): (u64, Asked) =
             ::postcard::from_bytes(bytes).map_err(|e| e.to_string())?;
         let refused = match self.served.serves_any() {
-            true if self.desk.take((from, serial), Task::File(asked)) => return Ok(()),
+            true if self.desk.take((from, serial), Task::File(Box::new(asked))) => return Ok(()),
             true => Refused::busy(),
             false => Refused::not_served("the node serves no files"),
         };

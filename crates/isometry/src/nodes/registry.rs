@@ -30,6 +30,8 @@ pub(crate) struct Registry {
 
 #[derive(Default)]
 struct State {
+    /// Whether nothing is published any more.
+    is_closed: bool,
     published: HashMap<String, Instance>,
     /// Regions that other nodes may name, and whether they may have them written.
     open: HashMap<RegionId, bool>,
@@ -88,8 +90,11 @@ impl Registry {
 
     /// Gives up all that is published: an instance keeps the machine that would keep it here.
     pub(crate) fn clear(&self) {
-        // Without the lock when they are dropped.
-        let published = std::mem::take(&mut self.lock().published);
+        let mut state = self.lock();
+        state.is_closed = true;
+        let published = std::mem::take(&mut state.published);
+        drop(state);
+        // Without the lock.
         drop(published);
         self.changed.notify_all();
     }
@@ -105,6 +110,10 @@ impl Registry {
         let mut state = self.lock();
         if state.published.contains_key(name) {
             return None;
+        }
+        if state.is_closed {
+            // It is given up at once.
+            return Some(Vec::new());
         }
         state.published.insert(name.to_owned(), instance.clone());
         state.open.insert(instance.place().region, instance.is_writable());

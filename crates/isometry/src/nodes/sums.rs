@@ -5,44 +5,72 @@ use super::desk::Task;
 use super::files::Refused;
 use super::letters::Topic;
 use super::registry::Asker;
-use super::{Nodes, Question};
+use super::{Nodes, Question, postcard};
 use crate::instance::Instance;
 use crate::machine::Machine;
 use crate::runtime::Shared;
+use crate::verify::{GROUP_BYTES, packed};
 use crate::{ArgumentError, Array, Error};
+use model::NodeId;
 use std::sync::Arc;
+
+/// The longest question: lists are told by the part.
+const MOST_BYTES: usize = 4 << 20;
 
 type Answered = Result<Vec<u64>, Refused>;
 
 impl Nodes {
     /// Asks the node of an instance for checksums of it, taken in an order of entries.
-    pub(crate) fn ask_for_sums(&self, of: &Instance, order: &Array) -> Question<'_> {
-        let question = (Described::of(of), Entries::of(&order.space, &order.fields));
-        self.question(of.memory().node, (Topic::Sums, question))
+    ///
+    /// # Errors
+    /// [`Error::Untellable`] where that takes too long a question.
+    pub(crate) fn ask_for_sums(&self, of: &Instance, order: &Array) -> Result<Question<'_>, Error> {
+        let question = postcard(&(Described::of(of), Entries::of(&order.space, &order.fields)));
+        if question.len() > MOST_BYTES {
+            let too_long = wire::WireError::TooLong { bytes: question.len(), most: MOST_BYTES };
+            return Err(Error::Untellable(Arc::new(too_long)));
+        }
+        Ok(self.question(of.memory().node, (Topic::Sums, question)))
     }
 
-    pub(super) fn hear_sums_asked(&self, from: model::NodeId, bytes: &[u8]) -> Result<(), String> {
-        let (serial, (of, order)) = ::postcard::from_bytes(bytes).map_err(|e| e.to_string())?;
-        if !self.desk.take((from, serial), Task::Sums(of, order)) {
+    pub(super) fn hear_sums_asked(&self, from: NodeId, bytes: &[u8]) -> Result<(), String> {
+        let (serial, asked): (u64, &[u8]) =
+            ::postcard::from_bytes(bytes).map_err(|e| e.to_string())?;
+        let is_short = asked.len() <= MOST_BYTES;
+        if !(is_short && self.desk.take((from, serial), Task::Sums(asked.to_vec()))) {
             self.answer((from, serial), (Topic::Found, Answered::Err(Refused::busy())));
         }
         Ok(())
     }
 
     /// Takes the checksums that were asked for, unless who asked is lost meanwhile.
-    pub(super) fn answer_sums(
+    pub(super) fn answer_sums(&self, shared: &Arc<Shared>, asker: Asker, asked: &[u8]) {
+        let is_vain = || self.is_over() || self.fabric.lost(asker.0).is_some();
+        let sums = self.sums_of(shared, asked, &is_vain);
+        // Who is about to leave answers nobody: that is heard of.
+        if !is_vain() {
+            let answer: Answered = sums.map_err(|error| Refused::of(&error));
+            self.answer(asker, (Topic::Found, answer));
+        }
+    }
+
+    fn sums_of(
         &self,
         shared: &Arc<Shared>,
-        asker: Asker,
-        (described, order): (Described, &Entries),
-    ) {
-        let is_vain = || self.is_over() || self.fabric.lost(asker.0).is_some();
-        let sums = self.reached_by_others(described).and_then(|instance| {
-            let (space, fields) = order.spaces()?;
-            Machine::handle(shared).sums(&instance, &Array::new(space, fields), &is_vain)
-        });
-        let answer: Answered = sums.map_err(|error| Refused::of(&error));
-        self.answer(asker, (Topic::Found, answer));
+        asked: &[u8],
+        is_vain: &dyn Fn() -> bool,
+    ) -> Result<Vec<u64>, Error> {
+        let nonsense = |_| Error::from(ArgumentError::Question);
+        let (described, order): (Described, Entries) =
+            ::postcard::from_bytes(asked).map_err(nonsense)?;
+        let (space, fields) = order.spaces()?;
+        let order = Array::new(space, packed(&fields)?);
+        let entries = order.space.extents().into_iter().fold(1, u64::saturating_mul);
+        let (bytes, most) = (order.bytes()?.max(entries), GROUP_BYTES);
+        if bytes > most {
+            return Err(ArgumentError::TooMuchAtOnce { bytes, most }.into());
+        }
+        Machine::handle(shared).sums(&self.reached_by_others(described)?, &order, is_vain)
     }
 
     /// What another node describes of what was published or lent here.
