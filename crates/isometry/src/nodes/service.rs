@@ -7,6 +7,10 @@ use crate::runtime::Shared;
 use std::io;
 use std::sync::Arc;
 use std::thread::{Builder, JoinHandle};
+use std::time::Duration;
+
+/// How long what a node said before it was lost may take to come.
+const LAST_WORDS: Duration = Duration::from_millis(2);
 
 /// The running thread. It sleeps whenever nothing comes.
 pub(crate) struct Service {
@@ -41,10 +45,13 @@ fn serve(shared: &Arc<Shared>, nodes: &Nodes) {
     while !nodes.is_over() {
         // It has all the time, and is no handler.
         let _ = nodes.fabric.sleep_until(None, || nodes.has_news());
+        let lost = nodes.newly_lost();
+        if !lost.is_empty() {
+            // What they said before comes first, also where another thread has just begun to take it.
+            let _ = nodes.fabric.sleep_until(Some(LAST_WORDS), || false);
+        }
         let letters = nodes.inbox.take().into_iter();
         let packets = letters.filter_map(|letter| hear(shared, nodes, letter)).collect();
-        // After what they said before.
-        let lost = nodes.newly_lost();
         shared.hear_peers(packets, &lost);
     }
 }
