@@ -167,30 +167,39 @@ fn messages_carry_their_bytes() {
     assert!(pair.tell("probe 10").starts_with("{\"seconds\": "));
 }
 
-#[test]
-fn pages_are_turned() {
+/// Pages of the source's of which so many go to one of the destination's, from so many shares of heads.
+fn turns_pages((joined, shares): (usize, usize), dst: &[u64]) {
     let mut pair = Pair::new();
-    let (layers, pages, tokens, heads, run) = (2, 3, 4, 5, 8);
-    let (src, dst) = ([2, 0, 1], [1, 2, 0]);
-    let tables = [pair.table("src", &src), pair.table("dst", &dst)];
+    let (layers, pages, tokens, heads, run) = (2, 6, 3, 4, 8);
+    let src = [2, 0, 1, 5, 3, 4];
+    let tables = [pair.table("src", &src), pair.table("dst", dst)];
     let bytes = layers * pages * tokens * heads * run;
+    let (each, whole) = (heads / shares, joined * tokens);
     let source = numbered(bytes);
     let mut expected = vec![0; bytes];
-    for layer in 0..layers {
-        for (&from, &to) in src.iter().zip(&dst) {
-            for (token, head) in (0..tokens).flat_map(|t| (0..heads).map(move |h| (t, h))) {
-                let page = |place: u64| layer * pages + place as usize;
-                let here = ((page(from) * tokens + token) * heads + head) * run;
-                let there = ((page(to) * heads + head) * tokens + token) * run;
-                expected[there..there + run].copy_from_slice(&source[here..here + run]);
-            }
+    for (layer, page) in (0..layers).flat_map(|l| (0..pages).map(move |p| (l, p))) {
+        for (token, head) in (0..tokens).flat_map(|t| (0..heads).map(move |h| (t, h))) {
+            let share = head / each * layers + layer;
+            let from = share * pages + src[page] as usize;
+            let here = ((from * tokens + token) * each + head % each) * run;
+            let to = layer * (pages / joined) + dst[page / joined] as usize;
+            let there = (to * heads + head) * whole + page % joined * tokens + token;
+            expected[there * run..][..run].copy_from_slice(&source[here..here + run]);
         }
     }
     pair.load(0, "own", &source);
     let [src, dst] = tables;
-    assert_eq!(pair.tell(&format!("kv 2 3 4 5 8 {src} {dst}")), "{}");
+    assert_eq!(pair.tell(&format!("kv 2 6 3 4 8 {src} {dst} {joined} {shares}")), "{}");
     assert_eq!(pair.tell("once"), "{}");
-    assert!(pair.dump(1, "shared", bytes) == expected);
+    assert!(pair.dump(1, "shared", bytes) == expected, "{joined} {shares}");
+}
+
+#[test]
+fn pages_are_turned() {
+    turns_pages((1, 1), &[1, 2, 0, 4, 5, 3]);
+    turns_pages((1, 2), &[5, 4, 3, 2, 1, 0]);
+    turns_pages((3, 1), &[1, 0]);
+    turns_pages((2, 4), &[2, 0, 1]);
 }
 
 #[test]

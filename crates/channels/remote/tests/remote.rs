@@ -5,11 +5,13 @@ use channel::model::{
     ChannelErrorKind, CopyWork, MemoryId, NodeId, Place, RegionId, RequestId, Work,
 };
 use channel::{Channel, HostSpan, Job, Region};
-use fabric::{Config, Fabric, Handlers, Job as Ranks};
+use fabric::{Config, Fabric, Handlers, Job as Ranks, Service};
 use isometry_channel_remote::{RemoteChannel, RemoteSpan};
 use std::ptr::NonNull;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
+use std::thread;
+use std::time::{Duration, Instant};
 
 const SEGMENT_BYTES: u64 = 256 << 20;
 
@@ -17,9 +19,8 @@ fn memory(node: u32) -> MemoryId {
     MemoryId { node: NodeId(node), index: 0 }
 }
 
-/// Two ranks, the second of which has a segment.
-fn pair() -> [Fabric; 2] {
-    let ranks = Ranks::new(2).unwrap();
+/// So many ranks, with segments.
+fn joined<const N: usize>(ranks: &Ranks) -> [Fabric; N] {
     let join = |rank: u32| {
         let variables = ranks.variables(rank);
         let lookup = |name: &str| variables.iter().find(|v| v.0 == name).map(|v| v.1.clone());
@@ -27,10 +28,25 @@ fn pair() -> [Fabric; 2] {
         config.segment_bytes = SEGMENT_BYTES;
         Fabric::join(&config, Handlers::new()).unwrap()
     };
-    std::thread::scope(|scope| {
-        let other = scope.spawn(|| join(1));
-        [join(0), other.join().unwrap()]
+    thread::scope(|scope| {
+        let join = &join;
+        let all: [_; N] = std::array::from_fn(|rank| scope.spawn(move || join(rank as u32)));
+        all.map(|rank| rank.join().unwrap())
     })
+}
+
+fn pair() -> [Fabric; 2] {
+    joined(&Ranks::new(2).unwrap())
+}
+
+/// A job that puts 64 bytes to a rank.
+fn job(request: u64, to: u32) -> Job {
+    let place = Place { region: RegionId { index: 0, generation: 0 }, offset: 0 };
+    let list = Arc::from([conformance::Shape::run(64).copy]);
+    let work = CopyWork { list, src: place, dst: place, payload_bytes: 64, result_bytes: 0 };
+    let dst = RemoteSpan { node: NodeId(to), at: 0 }.into_region(memory(to), 64);
+    let (request, work) = (RequestId(request), Work::Copy(work));
+    Job { request, work, src: host(&[7; 64]), dst: Arc::new(dst) }
 }
 
 struct Ranked {
@@ -88,17 +104,10 @@ fn it_conforms() {
 fn a_lost_peer_is_an_error_that_names_it() {
     let [fabric, other] = pair();
     let mut channel = RemoteChannel::new(Arc::new(fabric)).unwrap();
-    let place = Place { region: RegionId { index: 0, generation: 0 }, offset: 0 };
-    let list = Arc::from([conformance::Shape::run(64).copy]);
-    let work = CopyWork { list, src: place, dst: place, payload_bytes: 64, result_bytes: 0 };
-    let dst = RemoteSpan { node: NodeId(1), at: 0 }.into_region(memory(1), 64);
-    let (src, dst) = (host(&[7; 64]), Arc::new(dst));
     drop(other);
     // Until the loss is seen, puts go to memory that is still mapped.
     for request in 0.. {
-        let (src, dst) = (Arc::clone(&src), Arc::clone(&dst));
-        let work = Work::Copy(work.clone());
-        channel.submit(Job { request: RequestId(request), work, src, dst }).unwrap();
+        channel.submit(job(request, 1)).unwrap();
         channel.drain();
         let mut done = Vec::new();
         channel.poll(&mut done);
@@ -107,5 +116,29 @@ fn a_lost_peer_is_an_error_that_names_it() {
             assert!(error.detail.contains("rank 1"), "{}", error.detail);
             break;
         }
+    }
+}
+
+/// Also where that one's came before the channel's thread had looked for any.
+#[test]
+fn a_job_to_one_rank_does_not_wait_for_another_rank() {
+    let [first, second, third] = joined(&Ranks::loopback(3).unwrap());
+    let _serving = Service::of(Arc::new(third)).unwrap();
+    let mut channel = RemoteChannel::new(Arc::new(first)).unwrap();
+    // The second does not look what comes.
+    channel.submit(job(1, 1)).unwrap();
+    // What it is for is on its way by then.
+    thread::sleep(Duration::from_millis(50));
+    channel.submit(job(2, 2)).unwrap();
+    let end = Instant::now() + Duration::from_secs(20);
+    let mut done = Vec::new();
+    while done.is_empty() && Instant::now() < end {
+        channel.poll(&mut done);
+        thread::yield_now();
+    }
+    assert_eq!(done.first().map(|ended| ended.request), Some(RequestId(2)));
+    while done.len() < 2 {
+        second.poll();
+        channel.poll(&mut done);
     }
 }
