@@ -356,7 +356,7 @@ impl Conduit for Tcp {
             let _ = poll(&mut fds, Timespec::try_from(left).ok().as_ref());
         }
         streams().filter(|stream| stream.go_on_leaving().is_some()).for_each(Stream::hang_up);
-        streams().for_each(Stream::drain);
+        streams().for_each(|stream| stream.drain(end));
         for (_, silent) in others() {
             // Who is gone hears nothing.
             let _ = send(silent, &[BYE], SendFlags::NOSIGNAL | SendFlags::DONTWAIT);

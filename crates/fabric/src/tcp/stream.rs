@@ -21,7 +21,7 @@ use std::mem::MaybeUninit;
 use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
 use std::sync::Mutex;
 use std::sync::atomic::{AtomicUsize, Ordering};
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 /// The most bytes of a payload that travels with a message.
 pub(crate) const MEDIUM_BYTES: usize = 64 << 10;
@@ -240,10 +240,14 @@ impl Stream {
         let _ = shutdown(&self.to, Shutdown::Write);
     }
 
-    /// Reads what nobody will: else the kernel would throw away what was written once this is closed.
-    pub(crate) fn drain(&self) {
+    /// Reads what nobody will, no longer than until `end`, also where there is always more: else the
+    /// kernel would throw away what was written once this is closed.
+    pub(crate) fn drain(&self, end: Instant) {
         let mut nowhere = [0; 4096];
-        while recv(&self.to, &mut nowhere, RecvFlags::DONTWAIT).is_ok_and(|(read, _)| read > 0) {}
+        while Instant::now() < end
+            && recv(&self.to, &mut nowhere, RecvFlags::DONTWAIT).is_ok_and(|(read, _)| read > 0)
+        {
+        }
     }
 }
 
