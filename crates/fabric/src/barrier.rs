@@ -3,7 +3,8 @@
 //! In round `k` a rank tells the one `2^k` further on what it knows, and waits for the one `2^k`
 //! before it; after log2 of their number, rounded up, all know of all. What they know is whether the
 //! ids that were given agree. A barrier's messages may come before its rank has come to it, so those
-//! of two barriers are kept; no one comes to the second before all have come to the first.
+//! of two barriers are kept; no one comes to the second before all have come to the first. Barriers are
+//! of the ranks that were there at the start.
 
 use crate::active::Call;
 use crate::conduit::{Lost, Queue};
@@ -79,8 +80,8 @@ struct State {
 }
 
 impl Rounds {
-    pub(crate) fn new(size: u32) -> Rounds {
-        let rounds = size.next_power_of_two().ilog2() as usize;
+    pub(crate) fn new(founders: u32) -> Rounds {
+        let rounds = founders.next_power_of_two().ilog2() as usize;
         let heard = [vec![None; rounds], vec![None; rounds]];
         Rounds { state: Mutex::new(State { parity: 0, at: None, heard }) }
     }
@@ -100,6 +101,9 @@ impl Rounds {
 /// Hears what another rank knows.
 pub(crate) fn arrived(call: &Call<'_>) {
     let &[parity, round, kind, id] = call.args() else { return };
+    if call.source().0 >= call.fabric().founders() {
+        return;
+    }
     let mut state = call.fabric().rounds().lock();
     let heard = state.heard.get_mut(parity as usize);
     if let Some(heard) = heard.and_then(|heard| heard.get_mut(round as usize)) {
@@ -111,13 +115,15 @@ impl Fabric {
     /// Says that this rank has come to a barrier.
     ///
     /// # Errors
-    /// [`Error::PeerLost`]; [`Error::InHandler`] in a handler.
+    /// [`Error::PeerLost`]; [`Error::InHandler`] in a handler; [`Error::Late`] where this rank was not
+    /// there at the start.
     ///
     /// # Panics
     /// Where it has come already, and not left by [`Fabric::barrier_try`] or
     /// [`Fabric::barrier_wait`].
     pub fn barrier_notify(&self, barrier: Barrier) -> Result<(), Error> {
         self.outside("come to barriers")?;
+        self.check_founder(self.rank())?;
         let known = Known::Agreed(barrier);
         let parity = {
             let mut state = self.rounds().lock();
@@ -159,7 +165,7 @@ impl Fabric {
     /// Comes to an anonymous barrier and waits for all others.
     ///
     /// # Errors
-    /// As [`Fabric::barrier_wait`].
+    /// As [`Fabric::barrier_notify`] and [`Fabric::barrier_wait`].
     pub fn barrier(&self) -> Result<(), Error> {
         self.barrier_notify(Barrier::Anonymous)?;
         self.barrier_wait(Barrier::Anonymous, None)
@@ -193,9 +199,9 @@ impl Fabric {
 
     /// Tells the rank of a round what is known, if there is such a round.
     fn tell(&self, (parity, round): (usize, usize), known: Known) -> Result<(), Error> {
-        let distance = 1_u32.checked_shl(round as u32).filter(|&d| d < self.size());
+        let distance = 1_u32.checked_shl(round as u32).filter(|&d| d < self.founders());
         let Some(distance) = distance else { return Ok(()) };
-        let to = NodeId((self.rank().0 + distance) % self.size());
+        let to = NodeId((self.rank().0 + distance) % self.founders());
         let [kind, id] = known.words();
         let args = [parity as u32, round as u32, kind, id];
         let message = Message { handler: HANDLER, args: &args, payload: Payload::None };
@@ -205,7 +211,7 @@ impl Fabric {
     /// Who will not come: one that died, or that left although it was to tell this rank something.
     fn is_stuck(&self) -> Option<NodeId> {
         let round = self.rounds().lock().at.map_or(0, |(_, round)| round);
-        let (size, distance) = (self.size(), 1_u32.checked_shl(round as u32).unwrap_or(0));
+        let (size, distance) = (self.founders(), 1_u32.checked_shl(round as u32).unwrap_or(0));
         let teller = (self.rank().0 + size - distance % size) % size;
         let will_not = |peer: &NodeId| match self.lost(*peer) {
             Some(Lost::Died | Lost::Broken) => true,

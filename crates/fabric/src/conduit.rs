@@ -33,7 +33,7 @@ pub(crate) const QUEUES: [Queue; 2] = [Queue::Request, Queue::Reply];
 pub enum Refusal {
     /// The peer's queue is full. Not an error: whoever sleeps is woken when there is room.
     Full,
-    /// The peer is lost; [`Conduit::lost`] says why.
+    /// The peer is lost, and [`Conduit::lost`] says why, or has not joined.
     Lost,
 }
 
@@ -67,11 +67,21 @@ pub trait Conduit: Debug + Send + Sync {
     /// What it can do; constant over its life.
     fn capabilities(&self) -> Capabilities;
 
-    /// This process, and how many there are.
+    /// This process, and how many ranks there are: one more than the highest that has ever joined.
     fn place(&self) -> (NodeId, u32);
 
-    /// Sends `message`, which is no longer than [`Capabilities`] say, to a rank that there is. What
-    /// this process wrote to memory before is seen by whoever receives it.
+    /// How many have joined at the start; others may come later.
+    fn founders(&self) -> u32 {
+        self.place().1
+    }
+
+    /// Whether `peer` has joined, be it lost or not. Whoever sleeps is woken when one has.
+    fn has(&self, peer: NodeId) -> bool {
+        peer.0 < self.place().1
+    }
+
+    /// Sends `message`, which is no longer than [`Capabilities`] say. What this process wrote to memory
+    /// before is seen by whoever receives it.
     ///
     /// # Errors
     /// When it is not sent, which says why.
@@ -90,14 +100,14 @@ pub trait Conduit: Debug + Send + Sync {
     /// Wakes whoever sleeps in this process.
     fn wake(&self);
 
-    /// The memory that `peer` published, unless the peer is lost, or its memory is not mapped here.
-    /// This process's own is.
+    /// The memory that `peer` published, unless the peer is lost, has not joined, or its memory is
+    /// not mapped here. This process's own is.
     fn segment(&self, peer: NodeId) -> Option<&Segment>;
 
-    /// How many bytes a rank that there is published.
+    /// How many bytes a rank published; none where it has not joined.
     fn segment_bytes(&self, peer: NodeId) -> u64;
 
-    /// Why `peer` is lost, if it is.
+    /// Why `peer` is lost, if it is; one that has not joined is not.
     fn lost(&self, peer: NodeId) -> Option<Lost>;
 
     /// Parts from all peers: what was sent to them before still comes, but to each other they are
@@ -114,8 +124,8 @@ pub trait Conduit: Debug + Send + Sync {
 
 /// Puts bytes straight from a buffer into segments that are not mapped.
 pub trait Puts {
-    /// Puts the first of `bytes`, of which there are some, to byte `at` of the segment of a rank that
-    /// there is, where all of them have room; returns how many, at least one, which may be reused. It
+    /// Puts the first of `bytes`, of which there are some, to byte `at` of the segment of a rank,
+    /// where all of them have room; returns how many, at least one, which may be reused. It
     /// may wait until these are there, which they are whatever the peer's threads do.
     /// Whoever receives a message that is sent to that queue afterwards sees them.
     ///

@@ -13,6 +13,8 @@ pub const RANK: &str = "ISOMETRY_RANK";
 pub const SIZE: &str = "ISOMETRY_SIZE";
 /// The variable that holds the cluster's key.
 pub const KEY: &str = "ISOMETRY_KEY";
+/// The variable that says how many ranks there may be, those that come later among them.
+pub const CAPACITY: &str = "ISOMETRY_CAPACITY";
 
 /// The variable that says where UCX's library lies.
 pub const UCX: &str = "ISOMETRY_UCX";
@@ -26,7 +28,7 @@ const BY_UCX: &str = "ucx:";
 const LOCAL: &str = "local:";
 
 /// The most ranks of one machine: each has queues for all.
-const MOST_RANKS: u32 = 256;
+pub(crate) const MOST_RANKS: u32 = 256;
 
 /// Who joins what.
 #[derive(Clone)]
@@ -36,13 +38,19 @@ pub struct Config {
     pub root: String,
     /// Which rank this is, less than `size`.
     pub rank: u32,
-    /// How many there are, at most 256.
+    /// How many join at the start, at most 256.
     pub size: u32,
+    /// How many there may be in all, each counted that ever joins, at most 256: `size` where nobody may
+    /// come later. The same for all that join at the start.
+    pub capacity: u32,
+    /// Whether this rank comes later: rank 0 then says which one it is, and the rest.
+    pub is_late: bool,
     /// What all ranks know and no one else does; not empty where there are several.
     pub key: Vec<u8>,
     /// How many bytes of memory this rank publishes, all zero at first.
     pub segment_bytes: u64,
-    /// How long to wait for others to join. Default: a minute.
+    /// How long to wait for others to join; as rank 0, also for one that comes later and has begun to.
+    /// Default: a minute.
     pub timeout: Duration,
     /// How long a machine may be silent before its ranks are lost, over TCP, in whole seconds and at
     /// least two. Default: five seconds.
@@ -54,9 +62,21 @@ pub struct Config {
 // The key is a secret.
 impl std::fmt::Debug for Config {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        let Config { root, rank, size, segment_bytes, timeout, silence, ucx, .. } = self;
+        let Config {
+            root,
+            rank,
+            size,
+            capacity,
+            is_late,
+            segment_bytes,
+            timeout,
+            silence,
+            ucx,
+            ..
+        } = self;
         let mut f = f.debug_struct("Config");
         f.field("root", root).field("rank", rank).field("size", size);
+        f.field("capacity", capacity).field("is_late", is_late);
         f.field("segment_bytes", segment_bytes).field("timeout", timeout);
         f.field("silence", silence).field("ucx", ucx).finish_non_exhaustive()
     }
@@ -67,15 +87,32 @@ impl Config {
     #[must_use]
     pub fn new(root: &str, (rank, size): (u32, u32), key: &[u8]) -> Config {
         let (root, key) = (root.to_owned(), key.to_vec());
-        let (timeout, silence) = (Duration::from_secs(60), Duration::from_secs(5));
-        Config { root, rank, size, key, segment_bytes: 0, timeout, silence, ucx: None }
+        Config {
+            root,
+            rank,
+            size,
+            capacity: size,
+            is_late: false,
+            key,
+            segment_bytes: 0,
+            timeout: Duration::from_secs(60),
+            silence: Duration::from_secs(5),
+            ucx: None,
+        }
+    }
+
+    /// A rank that joins those which have met at `root`.
+    #[must_use]
+    pub fn later(root: &str, key: &[u8]) -> Config {
+        Config { is_late: true, ..Config::new(root, (0, 1), key) }
     }
 
     /// What the variables [`ROOT`], [`RANK`], [`SIZE`] and [`KEY`] say, as `lookup` gives them. Where the
     /// first three are not set, but `PMIX_NAMESPACE` is, as by `mpirun` or `srun --mpi=pmix`, PMIx says
     /// which rank this is, and rank 0 hands out the rest, but for a key that is set: each rank of the job
     /// is to call this equally often, and waits here for the others, up to a minute where PMIx can tell.
-    /// One rank alone where none is set.
+    /// One rank alone where none is set; one that comes [later](Config::later) where [`ROOT`] and [`KEY`]
+    /// are, and neither [`RANK`] nor [`SIZE`]. Where those are, [`CAPACITY`] may be.
     ///
     /// # Errors
     /// [`Error::Config`] where one is missing or can't be, or PMIx can't be loaded; [`Error::Io`] for what
@@ -95,9 +132,15 @@ impl Config {
             let why = || format!("`{text}` is no rank or number of ranks");
             text.parse::<u32>().map_err(|_| Error::Config { name, why: why() })
         };
-        let size = number(SIZE)?;
-        let key = if size > 1 { text(KEY)? } else { String::new() };
-        let mut config = Config::new(&text(ROOT)?, (number(RANK)?, size), key.as_bytes());
+        let mut config = if [RANK, SIZE].iter().all(|name| lookup(name).is_none()) {
+            Config::later(&text(ROOT)?, text(KEY)?.as_bytes())
+        } else {
+            let size = number(SIZE)?;
+            let capacity = lookup(CAPACITY).map_or(Ok(size), |_| number(CAPACITY))?;
+            let key = if capacity > 1 { text(KEY)? } else { String::new() };
+            let config = Config::new(&text(ROOT)?, (number(RANK)?, size), key.as_bytes());
+            Config { capacity, ..config }
+        };
         config.ucx = lookup(UCX).map(PathBuf::from);
         config.check()?;
         Ok(config)
@@ -110,6 +153,16 @@ impl Config {
         }
         config.check()?;
         Ok(config)
+    }
+
+    /// Whether others may come later than those at the start.
+    pub(crate) fn is_open(&self) -> bool {
+        self.capacity > self.size
+    }
+
+    /// Whether a rank may come that calls this one, once this one has joined.
+    pub(crate) fn may_be_called_later(&self) -> bool {
+        self.capacity > self.size.max(self.rank + 1)
     }
 
     /// The meeting place.
@@ -125,7 +178,16 @@ impl Config {
         if self.rank >= self.size {
             return wrong(RANK, format!("rank {} of {} ranks", self.rank, self.size));
         }
-        if self.size > 1 && self.key.is_empty() {
+        if !(self.size..=MOST_RANKS).contains(&self.capacity) {
+            let why =
+                format!("{} ranks in all; it takes {} to {MOST_RANKS}", self.capacity, self.size);
+            return wrong(CAPACITY, why);
+        }
+        let is_open = self.is_late || self.is_open();
+        if matches!(root, Root::Ucx(_)) && is_open {
+            return wrong(ROOT, format!("`{}`: over UCX no rank comes later", self.root));
+        }
+        if (self.size > 1 || is_open) && self.key.is_empty() {
             return wrong(KEY, "is empty; ranks need a secret that no one else knows".to_owned());
         }
         Ok(root)
@@ -286,6 +348,33 @@ mod tests {
                 all.iter().enumerate().filter(|v| v.0 != missing).map(|v| *v.1).collect();
             let error = from(&some).unwrap_err().to_string();
             assert!(error.starts_with(all[missing].0), "{error}");
+        }
+    }
+
+    #[test]
+    fn who_has_no_rank_comes_later_and_the_others_say_how_many_there_may_be() {
+        let late = from(&[(ROOT, "local:a"), (KEY, "k")]).unwrap();
+        assert!(late.is_late && late.key == b"k");
+        let error = from(&[(ROOT, "local:a")]).unwrap_err().to_string();
+        assert!(error.starts_with(KEY), "{error}");
+        let all = [(ROOT, "local:a"), (RANK, "0"), (SIZE, "1"), (KEY, "k")];
+        let of = |capacity| from(&[&all[..], &[(CAPACITY, capacity)]].concat());
+        let open = of("256").unwrap();
+        assert_eq!((open.capacity, open.size, open.is_late), (256, 1, false));
+        let closed = from(&all).unwrap();
+        assert_eq!((closed.capacity, closed.is_late), (1, false));
+        for wrong in ["0", "257", "many"] {
+            let error = of(wrong).unwrap_err().to_string();
+            assert!(error.starts_with(CAPACITY) || wrong == "many", "{error}");
+        }
+        let keyless = [&all[..3], &[(CAPACITY, "2")]].concat();
+        assert!(from(&keyless).unwrap_err().to_string().starts_with(KEY));
+        for variables in [
+            &[(ROOT, "ucx:a:7"), (KEY, "k")][..],
+            &[&[(ROOT, "ucx:a:7"), (CAPACITY, "2")], &all[1..]].concat(),
+        ] {
+            let error = from(variables).unwrap_err().to_string();
+            assert!(error.contains("over UCX no rank comes later"), "{error}");
         }
     }
 

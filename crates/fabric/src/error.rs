@@ -33,6 +33,32 @@ pub enum Error {
         /// Why.
         why: &'static str,
     },
+    /// Nobody lets a rank in that comes later.
+    #[error(
+        "waited {waited:?}, and nobody at `{root}` lets ranks in that come later: is rank 0 there, and has it more room (ISOMETRY_CAPACITY) than ranks at the start?"
+    )]
+    Unanswered {
+        /// Where.
+        root: String,
+        /// How long was waited.
+        waited: Duration,
+    },
+    /// There is no room for one more rank, and there will be none.
+    #[error(
+        "all {capacity} places of this fabric have been taken; ISOMETRY_CAPACITY of the ranks at the start says how many there are"
+    )]
+    Full {
+        /// How many there are.
+        capacity: u32,
+    },
+    /// What only ranks do that were there at the start.
+    #[error("rank {} came later: barriers and firehoses are of the first {founders} ranks", .peer.0)]
+    Late {
+        /// Which came later.
+        peer: NodeId,
+        /// How many were there.
+        founders: u32,
+    },
     /// A peer has died, has left, or sent what can't be.
     #[error("rank {} is lost: {why}", .peer.0)]
     PeerLost {
@@ -42,11 +68,11 @@ pub enum Error {
         why: Lost,
     },
     /// There is no such rank.
-    #[error("rank {} of {size} ranks", .peer.0)]
+    #[error("there is no rank {} among {size} ranks", .peer.0)]
     NoSuchPeer {
         /// Which.
         peer: NodeId,
-        /// How many there are.
+        /// One more than the highest that there is.
         size: u32,
     },
     /// A put or a get outside of what the peer published.
@@ -131,9 +157,10 @@ pub enum Error {
 #[non_exhaustive]
 pub enum ErrorKind {
     /// Wrong arguments, here: [`Error::Config`], [`Error::NoSuchPeer`], [`Error::OutOfBounds`],
-    /// [`Error::OutOfBuffer`], [`Error::TooLong`], [`Error::TooMuch`], [`Error::InHandler`].
+    /// [`Error::OutOfBuffer`], [`Error::TooLong`], [`Error::TooMuch`], [`Error::InHandler`],
+    /// [`Error::Late`].
     Usage,
-    /// [`Error::Missing`], [`Error::Refused`].
+    /// [`Error::Missing`], [`Error::Refused`], [`Error::Unanswered`], [`Error::Full`].
     Join,
     /// [`Error::PeerLost`].
     PeerLost,
@@ -156,8 +183,12 @@ impl Error {
             | Error::OutOfBuffer { .. }
             | Error::TooLong { .. }
             | Error::TooMuch { .. }
-            | Error::InHandler { .. } => ErrorKind::Usage,
-            Error::Missing { .. } | Error::Refused { .. } => ErrorKind::Join,
+            | Error::InHandler { .. }
+            | Error::Late { .. } => ErrorKind::Usage,
+            Error::Missing { .. }
+            | Error::Refused { .. }
+            | Error::Unanswered { .. }
+            | Error::Full { .. } => ErrorKind::Join,
             Error::PeerLost { .. } => ErrorKind::PeerLost,
             Error::Timeout { .. } => ErrorKind::Timeout,
             Error::BarrierMismatch { .. } => ErrorKind::BarrierMismatch,
@@ -168,7 +199,8 @@ impl Error {
     /// Whether the same call may succeed later.
     #[must_use]
     pub fn is_retryable(&self) -> bool {
-        matches!(self.kind(), ErrorKind::Timeout | ErrorKind::Join)
+        let may_pass = matches!(self.kind(), ErrorKind::Timeout | ErrorKind::Join);
+        may_pass && !matches!(self, Error::Full { .. })
     }
 
     pub(crate) fn io(doing: &'static str) -> impl Fn(io::Error) -> Error {

@@ -39,7 +39,7 @@ pub struct Fabric {
 
 impl Fabric {
     /// Joins the ranks that `config` speaks of, over the conduit that its root says; returns when all
-    /// have.
+    /// have, or, where this rank comes later, when all that there are reach it.
     ///
     /// # Errors
     /// As [`Shm::join`] and [`Tcp::join`].
@@ -63,7 +63,7 @@ impl Fabric {
     pub fn over(conduit: Box<dyn Conduit>, handlers: Handlers) -> Fabric {
         let handlers = handlers.with_any(barrier::HANDLER, Box::new(barrier::arrived));
         let handlers = remote::handlers(handlers);
-        let rounds = Rounds::new(conduit.place().1);
+        let rounds = Rounds::new(conduit.founders());
         Fabric { conduit, handlers, rounds, asked: Asked::default() }
     }
 
@@ -73,10 +73,24 @@ impl Fabric {
         self.conduit.place().0
     }
 
-    /// How many there are.
+    /// How many ranks there are: one more than the highest that has ever joined, as far as this one
+    /// knows.
     #[must_use]
     pub fn size(&self) -> u32 {
         self.conduit.place().1
+    }
+
+    /// How many have joined at the start.
+    #[must_use]
+    pub fn founders(&self) -> u32 {
+        self.conduit.founders()
+    }
+
+    /// Whether `peer` has joined, be it lost or not. Of those that come later it may be known to some
+    /// ranks before others, and one that fails to join may leave its number to nobody.
+    #[must_use]
+    pub fn has(&self, peer: NodeId) -> bool {
+        self.conduit.has(peer)
     }
 
     /// What messages may be.
@@ -412,7 +426,7 @@ impl Fabric {
     }
 
     fn check_message(&self, to: NodeId, message: &Message<'_>) -> Result<(), Error> {
-        if to.0 >= self.size() {
+        if !self.has(to) {
             return Err(self.unreachable(to));
         }
         if !message.fits(self.capabilities().medium_bytes) {
@@ -473,10 +487,7 @@ impl Fabric {
         self.conduit.segment(peer)
     }
 
-    /// How many bytes a rank that there is published.
-    ///
-    /// # Panics
-    /// Where there is no such rank.
+    /// How many bytes a rank published; none where there is no such rank.
     #[must_use]
     pub fn published_bytes(&self, peer: NodeId) -> usize {
         self.conduit.segment_bytes(peer) as usize
@@ -484,7 +495,7 @@ impl Fabric {
 
     /// That `peer` is there and published so many bytes from `at` on.
     pub(crate) fn check(&self, peer: NodeId, at: u64, bytes: usize) -> Result<(), Error> {
-        if peer.0 >= self.size() || self.lost(peer).is_some() {
+        if !self.has(peer) || self.lost(peer).is_some() {
             return Err(self.unreachable(peer));
         }
         let end = at.checked_add(bytes as u64);
@@ -494,10 +505,16 @@ impl Fabric {
 
     #[cold]
     fn unreachable(&self, peer: NodeId) -> Error {
-        match self.size() {
-            size if peer.0 >= size => Error::NoSuchPeer { peer, size },
-            _ => self.lost_error(peer),
+        match self.has(peer) {
+            true => self.lost_error(peer),
+            false => Error::NoSuchPeer { peer, size: self.size() },
         }
+    }
+
+    /// That `peer` was there at the start.
+    pub(crate) fn check_founder(&self, peer: NodeId) -> Result<(), Error> {
+        let founders = self.founders();
+        if peer.0 < founders { Ok(()) } else { Err(Error::Late { peer, founders }) }
     }
 
     pub(crate) fn outside(&self, what: &'static str) -> Result<(), Error> {

@@ -70,7 +70,7 @@ pub struct Statistics {
 
 /// Ranks that pin what they put to and get from, by one of several [`Strategy`]s.
 ///
-/// As for any [`Fabric`], somebody at the other end has to poll where it is asked to pin. All methods
+/// It is of the ranks that were there at the start. As for any [`Fabric`], somebody at the other end has to poll where it is asked to pin. All methods
 /// may be called by any thread. What is pinned when it is dropped stays so until the memory is gone.
 pub struct Firehose {
     fabric: Arc<Fabric>,
@@ -95,7 +95,8 @@ impl Firehose {
     ///
     /// # Errors
     /// As [`Shm::join`]; [`Error::Config`] for settings that can't be; [`Error::Unpinned`] where
-    /// everything is to be pinned and can't be.
+    /// everything is to be pinned and can't be; [`Error::Late`] where this rank was not there at the
+    /// start.
     pub fn join(
         config: &Config,
         handlers: Handlers,
@@ -109,7 +110,7 @@ impl Firehose {
     /// The same over any conduit.
     ///
     /// # Errors
-    /// [`Error::Config`], [`Error::Unpinned`].
+    /// [`Error::Config`], [`Error::Unpinned`], [`Error::Late`].
     pub fn over(
         conduit: Box<dyn Conduit>,
         handlers: Handlers,
@@ -186,11 +187,13 @@ impl Firehose {
     /// held by those who wait.
     ///
     /// # Errors
-    /// As [`Fabric::put`]; [`Error::TooMuch`] for more than [`Firehose::most_bytes`];
+    /// As [`Fabric::put`]; [`Error::Late`] for one that was not there at the start;
+    /// [`Error::TooMuch`] for more than [`Firehose::most_bytes`];
     /// [`Error::Unpinned`] where this rank's own can't be; [`Error::InHandler`] where somebody has to
     /// be asked.
     pub fn hold(&self, of: NodeId, at: u64, bytes: usize) -> Result<Hold<'_>, Error> {
         self.fabric.check(of, at, bytes)?;
+        self.fabric.check_founder(of)?;
         let run = Run::over((at, bytes as u64), self.bucket_bytes);
         let is_own = of == self.fabric.rank();
         let most = if is_own { self.most_own } else { self.most };

@@ -59,7 +59,10 @@ impl State {
         settings: &Settings,
         registration: Arc<dyn Registration>,
     ) -> Result<State, Error> {
-        let (me, size) = conduit.place();
+        let (me, size) = (conduit.place().0, conduit.founders());
+        if me.0 >= size {
+            return Err(Error::Late { peer: me, founders: size });
+        }
         settings.check(size)?;
         let rules = settings.rules(size, conduit.capabilities().medium_bytes);
         let buckets = conduit.segment_bytes(me).div_ceil(settings.bucket_bytes);
@@ -181,7 +184,9 @@ impl State {
         all.into_iter().fold(handlers, |handlers, (index, run)| {
             let state = Arc::clone(self);
             let run = move |call: &Call<'_>| {
-                if run(&state, call).is_none() {
+                // Those that came later are in no table.
+                let is_known = (call.source().0 as usize) < state.lost.len();
+                if !is_known || run(&state, call).is_none() {
                     log::warn!("dropped what rank {} says of firehoses", call.source().0);
                 }
             };

@@ -1,10 +1,11 @@
 //! Processes of one machine meet at names in the abstract namespace, and hand over descriptors of
-//! their memory. Rank `r` listens at a name of its own and connects to all below it. The socket stays
-//! open: its end tells of the peer's.
+//! their memory. Rank `r` listens at a name of its own and connects to all below it, and goes on listening
+//! where others may come later; these are told by rank 0, at a name beside, which ranks they are. The
+//! socket stays open: its end tells of the peer's.
 
 use crate::config::Config;
 use crate::error::Error;
-use crate::meeting::{Joined, Socket, Way, meet};
+use crate::meeting::{Entry, Met, Socket, Way, call_there, enter, meet};
 use rustix::net::{
     RecvAncillaryBuffer, RecvAncillaryMessage, RecvFlags, SendAncillaryBuffer,
     SendAncillaryMessage, SendFlags, recvmsg, sendmsg,
@@ -18,56 +19,97 @@ use std::os::unix::net::{SocketAddr, UnixListener, UnixStream};
 /// Its mailbox and its segment.
 pub(crate) type Memory<T> = [T; 2];
 
-/// Joins all ranks but this one, to which `memory` is handed; in the order of ranks, `None` for this
-/// one.
-pub(crate) fn join(
+/// What a rank has that has met others.
+pub(crate) struct Joining {
+    pub(crate) peers: Met<Memory<OwnedFd>>,
+    pub(crate) way: Handing,
+    /// Where it listens, unless it is alone.
+    pub(crate) listener: Option<UnixListener>,
+    /// Where rank 0 listens besides, if others may come later.
+    pub(crate) root: Option<UnixListener>,
+}
+
+/// Joins all ranks but this one, to which `memory` is handed.
+pub(crate) fn join(config: &Config, name: &str, memory: Memory<OwnedFd>) -> Result<Joining, Error> {
+    let way = Handing { name: name.to_owned(), memory };
+    if config.capacity == 1 {
+        return Ok(Joining { peers: Met::new(), way, listener: None, root: None });
+    }
+    let listener = way.listen(config.rank)?;
+    let is_root = config.is_open() && config.rank == 0;
+    let root = is_root.then(|| listen(&root_of(name), 0)).transpose()?;
+    let callers = config.rank + 1..config.size;
+    let peers = meet(config, &way, 0..config.rank, (Some(listener.as_fd()), callers))?;
+    Ok(Joining { peers, way, listener: Some(listener), root })
+}
+
+/// Has rank 0 say which rank this one is, that comes later.
+pub(crate) fn come_to(config: &Config, name: &str) -> Result<Entry, Error> {
+    let connect = || Ok(UnixStream::connect_addr(&address(&root_of(name))?)?.into());
+    enter(config, connect, |_| Ok(Vec::new()))
+}
+
+/// Joins those that are there as `entry` says, with the `config` that it says.
+pub(crate) fn join_there(
     config: &Config,
     name: &str,
-    memory: Memory<BorrowedFd<'_>>,
-) -> Result<Vec<Option<Joined<Memory<OwnedFd>>>>, Error> {
-    if config.size == 1 {
-        return Ok(vec![None]);
-    }
-    let way = Handing { name, memory };
+    (memory, entry): (Memory<OwnedFd>, &Entry),
+) -> Result<Joining, Error> {
+    let way = Handing { name: name.to_owned(), memory };
     let listener = way.listen(config.rank)?;
-    let callers = config.rank + 1..config.size;
-    meet(config, &way, 0..config.rank, (Some(listener.as_fd()), callers))
+    let peers = call_there(config, &way, entry)?;
+    Ok(Joining { peers, way, listener: Some(listener), root: None })
 }
 
-struct Handing<'a> {
-    name: &'a str,
-    memory: Memory<BorrowedFd<'a>>,
+/// How ranks hand their memory to each other.
+#[derive(Debug)]
+pub(crate) struct Handing {
+    name: String,
+    memory: Memory<OwnedFd>,
 }
 
-impl Handing<'_> {
-    fn address(&self, rank: u32) -> io::Result<SocketAddr> {
-        SocketAddr::from_abstract_name(format!("isometry-{}-{rank}", self.name))
+impl Handing {
+    fn name_of(&self, rank: u32) -> String {
+        format!("{}-{rank}", self.name)
     }
 
     fn listen(&self, rank: u32) -> Result<UnixListener, Error> {
-        let address = self.address(rank).map_err(Error::io("naming a socket"))?;
-        let listener = match UnixListener::bind_addr(&address) {
-            Err(e) if e.kind() == ErrorKind::AddrInUse => {
-                return Err(Error::Refused { rank, why: "has joined already" });
-            }
-            bound => bound.map_err(Error::io("listening for ranks"))?,
-        };
-        listener.set_nonblocking(true).map_err(Error::io("listening for ranks"))?;
-        Ok(listener)
+        listen(&self.name_of(rank), rank)
     }
 }
 
-impl Way for Handing<'_> {
+/// Where those that come later call rank 0.
+fn root_of(name: &str) -> String {
+    format!("{name}-root")
+}
+
+fn address(name: &str) -> io::Result<SocketAddr> {
+    SocketAddr::from_abstract_name(format!("isometry-{name}"))
+}
+
+fn listen(name: &str, rank: u32) -> Result<UnixListener, Error> {
+    let address = address(name).map_err(Error::io("naming a socket"))?;
+    let listener = match UnixListener::bind_addr(&address) {
+        Err(e) if e.kind() == ErrorKind::AddrInUse => {
+            return Err(Error::Refused { rank, why: "has joined already" });
+        }
+        bound => bound.map_err(Error::io("listening for ranks"))?,
+    };
+    listener.set_nonblocking(true).map_err(Error::io("listening for ranks"))?;
+    Ok(listener)
+}
+
+impl Way for Handing {
     const KIND: u32 = 0;
     const LANES: u32 = 1;
     type Gift = Memory<OwnedFd>;
 
     fn connect(&self, rank: u32) -> io::Result<OwnedFd> {
-        Ok(UnixStream::connect_addr(&self.address(rank)?)?.into())
+        Ok(UnixStream::connect_addr(&address(&self.name_of(rank))?)?.into())
     }
 
     fn exchange(&self, _: u32, socket: &Socket, _: bool) -> io::Result<Memory<OwnedFd>> {
-        give(socket, self.memory)?;
+        give(socket, self.memory.each_ref().map(AsFd::as_fd))?;
         take(socket)
     }
 }
@@ -92,9 +134,4 @@ fn take(socket: &Socket) -> io::Result<Memory<OwnedFd>> {
         }
     }
     fds.try_into().map_err(|_| ErrorKind::InvalidData.into())
-}
-
-/// The descriptors of both.
-pub(crate) fn borrowed(memory: &Memory<OwnedFd>) -> Memory<BorrowedFd<'_>> {
-    memory.each_ref().map(AsFd::as_fd)
 }

@@ -2,7 +2,8 @@
 //!
 //! Each rank has a mailbox that all map: a bell, and two rings from every rank. A sender
 //! writes its ring and rings the bell if the receiver sleeps. Each rank also has a segment, which all
-//! map. A socket to every peer ends when the peer does, and a thread that sleeps on these sees it.
+//! map. A socket to every peer ends when the peer does, and a thread that sleeps on these sees it. Where
+//! ranks may come later, mailboxes have rings for all that there may be, and another thread hears them.
 
 mod bell;
 #[cfg(test)]
@@ -22,21 +23,23 @@ use crate::conduit::{Capabilities, Conduit, Lost, QUEUES, Queue, Refusal};
 use crate::config::{Config, ROOT, Root};
 use crate::error::Error;
 use crate::locks::{lock, try_lock};
-use crate::meeting::Socket;
+use crate::meeting::{Door, Joined, Members, Socket};
 use crate::message::{Copied, MOST_BYTES, Message};
 use crate::segment::Segment;
+use crate::slots::Slots;
 use crate::standing::Standing;
 use bell::Futex;
+use join::Joining;
 use model::NodeId;
 use ring::{Found, LINE_WORDS, LINES, RING_WORDS, Reader, Refused, Words, Writer};
 use rustix::event::Timespec;
 use rustix::thread::futex;
-use std::io::Write;
+use std::io::{self, Write};
 use std::os::fd::OwnedFd;
 use std::sync::atomic::AtomicU32;
 use std::sync::{Arc, Mutex};
 use std::time::Duration;
-use watch::{BYE, Watch};
+use watch::{BYE, Watch, Watched};
 
 /// The words before the rings: a line that the bell has for itself.
 const BELL_WORDS: usize = LINE_WORDS;
@@ -51,15 +54,16 @@ const BATCH: usize = 32;
 #[derive(Debug)]
 pub struct Shm {
     shared: Arc<Shared>,
-    /// To each peer, `None` for this rank.
-    sockets: Vec<Option<Socket>>,
+    /// For those that come later.
+    doors: Mutex<Vec<Door>>,
     _watch: Watch,
 }
 
 #[derive(Debug)]
 struct Shared {
     rank: u32,
-    peers: Vec<Peer>,
+    founders: u32,
+    peers: Slots<Peer>,
     /// What reads the rings in this rank's mailbox, by queue and sender.
     inboxes: [Mutex<Inbox>; 2],
 }
@@ -68,6 +72,8 @@ struct Shared {
 struct Peer {
     mailbox: Segment,
     segment: Segment,
+    /// `None` for this rank.
+    socket: Option<Socket>,
     /// By queue.
     writers: [Mutex<Writer>; 2],
     standing: Standing,
@@ -80,51 +86,51 @@ struct Inbox {
 }
 
 impl Shm {
-    /// Joins the ranks that `config` speaks of; returns when all have.
+    /// Joins the ranks that `config` speaks of; returns when all have, or, where this rank comes later,
+    /// when all that there are reach it.
     ///
     /// # Errors
     /// [`Error::Config`] for what can't be; [`Error::Missing`] where not all join in time;
     /// [`Error::Refused`] where this rank, or another, has another key, version or number of ranks,
-    /// or has joined already; [`Error::Io`].
+    /// or has joined already; [`Error::Unanswered`] and [`Error::Full`] where it comes later and nobody
+    /// lets it in; [`Error::Io`].
     pub fn join(config: &Config) -> Result<Shm, Error> {
         let Root::Local(name) = config.check()? else {
             let why = format!("`{}` is no meeting place of one machine", config.root);
             return Err(Error::Config { name: ROOT, why });
         };
-        let size = config.size as usize;
-        let words = BELL_WORDS + size * QUEUES.len() * RING_WORDS;
-        let (mailbox, mailbox_fd) = Segment::create(8 * words as u64)?;
-        let (segment, segment_fd) = Segment::create(config.segment_bytes)?;
-        let memory = [mailbox_fd, segment_fd];
-        let joined = join::join(config, name, join::borrowed(&memory))?;
-        let mut sockets = Vec::with_capacity(size);
-        let mut own = Some([mailbox, segment]);
-        let mut peers = Vec::with_capacity(size);
-        for (rank, peer) in (0..).zip(joined) {
-            let (memory, socket) = match peer {
-                Some(peer) => (mapped(rank, &peer.gift)?, Some(peer.socket)),
-                None => (own.take().expect("one rank is this one"), None),
-            };
-            let [mailbox, segment] = memory;
-            if mailbox.bytes() != 8 * words as u64 {
-                return Err(Error::Refused { rank, why: "its mailbox is of another size" });
-            }
-            let (writers, standing) = (Default::default(), Standing::default());
-            peers.push(Peer { mailbox, segment, writers, standing });
-            sockets.push(socket);
+        if !config.is_late {
+            let (own, fds) = memory(config)?;
+            return Shm::of(config, own, join::join(config, name, fds)?);
         }
-        let readers = || (0..size).map(|_| Reader::default()).collect();
-        let inbox = || Mutex::new(Inbox { readers: readers(), copied: Copied::new() });
-        let inboxes = QUEUES.map(|_| inbox());
-        let shared = Arc::new(Shared { rank: config.rank, peers, inboxes });
-        let watched = sockets.iter().map(|s| s.as_ref().map(|s| s.0.try_clone()).transpose());
-        let watched: Result<Vec<_>, _> = watched.collect();
-        let watched = watched.map_err(Error::io("watching peers"))?;
+        let entry = join::come_to(config, name)?;
+        let config = entry.config(config);
+        let (own, fds) = memory(&config)?;
+        let joining = join::join_there(&config, name, (fds, &entry))?;
+        let shm = Shm::of(&config, own, joining)?;
+        entry.finish()?;
+        Ok(shm)
+    }
+
+    fn of(config: &Config, own: [Segment; 2], joining: Joining) -> Result<Shm, Error> {
+        let shared = Arc::new(Shared::new(config, own));
         let theirs = Arc::clone(&shared);
-        let watch = Watch::over(watched, move |peer, left| {
+        let watch = Watch::new(move |peer, left| {
             theirs.lose(peer, if left { Lost::Left } else { Lost::Died });
         })?;
-        Ok(Shm { shared, sockets, _watch: watch })
+        let Joining { peers, way, listener, root } = joining;
+        let (theirs, watched) = (Arc::clone(&shared), Arc::clone(watch.watched()));
+        let admit = move |rank, lanes| theirs.admit(rank, lanes, &watched);
+        peers.into_iter().try_for_each(|(rank, lanes)| admit(rank, lanes))?;
+        let mut doors = Vec::new();
+        if let Some(listener) = listener.filter(|_| config.may_be_called_later()) {
+            doors.push(Door::open(config.clone(), way, listener.into(), admit)?);
+        }
+        if let Some(root) = root {
+            let members = Roll(Arc::clone(&shared));
+            doors.push(Door::at_root(config.clone(), members, root.into())?);
+        }
+        Ok(Shm { shared, doors: Mutex::new(doors), _watch: watch })
     }
 }
 
@@ -132,6 +138,34 @@ impl Drop for Shm {
     fn drop(&mut self) {
         self.leave();
     }
+}
+
+/// What rank 0 tells those that come later.
+struct Roll(Arc<Shared>);
+
+impl Members for Roll {
+    fn is_there(&self, rank: u32) -> bool {
+        self.0.peers.get(rank as usize).is_some_and(|peer| peer.standing.lost().is_none())
+    }
+
+    fn note(&self, _: u32, _: &Socket, _: &[u8]) -> io::Result<()> {
+        Ok(())
+    }
+
+    fn place(&self, _: u32) -> Vec<u8> {
+        Vec::new()
+    }
+}
+
+fn mailbox_words(capacity: u32) -> usize {
+    BELL_WORDS + capacity as usize * QUEUES.len() * RING_WORDS
+}
+
+/// This rank's mailbox and its segment.
+fn memory(config: &Config) -> Result<([Segment; 2], [OwnedFd; 2]), Error> {
+    let (mailbox, mailbox_fd) = Segment::create(8 * mailbox_words(config.capacity) as u64)?;
+    let (segment, segment_fd) = Segment::create(config.segment_bytes)?;
+    Ok(([mailbox, segment], [mailbox_fd, segment_fd]))
 }
 
 fn mapped(rank: u32, memory: &[OwnedFd; 2]) -> Result<[Segment; 2], Error> {
@@ -143,18 +177,48 @@ fn mapped(rank: u32, memory: &[OwnedFd; 2]) -> Result<[Segment; 2], Error> {
 }
 
 impl Shared {
-    fn me(&self) -> &Peer {
-        &self.peers[self.rank as usize]
+    /// Of a rank that has met nobody yet.
+    fn new(config: &Config, own: [Segment; 2]) -> Shared {
+        let peers = Slots::new(config.capacity);
+        let is_own = peers.fill(config.rank, Peer::new(own, None));
+        debug_assert!(is_own, "ranks are below the capacity");
+        let readers = || (0..config.capacity).map(|_| Reader::default()).collect();
+        let inbox = || Mutex::new(Inbox { readers: readers(), copied: Copied::new() });
+        Shared { rank: config.rank, founders: config.size, peers, inboxes: QUEUES.map(|_| inbox()) }
     }
 
-    /// The ring in the mailbox of `to` that `from` writes.
-    fn ring(&self, to: usize, from: usize, queue: Queue) -> Words<'_> {
-        let start = BELL_WORDS + (from * QUEUES.len() + queue as usize) * RING_WORDS;
-        Words(&self.peers[to].mailbox.words()[start..start + RING_WORDS])
+    /// Takes what a rank has brought, which is reached and watched from now on.
+    fn admit(
+        &self,
+        rank: u32,
+        mut lanes: Vec<Joined<[OwnedFd; 2]>>,
+        watched: &Watched,
+    ) -> Result<(), Error> {
+        let refused = |why| Error::Refused { rank, why };
+        let Joined { socket, gift } = lanes.pop().ok_or(refused("has no socket"))?;
+        let memory = mapped(rank, &gift)?;
+        if memory[0].bytes() != self.me().mailbox.bytes() {
+            return Err(refused("its mailbox is of another size"));
+        }
+        let clone = socket.0.try_clone().map_err(Error::io("watching a rank"))?;
+        if !self.peers.fill(rank, Peer::new(memory, Some(socket))) {
+            return Err(refused("has joined already"));
+        }
+        watched.add(rank as usize, clone);
+        self.me().wake();
+        Ok(())
+    }
+
+    fn me(&self) -> &Peer {
+        self.peers.get(self.rank as usize).expect("a rank knows itself")
+    }
+
+    fn peer(&self, peer: NodeId) -> Option<&Peer> {
+        self.peers.get(peer.0 as usize)
     }
 
     fn lose(&self, peer: usize, why: Lost) {
-        if self.peers[peer].standing.lose(why) {
+        if self.peers.get(peer).is_some_and(|peer| peer.standing.lose(why)) {
             self.me().wake();
         }
     }
@@ -162,20 +226,30 @@ impl Shared {
     fn is_ready(&self, queue: Queue) -> bool {
         // Whoever has it may have looked before something came.
         let Some(inbox) = try_lock(&self.inboxes[queue as usize]) else { return true };
-        let me = self.rank as usize;
-        let is_ready = |(from, reader): (usize, &Reader)| {
-            self.is_present(from) && reader.is_ready(self.ring(me, from, queue))
-        };
-        inbox.readers.iter().enumerate().any(is_ready)
-    }
-
-    fn is_present(&self, peer: usize) -> bool {
-        // What a peer sent before it died or left is still taken.
-        self.peers[peer].standing.lost() != Some(Lost::Broken)
+        let me = self.me();
+        self.peers.iter().any(|(from, peer)| {
+            peer.is_heard() && inbox.readers[from].is_ready(me.ring(from, queue))
+        })
     }
 }
 
 impl Peer {
+    fn new([mailbox, segment]: [Segment; 2], socket: Option<Socket>) -> Peer {
+        let (writers, standing) = (Default::default(), Standing::default());
+        Peer { mailbox, segment, socket, writers, standing }
+    }
+
+    /// The ring in its mailbox that `from` writes.
+    fn ring(&self, from: usize, queue: Queue) -> Words<'_> {
+        let start = BELL_WORDS + (from * QUEUES.len() + queue as usize) * RING_WORDS;
+        Words(&self.mailbox.words()[start..start + RING_WORDS])
+    }
+
+    /// Whether what it sends is taken; also what it had sent before it died or left.
+    fn is_heard(&self) -> bool {
+        self.standing.lost() != Some(Lost::Broken)
+    }
+
     /// Wakes whoever of the peer's sleeps.
     fn wake(&self) {
         bell::wake(&Bell(self.mailbox.bell()));
@@ -208,16 +282,24 @@ impl Conduit for Shm {
     }
 
     fn place(&self) -> (NodeId, u32) {
-        (NodeId(self.shared.rank), self.shared.peers.len() as u32)
+        (NodeId(self.shared.rank), self.shared.peers.size())
+    }
+
+    fn founders(&self) -> u32 {
+        self.shared.founders
+    }
+
+    fn has(&self, peer: NodeId) -> bool {
+        self.shared.peer(peer).is_some()
     }
 
     fn send(&self, to: NodeId, queue: Queue, message: &Message<'_>) -> Result<(), Refusal> {
-        let (shared, to) = (&*self.shared, to.0 as usize);
-        let peer = &shared.peers[to];
+        let shared = &*self.shared;
+        let peer = shared.peer(to).ok_or(Refusal::Lost)?;
         if peer.standing.lost().is_some() {
             return Err(Refusal::Lost);
         }
-        let ring = shared.ring(to, shared.rank as usize, queue);
+        let ring = peer.ring(shared.rank as usize, queue);
         let pushed = lock(&peer.writers[queue as usize]).push(ring, message);
         match pushed {
             Ok(()) => {
@@ -226,7 +308,7 @@ impl Conduit for Shm {
             }
             Err(Refused::Full) => Err(Refusal::Full),
             Err(Refused::Broken) => {
-                shared.lose(to, Lost::Broken);
+                shared.lose(to.0 as usize, Lost::Broken);
                 Err(Refusal::Lost)
             }
         }
@@ -236,19 +318,22 @@ impl Conduit for Shm {
         let shared = &*self.shared;
         let Some(mut inbox) = try_lock(&shared.inboxes[queue as usize]) else { return 0 };
         let Inbox { readers, copied } = &mut *inbox;
-        let mut count = 0;
-        for (from, reader) in readers.iter_mut().enumerate() {
-            let ring = shared.ring(shared.rank as usize, from, queue);
+        let (me, mut count) = (shared.me(), 0);
+        let size = shared.peers.size() as usize;
+        for (from, reader) in readers[..size].iter_mut().enumerate() {
+            let ring = me.ring(from, queue);
             for _ in 0..BATCH {
-                if !reader.is_ready(ring) || !shared.is_present(from) {
+                if !reader.is_ready(ring) {
                     break;
                 }
+                let peer = shared.peers.get(from).filter(|peer| peer.is_heard());
+                let Some(peer) = peer else { break };
                 match reader.pop(ring, copied) {
                     Found::Nothing => break,
                     Found::Broken => shared.lose(from, Lost::Broken),
                     Found::Message { wakes } => {
                         if wakes {
-                            shared.peers[from].wake();
+                            peer.wake();
                         }
                         count += 1;
                         copied.with(|message| run(NodeId(from as u32), message));
@@ -272,22 +357,24 @@ impl Conduit for Shm {
     }
 
     fn segment(&self, peer: NodeId) -> Option<&Segment> {
-        let peer = self.shared.peers.get(peer.0 as usize)?;
+        let peer = self.shared.peer(peer)?;
         peer.standing.lost().is_none().then_some(&peer.segment)
     }
 
     fn segment_bytes(&self, peer: NodeId) -> u64 {
-        self.shared.peers[peer.0 as usize].segment.bytes()
+        self.shared.peer(peer).map_or(0, |peer| peer.segment.bytes())
     }
 
     fn lost(&self, peer: NodeId) -> Option<Lost> {
-        self.shared.peers.get(peer.0 as usize)?.standing.lost()
+        self.shared.peer(peer)?.standing.lost()
     }
 
     fn leave(&self) {
-        for (peer, socket) in self.sockets.iter().enumerate() {
-            let Some(mut socket) = socket.as_ref() else { continue };
-            self.shared.lose(peer, Lost::Left);
+        // From here on nobody joins.
+        lock(&self.doors).clear();
+        for (rank, peer) in self.shared.peers.iter() {
+            let Some(mut socket) = peer.socket.as_ref() else { continue };
+            self.shared.lose(rank, Lost::Left);
             // Who is gone hears nothing.
             let _ = socket.write_all(&[BYE]);
         }

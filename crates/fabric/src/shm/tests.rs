@@ -108,7 +108,7 @@ fn a_peer_that_sends_nonsense_is_lost_and_others_are_not() {
     second.send(me, Queue::Request, &SHORT).unwrap();
     assert_eq!(count(&first, Queue::Request), 2);
     second.send(me, Queue::Request, &SHORT).unwrap();
-    let ring = second.shared.ring(0, 1, Queue::Request);
+    let ring = second.shared.peers.get(0).unwrap().ring(1, Queue::Request);
     ring.0[2 * LINE_WORDS].store(u64::MAX, Ordering::Relaxed);
     assert_eq!(count(&first, Queue::Request), 0);
     assert_eq!((first.lost(other), first.lost(me)), (Some(Lost::Broken), None));
@@ -122,7 +122,7 @@ fn a_peer_that_sends_nonsense_is_lost_and_others_are_not() {
 #[test]
 fn a_reader_that_says_nonsense_is_lost() {
     let [first, second] = pair();
-    let ring = second.shared.ring(1, 0, Queue::Request);
+    let ring = second.shared.me().ring(0, Queue::Request);
     ring.0[0].store(u64::MAX, Ordering::Relaxed);
     let mut sends = (0..=LINES).map(|_| first.send(NodeId(1), Queue::Request, &SHORT));
     assert_eq!(sends.find(Result::is_err), Some(Err(Refusal::Lost)));
@@ -152,4 +152,66 @@ fn what_was_sent_before_leaving_still_comes() {
     }
     assert_eq!(first.lost(NodeId(1)), Some(Lost::Left));
     assert_eq!(count(&first, Queue::Request), 1);
+}
+
+/// Where others may come later, with rank 0 of one that is patient for so long.
+fn open(patience: Duration) -> (Shm, Config) {
+    let job = Job::new(1).unwrap();
+    let [(_, root), ..] = job.variables(0);
+    let config = Config::new(&root, (0, 1), b"key");
+    let root = Shm::join(&Config { capacity: 8, timeout: patience, ..config.clone() }).unwrap();
+    (root, Config { is_late: true, ..config })
+}
+
+/// Told which rank it is; it does not go on.
+fn told(config: &Config) -> crate::meeting::Entry {
+    let Root::Local(name) = config.check().unwrap() else { unreachable!("it is a name") };
+    join::come_to(config, name).unwrap()
+}
+
+#[test]
+fn who_dies_while_it_joins_leaves_its_number_to_nobody() {
+    let (root, late) = open(Duration::from_secs(20));
+    let first = told(&late);
+    assert_eq!(first.config(&late).rank, 1);
+    // Who waits for its turn and gives up takes no number.
+    let hasty = Config { timeout: Duration::from_millis(100), ..late.clone() };
+    assert!(matches!(Shm::join(&hasty), Err(Error::Unanswered { .. })));
+    let has_died = AtomicU64::new(0);
+    thread::scope(|scope| {
+        let second = scope.spawn(|| {
+            let second = Shm::join(&late).unwrap();
+            assert_eq!(has_died.load(Ordering::SeqCst), 1, "two joined at once");
+            second
+        });
+        has_died.store(1, Ordering::SeqCst);
+        drop(first);
+        let second = second.join().unwrap();
+        assert_eq!(second.place(), (NodeId(2), 3));
+        for shm in [&root, &second] {
+            assert!(!shm.has(NodeId(1)) && shm.has(NodeId(2)));
+            assert_eq!((shm.lost(NodeId(1)), shm.segment_bytes(NodeId(1))), (None, 0));
+            assert_eq!(shm.send(NodeId(1), Queue::Request, &SHORT), Err(Refusal::Lost));
+        }
+    });
+}
+
+#[test]
+fn who_stops_while_it_joins_holds_the_next_up_for_so_long_only() {
+    let (_root, late) = open(Duration::from_millis(100));
+    let stopped = told(&late);
+    assert_eq!(Shm::join(&late).unwrap().place().0, NodeId(2));
+    drop(stopped);
+}
+
+#[test]
+fn who_leaves_hangs_up_on_those_that_join() {
+    let (root, late) = open(Duration::from_secs(20));
+    let first = told(&late);
+    thread::scope(|scope| {
+        let second = scope.spawn(|| Shm::join(&Config { timeout: Duration::from_secs(1), ..late }));
+        drop(root);
+        assert!(second.join().unwrap().is_err());
+    });
+    assert!(first.finish().is_err());
 }

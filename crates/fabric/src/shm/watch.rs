@@ -1,10 +1,11 @@
 //! A thread that sleeps until a peer's socket ends.
 
 use crate::error::Error;
+use crate::locks::lock;
 use rustix::event::{EventfdFlags, PollFd, PollFlags, eventfd, poll};
 use rustix::io::{Errno, read, write};
-use std::os::fd::{AsFd, OwnedFd};
-use std::sync::Arc;
+use std::os::fd::OwnedFd;
+use std::sync::{Arc, Mutex};
 use std::thread::{Builder, JoinHandle};
 
 /// What a peer says before it leaves.
@@ -13,62 +14,93 @@ pub(crate) const BYE: u8 = b'B';
 /// The thread; ends when dropped.
 #[derive(Debug)]
 pub(crate) struct Watch {
-    stop: Arc<OwnedFd>,
+    watched: Arc<Watched>,
     thread: Option<JoinHandle<()>>,
 }
 
+/// What is told to the thread.
+#[derive(Debug)]
+pub(crate) struct Watched {
+    bell: OwnedFd,
+    /// What is to be watched too, and by which name; `None` where nothing is any more.
+    more: Mutex<Option<Vec<(usize, OwnedFd)>>>,
+}
+
+impl Watched {
+    /// Has one more socket watched, unless the thread has ended.
+    pub(crate) fn add(&self, name: usize, socket: OwnedFd) {
+        if let Some(more) = &mut *lock(&self.more) {
+            more.push((name, socket));
+        }
+        self.ring();
+    }
+
+    fn ring(&self) {
+        // The only failure is a full counter, and then it is readable already.
+        let _ = write(&self.bell, &1u64.to_ne_bytes());
+    }
+}
+
 impl Watch {
-    /// Calls `ended` with the position of each of `sockets` that ends, and whether it said bye.
-    pub(crate) fn over(
-        sockets: Vec<Option<OwnedFd>>,
-        ended: impl Fn(usize, bool) + Send + 'static,
-    ) -> Result<Watch, Error> {
-        let stop = eventfd(0, EventfdFlags::CLOEXEC).map_err(Error::os("making an eventfd"))?;
-        let stop = Arc::new(stop);
-        let theirs = Arc::clone(&stop);
-        let watch = move || watch(sockets, &theirs, ended);
-        let thread = Builder::new().name("iso-watch".into()).spawn(watch);
+    /// Calls `ended` with the name of each socket that is added and ends, and whether it said bye.
+    pub(crate) fn new(ended: impl Fn(usize, bool) + Send + 'static) -> Result<Watch, Error> {
+        let bell = eventfd(0, EventfdFlags::CLOEXEC | EventfdFlags::NONBLOCK);
+        let bell = bell.map_err(Error::os("making an eventfd"))?;
+        let watched = Arc::new(Watched { bell, more: Mutex::new(Some(Vec::new())) });
+        let theirs = Arc::clone(&watched);
+        let thread = Builder::new().name("iso-watch".into()).spawn(move || watch(&theirs, ended));
         let thread = Some(thread.map_err(Error::io("starting the watch"))?);
-        Ok(Watch { stop, thread })
+        Ok(Watch { watched, thread })
+    }
+
+    /// What adds to it.
+    pub(crate) fn watched(&self) -> &Arc<Watched> {
+        &self.watched
     }
 }
 
 impl Drop for Watch {
     fn drop(&mut self) {
-        // The only failure is a full counter, and then it is readable already.
-        let _ = write(&self.stop, &1u64.to_ne_bytes());
+        *lock(&self.watched.more) = None;
+        self.watched.ring();
         // A panic of the thread has been told by its hook.
         let _ = self.thread.take().map(JoinHandle::join);
     }
 }
 
-fn watch(mut sockets: Vec<Option<OwnedFd>>, stop: &OwnedFd, ended: impl Fn(usize, bool)) {
+fn watch(watched: &Watched, ended: impl Fn(usize, bool)) {
+    let mut sockets: Vec<(usize, OwnedFd)> = Vec::new();
     loop {
-        let (places, mut fds): (Vec<_>, Vec<_>) = sockets
-            .iter()
-            .enumerate()
-            .filter_map(|(i, socket)| Some((i, PollFd::new(socket.as_ref()?, PollFlags::IN))))
-            .unzip();
-        fds.push(PollFd::from_borrowed_fd(stop.as_fd(), PollFlags::IN));
+        // Whoever adds rings afterwards. It fails where nobody did.
+        let _ = read(&watched.bell, &mut [0; 8]);
+        match &mut *lock(&watched.more) {
+            Some(more) => sockets.append(more),
+            None => return,
+        }
+        let fds = sockets.iter().map(|(_, socket)| socket).chain([&watched.bell]);
+        let mut fds: Vec<_> = fds.map(|fd| PollFd::new(fd, PollFlags::IN)).collect();
         match poll(&mut fds, None) {
             Err(Errno::INTR) => continue,
             Err(error) => return log::error!("no longer watching peers: {error}"),
             Ok(_) => {}
         }
-        let ready: Vec<_> = fds.iter().map(|fd| !fd.revents().is_empty()).collect();
-        if ready.last() == Some(&true) {
-            return;
-        }
-        for (&place, _) in places.iter().zip(ready).filter(|(_, ready)| *ready) {
-            let Some(socket) = &sockets[place] else { continue };
-            let mut said = [0];
-            match read(socket, &mut said) {
-                Err(Errno::INTR | Errno::AGAIN) => {}
-                heard => {
-                    ended(place, heard == Ok(1) && said == [BYE]);
-                    sockets[place] = None;
-                }
-            }
+        let mut ready: Vec<_> = fds.iter().map(|fd| !fd.revents().is_empty()).collect();
+        ready.pop();
+        let mut ready = ready.into_iter();
+        sockets.retain(|(name, socket)| {
+            !ready.next().unwrap_or(false) || goes_on(*name, socket, &ended)
+        });
+    }
+}
+
+/// Hears what came of a socket; returns whether more may.
+fn goes_on(name: usize, socket: &OwnedFd, ended: &impl Fn(usize, bool)) -> bool {
+    let mut said = [0];
+    match read(socket, &mut said) {
+        Err(Errno::INTR | Errno::AGAIN) => true,
+        heard => {
+            ended(name, heard == Ok(1) && said == [BYE]);
+            false
         }
     }
 }

@@ -1,15 +1,18 @@
 //! Ranks meet at rank 0's port, where each says at which port it listens itself, and then call each
 //! other: the higher the lower. Two ranks have three connections, one for requests, one for replies, and
-//! one on which nothing is said, which the kernels of both ends keep alive.
+//! one on which nothing is said, which the kernels of both ends keep alive. Where others may come later
+//! all go on listening, rank 0 at its port too.
 //!
 //! A machine may take its own name for a loopback address, which others don't: ranks there listen at all
 //! addresses, and others call them by that of rank 0.
 
 use crate::config::{Config, ROOT};
 use crate::error::Error;
-use crate::meeting::{Joined, PATIENCE, Socket, Way, meet};
+use crate::locks::lock;
+use crate::meeting::{Entry, Met, PATIENCE, Socket, Way, call_there, enter, meet};
 use rustix::net::sockopt::set_socket_linger;
 use rustix::net::{getpeername, getsockname};
+use std::collections::BTreeMap;
 use std::io::{self, ErrorKind, Read, Write};
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr, TcpListener, TcpStream, ToSocketAddrs};
 use std::os::fd::{AsFd, OwnedFd};
@@ -28,27 +31,71 @@ const ADDRESS_BYTES: usize = 18;
 /// The most bytes of a gift.
 const GIFT_BYTES: u32 = 64 << 10;
 
-/// What a rank has at the end: to every rank and lane, but none to itself, and what that gave.
-pub(crate) type Peers = Vec<Option<Joined<Vec<u8>>>>;
+/// Where ranks listen.
+pub(crate) type Addresses = BTreeMap<u32, SocketAddr>;
+
+/// What a rank has that has met others, and what of it others that come later call.
+pub(crate) struct Joining<const LANES: u32, const KIND: u32> {
+    pub(crate) peers: Met<Vec<u8>>,
+    pub(crate) way: Connecting<LANES, KIND>,
+    /// Where it listens, unless it is alone.
+    pub(crate) listener: Option<TcpListener>,
+    /// What rank 0 has besides: where it listens at the root, and where all ranks do.
+    pub(crate) root: Option<(TcpListener, Addresses)>,
+}
 
 /// Joins all ranks that meet at `root` for this kind of meeting, and gives the same to each.
 pub(crate) fn meet_at<const LANES: u32, const KIND: u32>(
     config: &Config,
     root: &str,
     gift: &[u8],
-) -> Result<Peers, Error> {
-    let none = (0..config.size * LANES).map(|_| None).collect();
-    if config.size == 1 {
-        return Ok(none);
+) -> Result<Joining<LANES, KIND>, Error> {
+    let way = Connecting { addresses: Addresses::new(), gift: gift.to_vec() };
+    if config.capacity == 1 {
+        return Ok(Joining { peers: Met::new(), way, listener: None, root: None });
     }
-    let (listener, addresses) = match config.rank {
-        0 => gather(config, root)?,
-        _ => report(config, root)?,
+    let (listener, root, addresses) = match config.rank {
+        0 => {
+            let (listener, at_root, addresses) = gather(config, root)?;
+            (listener, Some((at_root, addresses)), Addresses::new())
+        }
+        _ => {
+            let (listener, addresses) = report(config, root)?;
+            (listener, None, addresses)
+        }
     };
     listener.set_nonblocking(true).map_err(Error::io("listening for ranks"))?;
-    let way = Connecting::<LANES, KIND> { addresses, gift };
+    let way = Connecting { addresses, ..way };
     let callers = config.rank + 1..config.size;
-    meet(config, &way, 0..config.rank, (Some(listener.as_fd()), callers))
+    let peers = meet(config, &way, 0..config.rank, (Some(listener.as_fd()), callers))?;
+    Ok(Joining { peers, way, listener: Some(listener), root })
+}
+
+/// As a rank that comes later, joins those that there are; what it is told says which rank it is.
+pub(crate) fn come_to<const LANES: u32, const KIND: u32>(
+    config: &Config,
+    root: &str,
+    gift: &[u8],
+) -> Result<(Entry, Joining<LANES, KIND>), Error> {
+    let place = resolved(root)?;
+    let mut bound = None;
+    let entry = enter(
+        config,
+        || connect(place),
+        |socket| {
+            let listener = listen_beside(root, socket).map_err(Error::io("listening for ranks"))?;
+            let own = listener.local_addr().map_err(Error::io("asking for a port"))?;
+            bound = Some(listener);
+            Ok(own.port().to_le_bytes().to_vec())
+        },
+    )?;
+    let root = peer_of(entry.socket()).map_err(Error::io("asking for rank 0's address"))?.ip();
+    let address = |place: &Vec<u8>| Some(reached(decoded(place.first_chunk()?), root));
+    let known = entry.places().iter();
+    let addresses = known.filter_map(|(&rank, place)| Some((rank, address(place)?))).collect();
+    let way = Connecting { addresses, gift: gift.to_vec() };
+    let peers = call_there(&entry.config(config), &way, &entry)?;
+    Ok((entry, Joining { peers, way, listener: bound, root: None }))
 }
 
 fn resolved(root: &str) -> Result<SocketAddr, Error> {
@@ -83,33 +130,36 @@ fn listen(address: SocketAddr) -> Result<TcpListener, Error> {
 }
 
 /// As rank 0: hears where all others listen, and tells all. Its own address is what they call it by.
-fn gather(config: &Config, root: &str) -> Result<(TcpListener, Vec<SocketAddr>), Error> {
+/// Returns where it listens, also at the root, and where all do.
+fn gather(config: &Config, root: &str) -> Result<(TcpListener, TcpListener, Addresses), Error> {
     let place = resolved(root)?;
     let ip = listening(root, place.ip());
     let at_root = listen(SocketAddr::new(ip, place.port()))?;
     at_root.set_nonblocking(true).map_err(Error::io("listening for ranks"))?;
     let listener = listen(SocketAddr::new(ip, 0))?;
     let own = listener.local_addr().map_err(Error::io("asking for a port"))?;
-    let mut known = vec![None; config.size as usize];
-    known[0] = Some(own);
-    let way = Gathering { known: Mutex::new(known), all: Condvar::new(), timeout: config.timeout };
+    let known = Mutex::new(Addresses::from([(0, own)]));
+    let Config { size, timeout, .. } = *config;
+    let way = Gathering { known, all: Condvar::new(), size, timeout };
     meet(config, &way, 0..0, (Some(at_root.as_fd()), 1..config.size))?;
-    Ok((listener, Vec::new()))
+    let known = way.known.into_inner().expect("no one panics with it");
+    Ok((listener, at_root, known))
 }
 
 /// As any other.
-fn report(config: &Config, root: &str) -> Result<(TcpListener, Vec<SocketAddr>), Error> {
+fn report(config: &Config, root: &str) -> Result<(TcpListener, Addresses), Error> {
     let way = Reporting { name: root, root: resolved(root)?, size: config.size };
     let mut met = meet(config, &way, 0..1, (None, 0..0))?;
-    let root = met.swap_remove(0).expect("it was called");
+    let root = met.remove(&0).and_then(|mut lanes| lanes.pop()).expect("it was called");
     Ok(root.gift)
 }
 
 /// What rank 0 does where ranks meet.
 struct Gathering {
-    known: Mutex<Vec<Option<SocketAddr>>>,
+    known: Mutex<Addresses>,
     /// When all are known.
     all: Condvar,
+    size: u32,
     timeout: Duration,
 }
 
@@ -125,11 +175,11 @@ impl Way for Gathering {
     fn exchange(&self, rank: u32, mut socket: &Socket, _: bool) -> io::Result<()> {
         let mut port = [0; 2];
         socket.read_exact(&mut port)?;
-        let address = SocketAddr::new(peer_of(socket)?.ip(), u16::from_le_bytes(port));
-        let mut known = self.known.lock().expect("no one panics with it");
-        known[rank as usize] = Some(address);
+        let address = beside(socket, port)?;
+        let mut known = lock(&self.known);
+        known.insert(rank, address);
         self.all.notify_all();
-        let is_missing = |known: &mut Vec<Option<SocketAddr>>| known.iter().any(Option::is_none);
+        let is_missing = |known: &mut Addresses| known.len() < self.size as usize;
         let (known, waited) = self
             .all
             .wait_timeout_while(known, self.timeout, is_missing)
@@ -137,7 +187,7 @@ impl Way for Gathering {
         if waited.timed_out() {
             return Err(ErrorKind::TimedOut.into());
         }
-        let table: Vec<u8> = known.iter().flatten().copied().flat_map(encoded).collect();
+        let table: Vec<u8> = known.values().copied().flat_map(encoded).collect();
         drop(known);
         socket.write_all(&table)
     }
@@ -154,40 +204,77 @@ impl Way for Reporting<'_> {
     const KIND: u32 = Gathering::KIND;
     const LANES: u32 = Gathering::LANES;
     /// Where this rank listens, and where all do.
-    type Gift = (TcpListener, Vec<SocketAddr>);
+    type Gift = (TcpListener, Addresses);
 
     fn connect(&self, _: u32) -> io::Result<OwnedFd> {
         connect(self.root)
     }
 
     fn exchange(&self, _: u32, mut socket: &Socket, _: bool) -> io::Result<Self::Gift> {
-        let own = SocketAddr::try_from(getsockname(socket)?)?;
-        let listener = TcpListener::bind(SocketAddr::new(listening(self.name, own.ip()), 0))?;
+        let listener = listen_beside(self.name, socket)?;
         socket.write_all(&listener.local_addr()?.port().to_le_bytes())?;
         let mut table = vec![[0; ADDRESS_BYTES]; self.size as usize];
         socket.read_exact(table.as_flattened_mut())?;
-        Ok((listener, called(&table, peer_of(socket)?.ip())))
+        let root = peer_of(socket)?.ip();
+        let called = table.iter().map(|known| reached(decoded(known), root));
+        Ok((listener, (0..).zip(called).collect()))
+    }
+}
+
+/// Listens where a rank is that reaches rank 0 by `socket`.
+fn listen_beside(root: &str, socket: &Socket) -> io::Result<TcpListener> {
+    let own = SocketAddr::try_from(getsockname(socket)?)?;
+    let listener = TcpListener::bind(SocketAddr::new(listening(root, own.ip()), 0))?;
+    listener.set_nonblocking(true)?;
+    Ok(listener)
+}
+
+/// Where a rank listens that has told its port by `socket`.
+fn beside(socket: &Socket, port: [u8; 2]) -> io::Result<SocketAddr> {
+    Ok(SocketAddr::new(peer_of(socket)?.ip(), u16::from_le_bytes(port)))
+}
+
+/// What rank 0 knows of where ranks listen, those that come later among them.
+#[derive(Debug)]
+pub(crate) struct Book(Mutex<Addresses>);
+
+impl Book {
+    pub(crate) fn of(known: Addresses) -> Book {
+        Book(Mutex::new(known))
+    }
+
+    /// Notes what a rank has said by `socket`.
+    pub(crate) fn note(&self, rank: u32, socket: &Socket, said: &[u8]) -> io::Result<()> {
+        let port = said.try_into().map_err(|_| ErrorKind::InvalidData)?;
+        lock(&self.0).insert(rank, beside(socket, port)?);
+        Ok(())
+    }
+
+    /// Where a rank listens, as others are told.
+    pub(crate) fn place(&self, rank: u32) -> Vec<u8> {
+        lock(&self.0).get(&rank).map_or(Vec::new(), |&address| encoded(address).to_vec())
     }
 }
 
 /// What all do then.
-struct Connecting<'a, const LANES: u32, const KIND: u32> {
-    addresses: Vec<SocketAddr>,
-    gift: &'a [u8],
+#[derive(Debug)]
+pub(crate) struct Connecting<const LANES: u32, const KIND: u32> {
+    addresses: Addresses,
+    gift: Vec<u8>,
 }
 
-impl<const LANES: u32, const KIND: u32> Way for Connecting<'_, LANES, KIND> {
+impl<const LANES: u32, const KIND: u32> Way for Connecting<LANES, KIND> {
     const KIND: u32 = KIND;
     const LANES: u32 = LANES;
     type Gift = Vec<u8>;
 
     fn connect(&self, rank: u32) -> io::Result<OwnedFd> {
-        connect(self.addresses[rank as usize])
+        connect(*self.addresses.get(&rank).ok_or(ErrorKind::AddrNotAvailable)?)
     }
 
     fn exchange(&self, _: u32, mut socket: &Socket, _: bool) -> io::Result<Vec<u8>> {
         let length = u32::try_from(self.gift.len()).map_err(|_| ErrorKind::InvalidInput)?;
-        socket.write_all(&[&length.to_le_bytes(), self.gift].concat())?;
+        socket.write_all(&[&length.to_le_bytes(), &self.gift[..]].concat())?;
         let mut length = [0; 4];
         socket.read_exact(&mut length)?;
         let length = Some(u32::from_le_bytes(length)).filter(|&length| length <= GIFT_BYTES);
@@ -197,15 +284,11 @@ impl<const LANES: u32, const KIND: u32> Way for Connecting<'_, LANES, KIND> {
     }
 }
 
-/// By which addresses to call ranks, where rank 0 was reached at `root`: it, and those that it sees on
+/// By which address to call a rank, where rank 0 was reached at `root`: it, and those that it sees on
 /// its own machine, may not know by which one others reach them.
-fn called(table: &[[u8; ADDRESS_BYTES]], root: IpAddr) -> Vec<SocketAddr> {
-    let is_there = |ip: IpAddr| ip.is_loopback() || ip.is_unspecified();
-    let address = |known: SocketAddr| match is_there(known.ip()) {
-        true => SocketAddr::new(root, known.port()),
-        false => known,
-    };
-    table.iter().map(|known| address(decoded(known))).collect()
+fn reached(known: SocketAddr, root: IpAddr) -> SocketAddr {
+    let is_there = known.ip().is_loopback() || known.ip().is_unspecified();
+    if is_there { SocketAddr::new(root, known.port()) } else { known }
 }
 
 fn peer_of(socket: &Socket) -> io::Result<SocketAddr> {
@@ -267,9 +350,8 @@ mod tests {
             assert_eq!(listening(root, ip(at)), ip(at), "{root}");
         }
         let table = ["0.0.0.0:1", "127.0.0.1:2", "10.0.0.4:3", "[::1]:4"];
-        let table = table.map(|at| encoded(at.parse().unwrap()));
-        let called: Vec<_> =
-            called(&table, ip("10.0.0.3")).iter().map(ToString::to_string).collect();
+        let reach = |at: &str| reached(at.parse().unwrap(), ip("10.0.0.3")).to_string();
+        let called = table.map(reach);
         assert_eq!(called, ["10.0.0.3:1", "10.0.0.3:2", "10.0.0.4:3", "10.0.0.3:4"]);
     }
 

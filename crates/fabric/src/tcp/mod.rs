@@ -14,6 +14,7 @@
 pub(crate) mod bells;
 pub mod frame;
 pub(crate) mod join;
+mod peer;
 mod stream;
 #[cfg(test)]
 mod tests;
@@ -22,22 +23,22 @@ use crate::conduit::{Capabilities, Conduit, Lost, Puts, QUEUES, Queue, Refusal};
 use crate::config::{Config, ROOT, Root};
 use crate::error::Error;
 use crate::locks::{lock, try_lock};
+use crate::meeting::{Door, Joined, Members, Socket};
 use crate::message::Message;
 use crate::segment::Segment;
-use crate::standing::Standing;
-use join::{LANES, SILENT};
+use crate::slots::Slots;
+use join::{Book, Joining, LANES, SILENT};
 use model::NodeId;
+pub(crate) use peer::keep_alive;
+use peer::{Peer, name, place};
 use rustix::event::epoll::{self, CreateFlags, EventData, EventFlags};
 use rustix::event::{PollFd, PollFlags, Timespec, poll};
-use rustix::io::{Errno, ioctl_fionbio};
-use rustix::net::sockopt::{
-    set_socket_keepalive, set_tcp_keepcnt, set_tcp_keepidle, set_tcp_keepintvl, set_tcp_nodelay,
-};
-use rustix::net::{
-    AddressFamily, RecvFlags, SendFlags, SocketFlags, SocketType, recv, send, socketpair,
-};
+use rustix::io::Errno;
+use rustix::net::{RecvFlags, SendFlags, recv, send};
+use std::io;
 use std::os::fd::{AsFd, OwnedFd};
-use std::sync::Mutex;
+use std::sync::atomic::Ordering;
+use std::sync::{Arc, Mutex};
 use std::time::{Duration, Instant};
 use stream::{CREDITS, Came, LEAVING, MEDIUM_BYTES, Next, Reader, Stream, Waiting, ready};
 
@@ -50,15 +51,22 @@ const BREATH: Duration = Duration::from_millis(1);
 /// How long it pays to look again, which a wake-up takes at both ends.
 const SPIN: Duration = Duration::from_micros(50);
 
-/// How often the kernel asks over a silent connection whether the other end is there.
-const PROBE: Duration = Duration::from_secs(1);
-
 /// Processes of several machines.
 #[derive(Debug)]
 pub struct Tcp {
+    shared: Arc<Shared>,
+    /// For those that come later.
+    doors: Mutex<Vec<Door>>,
+}
+
+/// What doors know of too.
+#[derive(Debug)]
+struct Shared {
     rank: usize,
-    peers: Vec<Peer>,
+    founders: u32,
+    peers: Slots<Peer>,
     segment: Segment,
+    silence: Duration,
     /// Readable while a stream of that queue is, or a silent connection.
     ins: [OwnedFd; 2],
     waiting: Waiting,
@@ -66,63 +74,121 @@ pub struct Tcp {
     inboxes: [Mutex<Vec<Reader>>; 2],
 }
 
-#[derive(Debug)]
-struct Peer {
-    /// By queue.
-    streams: [Stream; 2],
-    /// `None` for this rank.
-    silent: Option<OwnedFd>,
-    segment_bytes: u64,
-    /// How the streams ended.
-    ends: Mutex<[Option<Lost>; 2]>,
-    standing: Standing,
-}
-
 impl Tcp {
-    /// Joins the ranks that `config` speaks of; returns when all have.
+    /// Joins the ranks that `config` speaks of; returns when all have, or, where this rank comes later,
+    /// when all that there are reach it.
     ///
     /// # Errors
     /// [`Error::Config`] for what can't be; [`Error::Missing`] where not all join in time;
     /// [`Error::Refused`] where this rank, or another, has another key, version or number of ranks,
-    /// or has joined already; [`Error::Io`], also where somebody listens at rank 0's port already.
+    /// or has joined already; [`Error::Unanswered`] and [`Error::Full`] where it comes later and nobody
+    /// lets it in; [`Error::Io`], also where somebody listens at rank 0's port already.
     pub fn join(config: &Config) -> Result<Tcp, Error> {
         let Root::At(root) = config.check()? else {
             let why = format!("`{}` is no host and port", config.root);
             return Err(Error::Config { name: ROOT, why });
         };
         let bytes = config.segment_bytes.to_le_bytes();
-        let mut joined = join::meet_at::<LANES, 2>(config, root, &bytes)?.into_iter();
-        let (segment, _) = Segment::create(config.segment_bytes)?;
-        let failed = Error::os("setting up sockets");
-        let mut peers = Vec::with_capacity(config.size as usize);
-        for rank in 0..config.size as usize {
-            let lanes: Vec<_> = joined.by_ref().take(LANES as usize).flatten().collect();
-            let gift = lanes.first().map_or(&bytes[..], |lane| &lane.gift);
-            let refused = Error::Refused { rank: rank as u32, why: "says nothing of its segment" };
-            let bytes =
-                gift.first_chunk().map(|bytes| u64::from_le_bytes(*bytes)).ok_or(refused)?;
-            let sockets = lanes.into_iter().map(|lane| lane.socket.0).collect();
-            peers.push(Peer::new(rank, sockets, (bytes, config.silence)).map_err(&failed)?);
+        if !config.is_late {
+            return Tcp::of(config, join::meet_at(config, root, &bytes)?);
         }
-        let set = || epoll::create(CreateFlags::CLOEXEC);
-        let sets = set().and_then(|requests| Ok(([requests, set()?], Waiting::new()?)));
-        let (ins, waiting) = sets.map_err(&failed)?;
-        let readers = || Mutex::new(peers.iter().map(|_| Reader::default()).collect());
-        let inboxes = QUEUES.map(|_| readers());
-        let tcp = Tcp { rank: config.rank as usize, peers, segment, ins, waiting, inboxes };
-        tcp.watch().map_err(&failed)?;
+        let (entry, joining) = join::come_to(config, root, &bytes)?;
+        let tcp = Tcp::of(&entry.config(config), joining)?;
+        entry.finish()?;
         Ok(tcp)
     }
 
-    /// Watches what is to be read.
-    fn watch(&self) -> rustix::io::Result<()> {
-        for (rank, peer) in self.peers.iter().enumerate() {
-            let name = |lane| EventData::new_u64(name(rank, lane));
-            for (set, (lane, stream)) in self.ins.iter().zip(peer.streams.iter().enumerate()) {
-                epoll::add(set, stream.source(), name(lane), EventFlags::IN)?;
-                if let Some(silent) = &peer.silent {
-                    epoll::add(set, silent, name(SILENT), EventFlags::IN)?;
-                }
+    fn of(config: &Config, joining: Joining<LANES, 2>) -> Result<Tcp, Error> {
+        let shared = Arc::new(Shared::new(config)?);
+        shared.admit_self()?;
+        let Joining { peers, way, listener, root } = joining;
+        peers.into_iter().try_for_each(|(rank, lanes)| shared.admit(rank, lanes))?;
+        let mut doors = Vec::new();
+        if let Some(listener) = listener.filter(|_| config.may_be_called_later()) {
+            let theirs = Arc::clone(&shared);
+            let admit = move |rank, lanes| theirs.admit(rank, lanes);
+            doors.push(Door::open(config.clone(), way, listener.into(), admit)?);
+        }
+        if let Some((at_root, known)) = root.filter(|_| config.is_open()) {
+            let members = Roll { shared: Arc::clone(&shared), book: Book::of(known) };
+            doors.push(Door::at_root(config.clone(), members, at_root.into())?);
+        }
+        Ok(Tcp { shared, doors: Mutex::new(doors) })
+    }
+}
+
+/// What rank 0 tells those that come later.
+struct Roll {
+    shared: Arc<Shared>,
+    book: Book,
+}
+
+impl Members for Roll {
+    fn is_there(&self, rank: u32) -> bool {
+        self.shared.peers.get(rank as usize).is_some_and(Peer::is_there)
+    }
+
+    fn note(&self, rank: u32, socket: &Socket, said: &[u8]) -> io::Result<()> {
+        self.book.note(rank, socket, said)
+    }
+
+    fn place(&self, rank: u32) -> Vec<u8> {
+        self.book.place(rank)
+    }
+}
+
+impl Shared {
+    fn new(config: &Config) -> Result<Shared, Error> {
+        let failed = Error::os("setting up sockets");
+        let set = || epoll::create(CreateFlags::CLOEXEC).map_err(&failed);
+        let readers = || Mutex::new((0..config.capacity).map(|_| Reader::default()).collect());
+        Ok(Shared {
+            rank: config.rank as usize,
+            founders: config.size,
+            peers: Slots::new(config.capacity),
+            segment: Segment::create(config.segment_bytes)?.0,
+            silence: config.silence,
+            ins: [set()?, set()?],
+            waiting: Waiting::new().map_err(&failed)?,
+            inboxes: QUEUES.map(|_| readers()),
+        })
+    }
+
+    fn admit_self(&self) -> Result<(), Error> {
+        let bytes = self.segment.bytes();
+        self.take(self.rank as u32, Peer::new(self.rank, Vec::new(), (bytes, self.silence)))
+    }
+
+    /// Takes what a rank has brought, which is reached from now on.
+    fn admit(&self, rank: u32, lanes: Vec<Joined<Vec<u8>>>) -> Result<(), Error> {
+        let gift = lanes.first().and_then(|lane| lane.gift.first_chunk());
+        let refused = Error::Refused { rank, why: "says nothing of its segment" };
+        let bytes = u64::from_le_bytes(*gift.ok_or(refused)?);
+        let sockets = lanes.into_iter().map(|lane| lane.socket.0).collect();
+        self.take(rank, Peer::new(rank as usize, sockets, (bytes, self.silence)))
+    }
+
+    fn take(&self, rank: u32, peer: rustix::io::Result<Peer>) -> Result<(), Error> {
+        let failed = Error::os("setting up sockets");
+        if !self.peers.fill(rank, peer.map_err(&failed)?) {
+            return Err(Error::Refused { rank, why: "has joined already" });
+        }
+        let watched = self.watch(rank as usize);
+        if watched.is_err() {
+            QUEUES.into_iter().for_each(|queue| self.end(rank as usize, queue, Lost::Died));
+        }
+        self.waiting.bells.ring();
+        watched.map_err(failed)
+    }
+
+    /// Watches what is to be read of a rank.
+    fn watch(&self, rank: usize) -> rustix::io::Result<()> {
+        let Some(peer) = self.peers.get(rank) else { return Ok(()) };
+        let name = |lane| EventData::new_u64(name(rank, lane));
+        for (set, (lane, stream)) in self.ins.iter().zip(peer.streams.iter().enumerate()) {
+            epoll::add(set, stream.source(), name(lane), EventFlags::IN)?;
+            if let Some(silent) = &peer.silent {
+                epoll::add(set, silent, name(SILENT), EventFlags::IN)?;
             }
         }
         Ok(())
@@ -136,7 +202,7 @@ impl Tcp {
         reader: &mut Reader,
         run: &mut dyn FnMut(NodeId, Message<'_>),
     ) -> usize {
-        let peer = &self.peers[from];
+        let Some(peer) = self.peers.get(from) else { return 0 };
         if peer.is_broken() {
             self.end(from, queue, Lost::Broken);
             return 0;
@@ -166,7 +232,7 @@ impl Tcp {
 
     /// A stream is at its end; where its peer has not left, so is the other soon.
     fn end(&self, from: usize, queue: Queue, why: Lost) {
-        let peer = &self.peers[from];
+        let Some(peer) = self.peers.get(from) else { return };
         let _ = epoll::delete(&self.ins[queue as usize], peer.streams[queue as usize].source());
         let ends = {
             let mut ends = lock(&peer.ends);
@@ -189,7 +255,7 @@ impl Tcp {
         for (queue, inbox) in self.inboxes.iter().enumerate() {
             // Nobody is in the middle of a frame.
             let _readers = lock(inbox);
-            for peer in &self.peers {
+            for (_, peer) in self.peers.iter() {
                 let Some(silent) = &peer.silent else { continue };
                 let _ = epoll::delete(&self.ins[queue], peer.streams[queue].source());
                 let _ = epoll::delete(&self.ins[queue], silent);
@@ -201,145 +267,14 @@ impl Tcp {
 
     /// What a peer has sent is the last that comes of it.
     fn cut(&self, peer: usize) {
-        self.peers[peer].streams.iter().for_each(|stream| stream.cut(&self.waiting));
+        let streams = self.peers.get(peer).into_iter().flat_map(|peer| &peer.streams);
+        streams.for_each(|stream| stream.cut(&self.waiting));
     }
 
-    /// Something became of a silent connection.
-    fn hear(&self, from: usize) {
-        let Some(silent) = &self.peers[from].silent else { return };
-        let mut said = [0];
-        let heard = recv(silent, &mut said, RecvFlags::DONTWAIT).map(|(read, _)| read);
-        if matches!(heard, Err(Errno::AGAIN | Errno::INTR)) {
-            return;
-        }
-        self.ins.iter().for_each(|set| _ = epoll::delete(set, silent));
-        if heard != Ok(1) || said != [BYE] {
-            self.cut(from);
-        }
-    }
-}
-
-impl Peer {
-    fn new(
-        rank: usize,
-        mut sockets: Vec<OwnedFd>,
-        (segment_bytes, silence): (u64, Duration),
-    ) -> rustix::io::Result<Peer> {
-        for socket in &sockets {
-            set_tcp_nodelay(socket, true)?;
-            keep_alive(socket, silence)?;
-        }
-        let silent = (sockets.len() > SILENT).then(|| sockets.remove(SILENT));
-        let mut sockets = sockets.into_iter();
-        let mut stream = |lane| {
-            let (to, from) = match sockets.next() {
-                Some(socket) => (socket, None),
-                None => {
-                    let (family, kind) = (AddressFamily::UNIX, SocketType::STREAM);
-                    let (to, from) = socketpair(family, kind, SocketFlags::CLOEXEC, None)?;
-                    (to, Some(from))
-                }
-            };
-            ioctl_fionbio(from.as_ref().unwrap_or(&to), true)?;
-            rustix::io::Result::Ok(Stream::new(name(rank, lane), to, from))
-        };
-        let streams = [stream(0)?, stream(1)?];
-        let (ends, standing) = (Mutex::default(), Standing::default());
-        Ok(Peer { streams, silent, segment_bytes, ends, standing })
-    }
-
-    fn has_ended(&self, queue: Queue) -> bool {
-        lock(&self.ends)[queue as usize].is_some()
-    }
-
-    fn is_broken(&self) -> bool {
-        lock(&self.ends).contains(&Some(Lost::Broken))
-    }
-}
-
-/// What sets of descriptors call a stream, by its queue, or a silent connection.
-fn name(rank: usize, lane: usize) -> u64 {
-    (rank * LANES as usize + lane) as u64
-}
-
-fn place(name: u64) -> (usize, usize) {
-    (name as usize / LANES as usize, name as usize % LANES as usize)
-}
-
-pub(crate) fn keep_alive(socket: &OwnedFd, silence: Duration) -> rustix::io::Result<()> {
-    let probes = silence.as_secs().saturating_sub(PROBE.as_secs()).clamp(1, 100);
-    set_socket_keepalive(socket, true)?;
-    set_tcp_keepidle(socket, PROBE)?;
-    set_tcp_keepintvl(socket, PROBE)?;
-    set_tcp_keepcnt(socket, probes as u32)
-}
-
-impl Drop for Tcp {
-    fn drop(&mut self) {
-        self.leave();
-    }
-}
-
-impl Conduit for Tcp {
-    fn capabilities(&self) -> Capabilities {
-        Capabilities { medium_bytes: MEDIUM_BYTES, credits: CREDITS, spin: SPIN }
-    }
-
-    fn place(&self) -> (NodeId, u32) {
-        (NodeId(self.rank as u32), self.peers.len() as u32)
-    }
-
-    fn send(&self, to: NodeId, queue: Queue, message: &Message<'_>) -> Result<(), Refusal> {
-        self.peers[to.0 as usize].streams[queue as usize].send(&self.waiting, message)
-    }
-
-    fn receive(&self, queue: Queue, run: &mut dyn FnMut(NodeId, Message<'_>)) -> usize {
-        for (peer, lane) in self.waiting.writable().into_iter().map(place) {
-            self.peers[peer].streams[lane].flush(&self.waiting);
-        }
-        let Some(mut readers) = try_lock(&self.inboxes[queue as usize]) else { return 0 };
-        let mut count = 0;
-        for (from, lane) in ready(&self.ins[queue as usize]).into_iter().map(place) {
-            match lane {
-                SILENT => self.hear(from),
-                _ => count += self.read((from, queue), &mut readers[from], run),
-            }
-        }
-        count
-    }
-
-    fn sleep(&self, queues: &[Queue], is_over: &dyn Fn() -> bool, most: Option<Duration>) {
-        let Ok(bell) = self.waiting.bells.hang() else {
-            return std::thread::sleep(most.map_or(BREATH, |most| most.min(BREATH)));
-        };
-        if is_over() {
-            return;
-        }
-        let sets = queues.iter().map(|&queue| self.ins[queue as usize].as_fd());
-        let all = sets.chain([self.waiting.outs().as_fd(), bell.as_fd()]);
-        let mut fds: Vec<_> = all.map(|fd| PollFd::from_borrowed_fd(fd, PollFlags::IN)).collect();
-        // Woken, interrupted or over: the caller looks again.
-        let _ = poll(&mut fds, most.and_then(|most| Timespec::try_from(most).ok()).as_ref());
-    }
-
-    fn wake(&self) {
-        self.waiting.bells.ring();
-    }
-
-    fn segment(&self, peer: NodeId) -> Option<&Segment> {
-        (peer.0 as usize == self.rank).then_some(&self.segment)
-    }
-
-    fn segment_bytes(&self, peer: NodeId) -> u64 {
-        self.peers[peer.0 as usize].segment_bytes
-    }
-
-    fn lost(&self, peer: NodeId) -> Option<Lost> {
-        self.peers.get(peer.0 as usize)?.standing.lost()
-    }
-
+    /// As [`Conduit::leave`].
     fn leave(&self) {
-        let others = || self.peers.iter().filter_map(|peer| Some((peer, peer.silent.as_ref()?)));
+        let others =
+            || self.peers.iter().filter_map(|(_, peer)| Some((peer, peer.silent.as_ref()?)));
         let streams = || others().flat_map(|(peer, _)| &peer.streams);
         self.listen_no_more();
         streams().for_each(|stream| stream.begin_leaving(&self.waiting));
@@ -363,6 +298,110 @@ impl Conduit for Tcp {
         }
     }
 
+    fn peer(&self, peer: NodeId) -> Option<&Peer> {
+        self.peers.get(peer.0 as usize)
+    }
+
+    /// Something became of a silent connection.
+    fn hear(&self, from: usize) {
+        let Some(peer) = self.peers.get(from) else { return };
+        let Some(silent) = &peer.silent else { return };
+        let mut said = [0];
+        let heard = recv(silent, &mut said, RecvFlags::DONTWAIT).map(|(read, _)| read);
+        if matches!(heard, Err(Errno::AGAIN | Errno::INTR)) {
+            return;
+        }
+        peer.has_spoken.store(true, Ordering::Release);
+        self.ins.iter().for_each(|set| _ = epoll::delete(set, silent));
+        if heard != Ok(1) || said != [BYE] {
+            self.cut(from);
+        }
+    }
+}
+
+impl Drop for Tcp {
+    fn drop(&mut self) {
+        self.leave();
+    }
+}
+
+impl Conduit for Tcp {
+    fn capabilities(&self) -> Capabilities {
+        Capabilities { medium_bytes: MEDIUM_BYTES, credits: CREDITS, spin: SPIN }
+    }
+
+    fn place(&self) -> (NodeId, u32) {
+        (NodeId(self.shared.rank as u32), self.shared.peers.size())
+    }
+
+    fn founders(&self) -> u32 {
+        self.shared.founders
+    }
+
+    fn has(&self, peer: NodeId) -> bool {
+        self.shared.peer(peer).is_some()
+    }
+
+    fn send(&self, to: NodeId, queue: Queue, message: &Message<'_>) -> Result<(), Refusal> {
+        let peer = self.shared.peer(to).ok_or(Refusal::Lost)?;
+        peer.streams[queue as usize].send(&self.shared.waiting, message)
+    }
+
+    fn receive(&self, queue: Queue, run: &mut dyn FnMut(NodeId, Message<'_>)) -> usize {
+        let shared = &*self.shared;
+        for (peer, lane) in shared.waiting.writable().into_iter().map(place) {
+            if let Some(peer) = shared.peers.get(peer) {
+                peer.streams[lane].flush(&shared.waiting);
+            }
+        }
+        let Some(mut readers) = try_lock(&shared.inboxes[queue as usize]) else { return 0 };
+        let mut count = 0;
+        for (from, lane) in ready(&shared.ins[queue as usize]).into_iter().map(place) {
+            match lane {
+                SILENT => shared.hear(from),
+                _ => count += shared.read((from, queue), &mut readers[from], run),
+            }
+        }
+        count
+    }
+
+    fn sleep(&self, queues: &[Queue], is_over: &dyn Fn() -> bool, most: Option<Duration>) {
+        let Shared { ins, waiting, .. } = &*self.shared;
+        let Ok(bell) = waiting.bells.hang() else {
+            return std::thread::sleep(most.map_or(BREATH, |most| most.min(BREATH)));
+        };
+        if is_over() {
+            return;
+        }
+        let sets = queues.iter().map(|&queue| ins[queue as usize].as_fd());
+        let all = sets.chain([waiting.outs().as_fd(), bell.as_fd()]);
+        let mut fds: Vec<_> = all.map(|fd| PollFd::from_borrowed_fd(fd, PollFlags::IN)).collect();
+        // Woken, interrupted or over: the caller looks again.
+        let _ = poll(&mut fds, most.and_then(|most| Timespec::try_from(most).ok()).as_ref());
+    }
+
+    fn wake(&self) {
+        self.shared.waiting.bells.ring();
+    }
+
+    fn segment(&self, peer: NodeId) -> Option<&Segment> {
+        (peer.0 as usize == self.shared.rank).then_some(&self.shared.segment)
+    }
+
+    fn segment_bytes(&self, peer: NodeId) -> u64 {
+        self.shared.peer(peer).map_or(0, |peer| peer.segment_bytes)
+    }
+
+    fn lost(&self, peer: NodeId) -> Option<Lost> {
+        self.shared.peer(peer)?.standing.lost()
+    }
+
+    fn leave(&self) {
+        // From here on nobody joins.
+        lock(&self.doors).clear();
+        self.shared.leave();
+    }
+
     fn puts(&self) -> Option<&dyn Puts> {
         Some(self)
     }
@@ -370,6 +409,7 @@ impl Conduit for Tcp {
 
 impl Puts for Tcp {
     fn put(&self, to: NodeId, queue: Queue, at: u64, bytes: &[u8]) -> Result<usize, Refusal> {
-        self.peers[to.0 as usize].streams[queue as usize].put(&self.waiting, at, bytes)
+        let peer = self.shared.peer(to).ok_or(Refusal::Lost)?;
+        peer.streams[queue as usize].put(&self.shared.waiting, at, bytes)
     }
 }

@@ -53,7 +53,7 @@ fn hear(tcp: &Tcp, queue: Queue, most: usize) {
 
 /// Has the first rank read what the second one's socket says.
 fn say(second: &Tcp, queue: Queue, bytes: &[u8]) {
-    let stream = &second.peers[0].streams[queue as usize];
+    let stream = &second.shared.peers.get(0).unwrap().streams[queue as usize];
     assert_eq!(send(stream.source(), bytes, SendFlags::empty()), Ok(bytes.len()));
 }
 
@@ -79,7 +79,7 @@ fn frames_that_can_t_be_make_a_peer_lost_and_write_nothing() {
             hear(&first, queue, 1);
             // What comes behind nonsense, or by the other stream, is not taken either.
             say(&second, queue, &[bytes, &put(0, 8), &[9; 8]].concat());
-            while !first.peers[1].is_broken() {
+            while !first.shared.peers.get(1).unwrap().is_broken() {
                 first.receive(queue, &mut |_, _| panic!("nobody said that"));
             }
             say(&second, QUEUES[1 - queue as usize], &[&put(8, 8)[..], &[9; 8]].concat());
@@ -90,7 +90,7 @@ fn frames_that_can_t_be_make_a_peer_lost_and_write_nothing() {
                 assert_eq!(first.put(OTHER, queue, 0, &[1]), Err(Refusal::Lost));
             }
             let mut start = [7; 16];
-            first.segment.read(0, &mut start).unwrap();
+            first.shared.segment.read(0, &mut start).unwrap();
             assert_eq!(start, [0; 16]);
             until(&second, || second.lost(ME).is_some());
             assert_eq!(second.lost(ME), Some(Lost::Died));
@@ -109,7 +109,7 @@ fn a_frame_comes_in_any_pieces() {
     }
     let mut there = [9; 10];
     until(&first, || {
-        first.segment.read(0, &mut there).unwrap();
+        first.shared.segment.read(0, &mut there).unwrap();
         there == [0, 0, 0, 1, 2, 3, 4, 5, 0, 0]
     });
     assert_eq!(first.lost(OTHER), None);
@@ -137,7 +137,7 @@ fn a_queue_has_room_for_its_credits_and_what_it_took_comes() {
         first.receive(Queue::Request, &mut |_, _| {});
         second.receive(Queue::Request, &mut |_, _| heard += 1);
     }
-    assert_eq!((heard, first.waiting.writable().len()), (sent, 0));
+    assert_eq!((heard, first.shared.waiting.writable().len()), (sent, 0));
 }
 
 #[test]
@@ -158,7 +158,7 @@ fn what_was_sent_before_leaving_still_comes() {
     }
     assert_eq!((first.lost(OTHER), heard), (Some(Lost::Left), 1));
     let mut there = [0; 6];
-    first.segment.read(4, &mut there).unwrap();
+    first.shared.segment.read(4, &mut there).unwrap();
     assert_eq!(there, [0, 3, 3, 3, 3, 0]);
     assert_eq!(first.send(OTHER, Queue::Request, &SHORT), Err(Refusal::Lost));
 }
@@ -166,9 +166,44 @@ fn what_was_sent_before_leaving_still_comes() {
 #[test]
 fn a_silent_connection_that_ends_is_a_peer_that_died() {
     let [first, second] = pair();
-    rustix::net::shutdown(second.peers[0].silent.as_ref().unwrap(), rustix::net::Shutdown::Both)
-        .unwrap();
+    rustix::net::shutdown(
+        second.shared.peers.get(0).unwrap().silent.as_ref().unwrap(),
+        rustix::net::Shutdown::Both,
+    )
+    .unwrap();
     until(&first, || first.lost(OTHER).is_some());
     assert_eq!(first.lost(OTHER), Some(Lost::Died));
     until(&second, || second.lost(ME).is_some());
+}
+
+#[test]
+fn who_dies_before_it_has_said_that_it_joined_is_lost_and_others_join() {
+    let [(_, root), ..] = Job::loopback(1).unwrap().variables(0);
+    let config = Config::new(&root, (0, 1), b"key");
+    let first = Tcp::join(&Config { capacity: 4, ..config.clone() }).unwrap();
+    let late = Config { is_late: true, ..config };
+    let (entry, joining) = join::come_to::<LANES, 2>(&late, &root, &[0; 8]).unwrap();
+    assert!(first.has(OTHER) && first.lost(OTHER).is_none());
+    drop((entry, joining));
+    // Nobody has polled, so that the first does not know.
+    let second = Tcp::join(&late).unwrap();
+    assert_eq!(second.place(), (NodeId(2), 3));
+    assert!(!second.has(OTHER) && first.has(NodeId(2)));
+    until(&first, || first.lost(OTHER).is_some());
+    assert_eq!((first.lost(OTHER), first.lost(NodeId(2))), (Some(Lost::Died), None));
+    assert_eq!(first.send(OTHER, Queue::Request, &SHORT), Err(Refusal::Lost));
+    assert_eq!(second.put(OTHER, Queue::Request, 0, &[1]), Err(Refusal::Lost));
+}
+
+#[test]
+fn who_says_nothing_of_its_segment_is_not_admitted() {
+    let [(_, root), ..] = Job::loopback(1).unwrap().variables(0);
+    let config = Config::new(&root, (0, 1), b"key");
+    let first = Tcp::join(&Config { capacity: 4, ..config.clone() }).unwrap();
+    // A second's patience, for what rank 0 is asked again and again.
+    let late = Config { is_late: true, timeout: Duration::from_secs(1), ..config };
+    let refused = join::come_to::<LANES, 2>(&late, &root, &[0; 7]);
+    assert!(matches!(refused.map(|_| ()), Err(Error::Refused { rank: 0, .. })));
+    assert!(!first.has(OTHER));
+    assert_eq!(Tcp::join(&late).unwrap().place().0, NodeId(2));
 }

@@ -31,7 +31,6 @@ use owner::{Command, Described, HEADER, Owner, Put};
 use rustix::event::{PollFd, PollFlags, Timespec, poll};
 use std::collections::{BTreeMap, VecDeque};
 use std::io::Write;
-use std::os::fd::OwnedFd;
 use std::sync::mpsc::{Receiver, Sender, channel, sync_channel};
 use std::sync::{Arc, Mutex};
 use std::thread::{Builder, JoinHandle};
@@ -207,11 +206,10 @@ impl Ucx {
             opened.recv().unwrap_or(Err(Error::Refused { rank: config.rank, why: "its UCX ended" }))
         };
         let (version, gift) = hear()?;
-        let joined = meet_at::<1, 3>(config, root, &gift)?;
-        let mut peers = Vec::with_capacity(joined.len());
-        let mut sockets = Vec::with_capacity(joined.len());
-        for (rank, peer) in (0..).zip(joined) {
-            let Some(peer) = peer else {
+        let mut joined = meet_at::<1, 3>(config, root, &gift)?.peers;
+        let (mut peers, mut sockets) = (Vec::new(), Vec::new());
+        for rank in 0..config.size {
+            let Some(peer) = joined.remove(&rank).and_then(|mut lanes| lanes.pop()) else {
                 peers.push(None);
                 sockets.push(None);
                 continue;
@@ -265,16 +263,20 @@ impl Shared {
         sockets: &[Option<Socket>],
         silence: Duration,
     ) -> Result<Watch, Error> {
+        let theirs = Arc::clone(self);
+        let watch = Watch::new(move |peer, left| {
+            theirs.tell(Command::Lose(peer, if left { Lost::Left } else { Lost::Died }));
+        })?;
         let clone = |socket: &Socket| {
             crate::tcp::keep_alive(&socket.0, silence)?;
             socket.0.try_clone()
         };
-        let watched = sockets.iter().map(|socket| socket.as_ref().map(clone).transpose());
-        let watched: std::io::Result<Vec<Option<OwnedFd>>> = watched.collect();
-        let theirs = Arc::clone(self);
-        Watch::over(watched.map_err(Error::io("watching peers"))?, move |peer, left| {
-            theirs.tell(Command::Lose(peer, if left { Lost::Left } else { Lost::Died }));
-        })
+        for (peer, socket) in sockets.iter().enumerate() {
+            let Some(socket) = socket else { continue };
+            let clone = clone(socket).map_err(Error::io("watching peers"))?;
+            watch.watched().add(peer, clone);
+        }
+        Ok(watch)
     }
 
     fn tell(&self, command: Command) {

@@ -54,25 +54,36 @@ pub(crate) fn unmapped(test: &str) -> Vec<Over> {
 }
 
 /// Starts `size` processes that run `test` again.
+#[allow(dead_code, reason = "not every test has only such ranks")]
 pub(crate) fn start(test: &str, size: u32, over: Over) -> Vec<Child> {
+    let job = new_job(size, over);
+    (0..size).map(|rank| start_one(test, over, job.variables(rank))).collect()
+}
+
+/// A meeting place that no other ranks have.
+pub(crate) fn new_job(size: u32, over: Over) -> Job {
     let job = match over {
         Over::Shm | Over::Messages => Job::new(size),
         Over::Tcp => Job::loopback(size),
         Over::Ucx => Job::ucx(size),
     };
-    let job = job.unwrap();
-    let program = env::current_exe().unwrap();
-    let start = |rank: u32| {
-        // Whatever becomes of it, nobody waits for it for ever.
-        let mut command = Command::new("timeout");
-        command
-            .args(["--signal=KILL", "120"])
-            .arg(&program)
-            .args([test, "--exact", "--nocapture", "--test-threads=1"])
-            .env(CHILD, format!("{over:?}"));
-        command.envs(job.variables(rank)).stdout(Stdio::null()).spawn().unwrap()
-    };
-    (0..size).map(start).collect()
+    job.unwrap()
+}
+
+/// Starts a process that runs `test` again, with these variables.
+pub(crate) fn start_one(
+    test: &str,
+    over: Over,
+    variables: impl IntoIterator<Item = (&'static str, String)>,
+) -> Child {
+    // Whatever becomes of it, nobody waits for it for ever.
+    let mut command = Command::new("timeout");
+    command
+        .args(["--signal=KILL", "120"])
+        .arg(env::current_exe().unwrap())
+        .args([test, "--exact", "--nocapture", "--test-threads=1"])
+        .env(CHILD, format!("{over:?}"));
+    command.envs(variables).stdout(Stdio::null()).spawn().unwrap()
 }
 
 /// Waits for all of these.
@@ -93,10 +104,16 @@ pub(crate) fn join_with(
 ) -> Result<Fabric, Error> {
     let mut config = Config::from_variables(|name| env::var(name).ok())?;
     change(&mut config);
-    if env::var(CHILD).is_ok_and(|over| over == format!("{:?}", Over::Messages)) {
-        return Ok(Fabric::over(Box::new(Bare(Shm::join(&config)?)), handlers));
+    let is_bare = env::var(CHILD).is_ok_and(|over| over == format!("{:?}", Over::Messages));
+    fabric(&config, is_bare, handlers)
+}
+
+/// Joins; by messages alone where it is `bare`.
+pub(crate) fn fabric(config: &Config, bare: bool, handlers: Handlers) -> Result<Fabric, Error> {
+    if bare {
+        return Ok(Fabric::over(Box::new(Bare(Shm::join(config)?)), handlers));
     }
-    Fabric::join(&config, handlers)
+    Fabric::join(config, handlers)
 }
 
 /// Shared memory, or messages alone, for what is more than a fabric.
@@ -121,6 +138,14 @@ impl Conduit for Bare {
 
     fn place(&self) -> (NodeId, u32) {
         self.0.place()
+    }
+
+    fn founders(&self) -> u32 {
+        self.0.founders()
+    }
+
+    fn has(&self, peer: NodeId) -> bool {
+        self.0.has(peer)
     }
 
     fn send(&self, to: NodeId, queue: Queue, message: &Message<'_>) -> Result<(), Refusal> {

@@ -1,0 +1,132 @@
+//! How two processes prove to each other that they know the key: both say hello, then who was called
+//! proves itself, and the caller next.
+
+use super::{Lane, PATIENCE, Socket, be_patient};
+use crate::config::{Config, choose};
+use crate::error::Error;
+use hmac::{Hmac, KeyInit, Mac};
+use sha2::Sha256;
+use std::io::{self, Read, Write};
+use std::ops::Range;
+
+/// The version of what is said here, of messages, and of what shared memory looks like.
+const VERSION: u32 = 3;
+
+const MAGIC: [u8; 8] = *b"isometry";
+const NUMBERS: usize = 6;
+const NONCE_BYTES: usize = 32;
+const HELLO_BYTES: usize = MAGIC.len() + NUMBERS * 4 + NONCE_BYTES;
+const PROOF_BYTES: usize = 32;
+
+/// The kind of meeting at which a rank that comes later is told which one it is.
+pub(super) const ADMISSION: u32 = 4;
+
+/// What such a rank says until then.
+pub(super) const LATE: u32 = 1 << 31;
+
+/// Why those are refused that a rank which comes later meets before it is its turn.
+pub(super) const MUTE: &str = "said nothing: has it joined others already?";
+pub(super) const ELSEWHERE: &str = "comes to another meeting";
+
+/// What either side says first.
+type Hello = [u8; HELLO_BYTES];
+
+/// What a rank says of itself at one kind of meeting.
+#[derive(Debug, Clone, Copy)]
+pub(super) struct Handshake<'a> {
+    pub(super) config: &'a Config,
+    pub(super) kind: u32,
+    pub(super) lanes: u32,
+}
+
+impl Handshake<'_> {
+    /// As who has called `rank`; the socket has a timeout already.
+    pub(super) fn call(&self, mut socket: &Socket, (rank, lane): Lane) -> Result<(), Error> {
+        let refused = |why| Error::Refused { rank, why };
+        let ours = self.hello(lane)?;
+        let theirs = swap(socket, &ours).map_err(|_| refused(MUTE))?;
+        let (said, _) = self.check(&theirs)?;
+        if said != rank {
+            return Err(refused("calls itself another rank"));
+        }
+        let mut proof = [0; PROOF_BYTES];
+        let proved = socket.read_exact(&mut proof).is_ok();
+        if !proved || self.mac(b"called", &ours, &theirs).verify_slice(&proof).is_err() {
+            return Err(refused("does not have this cluster's key"));
+        }
+        let proof = self.mac(b"caller", &ours, &theirs).finalize().into_bytes();
+        socket.write_all(&proof).map_err(|_| refused("turned this rank away"))
+    }
+
+    /// As who was called, by one of `callers`; returns which one it proved to be.
+    pub(super) fn answer(&self, mut socket: &Socket, callers: &Range<u32>) -> Result<Lane, Error> {
+        be_patient(socket, PATIENCE)?;
+        // Who was called has no lane to say.
+        let ours = self.hello(0)?;
+        let theirs = swap(socket, &ours).map_err(Error::io("hearing a caller"))?;
+        let (rank, lane) = self.check(&theirs)?;
+        let refused = |why| Error::Refused { rank, why };
+        if !callers.contains(&rank) {
+            return Err(refused("calls a rank that it should not call"));
+        }
+        let proof = self.mac(b"called", &theirs, &ours).finalize().into_bytes();
+        socket.write_all(&proof).map_err(Error::io("answering a caller"))?;
+        let mut proof = [0; PROOF_BYTES];
+        socket.read_exact(&mut proof).map_err(|_| refused("did not prove itself"))?;
+        if self.mac(b"caller", &theirs, &ours).verify_slice(&proof).is_err() {
+            return Err(refused("does not have this cluster's key"));
+        }
+        Ok((rank, lane))
+    }
+
+    fn hello(&self, lane: u32) -> Result<Hello, Error> {
+        let mut hello = [0; HELLO_BYTES];
+        hello[..8].copy_from_slice(&MAGIC);
+        let Config { rank, size, capacity, is_late, .. } = *self.config;
+        let [rank, size, capacity] = match self.kind {
+            ADMISSION if is_late => [LATE, 0, 0],
+            _ => [rank, size, capacity],
+        };
+        let numbers = [VERSION, self.kind, rank, size, lane, capacity];
+        for (to, number) in hello[8..32].chunks_exact_mut(4).zip(numbers) {
+            to.copy_from_slice(&number.to_le_bytes());
+        }
+        choose(&mut hello[32..])?;
+        Ok(hello)
+    }
+
+    /// Whom a hello is from.
+    fn check(&self, hello: &Hello) -> Result<Lane, Error> {
+        let number =
+            |at: usize| hello[at..].first_chunk().map_or(0, |bytes| u32::from_le_bytes(*bytes));
+        let [version, kind, rank, size, lane, capacity] = [8, 12, 16, 20, 24, 28].map(number);
+        // Who comes later has yet to be told.
+        let is_told = self.kind != ADMISSION;
+        let why = match () {
+            () if hello[..8] != MAGIC => "does not speak as a rank does",
+            () if version != VERSION => "is of another version",
+            () if kind != self.kind => ELSEWHERE,
+            () if is_told && [size, capacity] != [self.config.size, self.config.capacity] => {
+                "counts other ranks"
+            }
+            () if is_told && rank >= capacity || lane >= self.lanes => "is none of the ranks",
+            () => return Ok((rank, lane)),
+        };
+        Err(Error::Refused { rank, why })
+    }
+
+    /// Of what both said, for one role.
+    fn mac(&self, role: &[u8; 6], caller: &Hello, called: &Hello) -> Hmac<Sha256> {
+        let mac = Hmac::<Sha256>::new_from_slice(&self.config.key);
+        let mut mac = mac.expect("keys may be of any length");
+        [role.as_slice(), caller, called].into_iter().for_each(|part| mac.update(part));
+        mac
+    }
+}
+
+fn swap(mut socket: &Socket, ours: &Hello) -> io::Result<Hello> {
+    let mut theirs = [0; HELLO_BYTES];
+    socket.write_all(ours)?;
+    socket.read_exact(&mut theirs)?;
+    Ok(theirs)
+}

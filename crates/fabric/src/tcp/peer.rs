@@ -1,0 +1,99 @@
+//! What a rank has of another, or of itself.
+
+use super::join::{LANES, SILENT};
+use super::stream::Stream;
+use crate::conduit::{Lost, Queue};
+use crate::locks::lock;
+use crate::standing::Standing;
+use rustix::io::{Errno, ioctl_fionbio};
+use rustix::net::sockopt::{
+    set_socket_keepalive, set_tcp_keepcnt, set_tcp_keepidle, set_tcp_keepintvl, set_tcp_nodelay,
+};
+use rustix::net::{AddressFamily, RecvFlags, SocketFlags, SocketType, recv, socketpair};
+use std::os::fd::OwnedFd;
+use std::sync::Mutex;
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::time::Duration;
+
+/// How often the kernel asks over a silent connection whether the other end is there.
+const PROBE: Duration = Duration::from_secs(1);
+
+#[derive(Debug)]
+pub(super) struct Peer {
+    /// By queue.
+    pub(super) streams: [Stream; 2],
+    /// `None` for this rank.
+    pub(super) silent: Option<OwnedFd>,
+    /// Whether that said something, or has ended.
+    pub(super) has_spoken: AtomicBool,
+    pub(super) segment_bytes: u64,
+    /// How the streams ended.
+    pub(super) ends: Mutex<[Option<Lost>; 2]>,
+    pub(super) standing: Standing,
+}
+
+impl Peer {
+    pub(super) fn new(
+        rank: usize,
+        mut sockets: Vec<OwnedFd>,
+        (segment_bytes, silence): (u64, Duration),
+    ) -> rustix::io::Result<Peer> {
+        for socket in &sockets {
+            set_tcp_nodelay(socket, true)?;
+            keep_alive(socket, silence)?;
+        }
+        let silent = (sockets.len() > SILENT).then(|| sockets.remove(SILENT));
+        let mut sockets = sockets.into_iter();
+        let mut stream = |lane| {
+            let (to, from) = match sockets.next() {
+                Some(socket) => (socket, None),
+                None => {
+                    let (family, kind) = (AddressFamily::UNIX, SocketType::STREAM);
+                    let (to, from) = socketpair(family, kind, SocketFlags::CLOEXEC, None)?;
+                    (to, Some(from))
+                }
+            };
+            ioctl_fionbio(from.as_ref().unwrap_or(&to), true)?;
+            rustix::io::Result::Ok(Stream::new(name(rank, lane), to, from))
+        };
+        let streams = [stream(0)?, stream(1)?];
+        let (ends, standing) = (Mutex::default(), Standing::default());
+        let has_spoken = AtomicBool::new(false);
+        Ok(Peer { streams, silent, has_spoken, segment_bytes, ends, standing })
+    }
+
+    /// Whether it is not lost, nor will be once somebody polls.
+    pub(super) fn is_there(&self) -> bool {
+        let is_silent = |silent: &OwnedFd| {
+            let heard = recv(silent, &mut [0], RecvFlags::PEEK | RecvFlags::DONTWAIT);
+            matches!(heard, Err(Errno::AGAIN | Errno::INTR))
+        };
+        let has_spoken = self.has_spoken.load(Ordering::Acquire);
+        self.standing.lost().is_none() && !has_spoken && self.silent.as_ref().is_none_or(is_silent)
+    }
+
+    pub(super) fn has_ended(&self, queue: Queue) -> bool {
+        lock(&self.ends)[queue as usize].is_some()
+    }
+
+    pub(super) fn is_broken(&self) -> bool {
+        lock(&self.ends).contains(&Some(Lost::Broken))
+    }
+}
+
+/// What sets of descriptors call a stream, by its queue, or a silent connection.
+pub(super) fn name(rank: usize, lane: usize) -> u64 {
+    (rank * LANES as usize + lane) as u64
+}
+
+pub(super) fn place(name: u64) -> (usize, usize) {
+    (name as usize / LANES as usize, name as usize % LANES as usize)
+}
+
+pub(crate) fn keep_alive(socket: &OwnedFd, silence: Duration) -> rustix::io::Result<()> {
+    let probes = silence.as_secs().saturating_sub(PROBE.as_secs()).clamp(1, 100);
+    set_socket_keepalive(socket, true)?;
+    set_tcp_keepidle(socket, PROBE)?;
+    set_tcp_keepintvl(socket, PROBE)?;
+    set_tcp_keepcnt(socket, probes as u32)
+}
