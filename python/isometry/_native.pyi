@@ -59,6 +59,8 @@ class Machine:
         size: int | None = None,
         key: str | None = None,
         *,
+        name: str | None = None,
+        capacity: int | None = None,
         timeout: float = 60.0,
         lanes: int | None = None,
         staging: Mapping[str, str | int] | None = None,
@@ -70,8 +72,11 @@ class Machine:
 
         What is None is read from ISOMETRY_ROOT, ISOMETRY_RANK, ISOMETRY_SIZE and ISOMETRY_KEY, which
         `iso launch` sets. Where none is set, PMIx is asked if there is any (under `mpirun` of Open MPI 5 or
-        `srun --mpi=pmix`), which waits for all; else there is one node. Nodes are called node0, node1, …, and
-        their memories node0.sys, …; `sys` is this node's. Other nodes may open and make files below the
+        `srun --mpi=pmix`), which waits for all; else there is one node. Where address and key are given, and
+        neither rank nor size, this node comes later to those that have met there with a `capacity`
+        (ISOMETRY_CAPACITY): how many nodes may ever join. Nodes are called node0, node1, …, and their memories
+        node0.sys, …; `sys` is this node's. `name` is what others may call it besides; it is found by it again
+        when it comes back, as another node. Other nodes may open and make files below the
         directories in `files`, once symbolic links are followed, and no others.
 
         Raises OSError for one of `files` that is not there, ValueError for what can't be, for several nodes without a key among it, Timeout where
@@ -84,10 +89,15 @@ class Machine:
 
     @property
     def size(self) -> int:
-        """How many nodes there are."""
+        """How many nodes there are: one more than the highest rank of any that has joined."""
+
+    @property
+    def nodes(self) -> list[dict[str, Any]]:
+        """All nodes that have joined, by rank, which is given once: `rank`, `name`, and `lost`: why it is, or
+        None."""
 
     def barrier(self, timeout: float | None = None) -> None:
-        """Waits until all nodes have called this as often as this one.
+        """Waits until all nodes that joined at the start have called this as often as this one.
 
         Raises Timeout after `timeout` seconds (a later call goes on waiting for the same one), and
         PeerLost where a node is gone.
@@ -101,7 +111,8 @@ class Machine:
         """
 
     def lookup(self, name: str, timeout: float | None = 30.0) -> Instance:
-        """What a node publishes under a name, "node0/weights"; waits until it does.
+        """What a node publishes under a name, "node0/weights"; waits until it does, and where nodes may come
+        later, until one of that name is there.
 
         Raises KeyError for a node that is not there, Timeout after `timeout` seconds, PeerLost where
         the node is gone.

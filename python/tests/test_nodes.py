@@ -2,6 +2,7 @@
 
 import os
 import signal
+import socket
 import subprocess
 import sys
 import textwrap
@@ -286,3 +287,68 @@ def test_files_of_other_nodes_are_copied(tmp_path: Path) -> None:
     )
     assert outputs[0].split() == [f"node1:{tmp_path}/none.npy", "node1:/etc/passwd", "node9:/a.npy"]
     np.testing.assert_array_equal(np.load(tmp_path / "b.npy"), a.T)
+
+
+def free_port() -> int:
+    with socket.socket() as listening:
+        listening.bind(("127.0.0.1", 0))
+        return int(listening.getsockname()[1])
+
+
+@pytest.mark.parametrize("way", ["local", "tcp"])
+def test_a_node_comes_later_is_killed_and_comes_back(way: str) -> None:
+    name = f"local:test-{os.getpid()}-{time.monotonic_ns()}"
+    root = name if way == "local" else f"127.0.0.1:{free_port()}"
+    program = """
+        import sys
+        import numpy as np
+        import isometry as iso
+        m = iso.Machine.join(sys.argv[1], key="k", name="store", lanes=1, staging={"sys": "16MiB"})
+        a = np.full(1 << 16, int(sys.argv[2]), dtype="u2")
+        m.publish("a", m.wrap(a, dims="x"))
+        assert [node["rank"] for node in m.nodes if node["lost"] is None] == [0, m.rank]
+        print(m.rank, flush=True)
+        sys.stdin.read()
+        m.close()
+    """
+
+    def comes(value: int) -> subprocess.Popen[str]:
+        return subprocess.Popen(
+            [sys.executable, "-c", textwrap.dedent(program), root, str(value)],
+            stdin=subprocess.PIPE,
+            stdout=subprocess.PIPE,
+            text=True,
+        )
+
+    staging: dict[str, str | int] = {"sys": "16MiB"}
+    with iso.Machine.join(root, 0, 1, "k", lanes=1, staging=staging, capacity=3) as m:
+        found = []
+        for value in (7, 8):
+            store = comes(value)
+            # It waits for the node too.
+            there = m.lookup("store/a", timeout=PATIENCE)
+            here = m.empty({"x": 1 << 16}, "u2")
+            m.copy(there, here).wait(PATIENCE)
+            assert (np.asarray(here) == value).all()
+            found.append(there)
+            assert store.stdout
+            assert int(store.stdout.readline()) == value - 6
+            if value == 7:
+                store.kill()
+            store.communicate(timeout=PATIENCE)
+            with pytest.raises(iso.PeerLost, match=f"{value - 6}"):
+                m.lookup(f"node{value - 6}/never", timeout=PATIENCE)
+            with pytest.raises(iso.PeerLost):
+                m.copy(there, here).wait(PATIENCE)
+        stands = [(node["rank"], node["name"], node["lost"] is None) for node in m.nodes]
+        assert stands == [(0, "node0", True), (1, "store", False), (2, "store", False)]
+        assert m.size == 3
+        # Ranks are given once.
+        with pytest.raises(iso.Error, match="3"):
+            iso.Machine.join(root, key="k", timeout=5, lanes=1)
+        with pytest.raises(iso.Error, match="key"):
+            iso.Machine.join(root, key="another", timeout=5, lanes=1)
+    with pytest.raises(ValueError, match="ISOMETRY_CAPACITY"):
+        iso.Machine.join(root, 0, 2, "k", capacity=1)
+    with pytest.raises(ValueError, match="node7"):
+        iso.Machine.join(root, 0, 1, "k", name="node7")

@@ -64,6 +64,15 @@ pub(crate) struct Serve {
     /// Let other nodes open and make files in this directory; may be repeated.
     #[arg(long, value_name = "DIR")]
     pub(crate) files: Vec<PathBuf>,
+    /// What others call this node: `store:/a.npy`; `node` and its rank unless given. Who comes back under
+    /// its name is found by it.
+    #[arg(long, value_name = "NAME")]
+    pub(crate) name: Option<String>,
+    /// Let others join later, by ISOMETRY_ROOT and ISOMETRY_KEY without ISOMETRY_RANK and ISOMETRY_SIZE, as
+    /// long as no more than N have ever joined; the same on all that join at the start. Else
+    /// ISOMETRY_CAPACITY says so.
+    #[arg(long, value_name = "N")]
+    pub(crate) capacity: Option<u32>,
     /// Threads that copy inside host memory; one for each core but one unless given.
     #[arg(long, value_name = "N")]
     pub(crate) lanes: Option<usize>,

@@ -11,7 +11,7 @@ use crate::metrics::Port;
 use crate::output;
 use crate::progress::Watch;
 use isometry::Machine;
-use isometry::fabric::{Config, ErrorKind};
+use isometry::fabric::{CAPACITY, Config, ErrorKind};
 use rustix::event::{PollFd, PollFlags, Timespec, poll};
 use serde_json::Value;
 use signal_hook::consts::SIGINT;
@@ -30,12 +30,16 @@ const TICK: Timespec = Timespec { tv_sec: 0, tv_nsec: 200_000_000 };
 /// Serves until it is told to end.
 pub(crate) fn run(args: &Serve) -> Result<(), Failure> {
     let interrupt = Interrupt::listen()?;
-    let config = Config::from_variables(|name| std::env::var(name).ok());
+    let capacity = args.capacity.map(|capacity| capacity.to_string());
+    let given = |name: &str| capacity.clone().filter(|_| name == CAPACITY);
+    let config = Config::from_variables(|name| given(name).or_else(|| std::env::var(name).ok()));
     let config = config.map_err(|error| match error.kind() {
         ErrorKind::Usage => Failure::usage(error),
         _ => Failure::failed(error),
     })?;
-    let control = Control::listen(&config.root, config.rank)?;
+    // Who comes later does not know his rank yet.
+    let early =
+        (!config.is_late).then(|| Control::listen(&config.root, config.rank)).transpose()?;
     let port = args.metrics.as_deref().map(Port::listen).transpose()?;
     let machine = Arc::new(machine(args, &config)?);
     if let Some(port) = &port {
@@ -43,8 +47,10 @@ pub(crate) fn run(args: &Serve) -> Result<(), Failure> {
     }
     let _metrics = port.map(|port| port.serve(&machine)).transpose()?;
     let (rank, size) = (machine.rank(), machine.size());
+    let control = early.map_or_else(|| Control::listen(&config.root, rank), Ok)?;
     let path = control.path.display();
-    output::aside(format_args!("node{rank} of {size} is ready, control socket {path}"));
+    let name = args.name.as_ref().map(|name| format!(" ({name})")).unwrap_or_default();
+    output::aside(format_args!("node{rank}{name} of {size} is ready, control socket {path}"));
     serve(&machine, &control, &interrupt);
     match interrupt.check() {
         Err(Failure::Interrupted(signal)) if i32::from(signal) != SIGINT => Ok(()),
@@ -59,6 +65,9 @@ fn machine(args: &Serve, config: &Config) -> Result<Machine, Failure> {
     }
     if let Some(bytes) = args.staging {
         builder = builder.staging(bytes);
+    }
+    if let Some(name) = &args.name {
+        builder = builder.node_name(name);
     }
     let builder = args.files.iter().fold(builder, isometry::MachineBuilder::serve_files);
     builder.join(config).map_err(copy::failure)

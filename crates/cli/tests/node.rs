@@ -317,3 +317,50 @@ fn nodes_are_launched_together() {
     assert_eq!(launcher.wait().unwrap().code(), Some(130));
     assert!(fs::read_dir(dir.path().join("isometry")).unwrap().next().is_none());
 }
+
+/// Files of nodes go by the names that these have given themselves.
+#[test]
+fn a_node_comes_later_and_comes_back_under_its_name() {
+    let dir = tempfile::tempdir().unwrap();
+    let job = Job::loopback(1).unwrap();
+    let files = dir.path().join("files");
+    let run = |name: &str, is_late: bool| {
+        fs::create_dir_all(&files).unwrap();
+        let mut node = command(&["node", "--lanes", "1", "--staging", "8MiB", "--name", name]);
+        let variables = job.variables(0).into_iter();
+        let is_said = |name: &str| !is_late || !["ISOMETRY_RANK", "ISOMETRY_SIZE"].contains(&name);
+        node.envs(variables.filter(|v| is_said(v.0))).env("XDG_RUNTIME_DIR", dir.path());
+        if !is_late {
+            node.args(["--capacity", "4"]);
+        }
+        node.arg("--files").arg(&files).stdin(Stdio::null()).stderr(Stdio::piped());
+        Running::wait(node.spawn().unwrap())
+    };
+    let ask = |args: &[&str], node: &Running| -> Ran {
+        command(args).arg("--socket").arg(&node.socket).output().unwrap().into()
+    };
+    let (store, worker) = (run("store", false), run("worker", true));
+    let shape = (70, 90);
+    write_npy(&files.join("a.npy"), shape);
+    let file = |node: &str, name: &str| format!("{node}:{}", files.join(name).display());
+    let copy = |to: &str, asked: &Running| {
+        let (src, dst) = (file("store", "a.npy"), file("worker", to));
+        ask(&["copy", &src, &dst, "--dims", "yx", "--layout", "xy", "--verify"], asked)
+    };
+    copy("b.npy", &worker).succeeds();
+    copy("c.npy", &store).succeeds();
+    drop(worker);
+    let gone = copy("d.npy", &store);
+    assert!(gone.code == 1 && gone.stderr.contains("rank 1"), "{}", gone.stderr);
+    let _worker = run("worker", true);
+    copy("d.npy", &store).succeeds();
+    for name in ["b.npy", "c.npy", "d.npy"] {
+        assert!(is_transposed(&files.join("a.npy"), &files.join(name), (70, 90)), "{name}");
+    }
+    let status = ask(&["node", "status"], &store);
+    status.succeeds();
+    let lines: Vec<_> = status.stdout.lines().take(3).collect();
+    assert_eq!(lines[0], "store (node0): there");
+    assert!(lines[1].starts_with("worker (node1): lost, "), "{lines:?}");
+    assert_eq!(lines[2], "worker (node2): there");
+}

@@ -27,8 +27,8 @@ const BY_UCX: &str = "ucx:";
 /// What a root on one machine starts with.
 const LOCAL: &str = "local:";
 
-/// The most ranks of one machine: each has queues for all.
-pub(crate) const MOST_RANKS: u32 = 256;
+/// The most ranks there may ever be: each has queues for all.
+pub const MOST_RANKS: u32 = 256;
 
 /// Who joins what.
 #[derive(Clone)]

@@ -42,7 +42,7 @@ pub use active::{Call, Handler, Handlers};
 pub use atomic::Atomic;
 pub use barrier::Barrier;
 pub use conduit::{Capabilities, Conduit, Lost, Puts, Queue, Refusal};
-pub use config::{CAPACITY, Config, Job, KEY, PMIX, RANK, ROOT, SIZE, UCX};
+pub use config::{CAPACITY, Config, Job, KEY, MOST_RANKS, PMIX, RANK, ROOT, SIZE, UCX};
 pub use error::{Error, ErrorKind};
 pub use fabric::Fabric;
 pub use handle::{Handle, Region, Which};

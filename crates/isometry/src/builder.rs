@@ -3,8 +3,7 @@
 use crate::discover::{self, Found, LARGEST_BUFFER_PARTS};
 use crate::disks::{Disks, check_path};
 use crate::machine::Machine;
-use crate::nodes::{LinkRates, Nodes};
-use crate::probe;
+use crate::nodes::{Nodes, Own};
 use crate::runtime::{Clock, Core, NewChannel, Shared};
 use crate::trace::Recorder;
 use crate::{ArgumentError, Error};
@@ -28,7 +27,7 @@ pub struct MachineBuilder {
     staging_bytes: Option<u64>,
     largest_buffer_bytes: u64,
     disk: Vec<PathBuf>,
-    served: Vec<PathBuf>,
+    own: Own,
     cache_dir: Option<PathBuf>,
     remeasure: bool,
     assume: bool,
@@ -80,7 +79,16 @@ impl MachineBuilder {
     /// lies below it once symbolic links are followed, and nothing else. Default: none.
     #[must_use]
     pub fn serve_files(mut self, dir: impl AsRef<Path>) -> Self {
-        self.served.push(dir.as_ref().to_owned());
+        self.own.served.push(dir.as_ref().to_owned());
+        self
+    }
+
+    /// What other nodes call this one, once it has joined them: letters, digits, `_` and `-`. Of nodes of
+    /// one name at most one is there at a time; the one that comes after it is another node. Default:
+    /// `node` and its rank.
+    #[must_use]
+    pub fn node_name(mut self, name: &str) -> Self {
+        self.own.name = Some(name.to_owned());
         self
     }
 
@@ -140,13 +148,14 @@ impl MachineBuilder {
     }
 
     /// Opens the machine as one node among those that `config` speaks of; returns when all have
-    /// joined and said what they are. How much memory it registers follows from
+    /// joined and said what they are, or, where it comes later, all those that are there. How much memory it registers follows from
     /// [`MachineBuilder::staging`], whatever `config` says.
     ///
     /// # Errors
     /// As [`MachineBuilder::open`]; [`Error::Io`] where a directory of
     /// [`MachineBuilder::serve_files`] is not there; [`Error::Nodes`] where not all join in time, or one is refused;
-    /// [`Error::Introduction`].
+    /// [`Error::Introduction`]; [`ArgumentError::NodeName`], and [`ArgumentError::NodeNameTaken`] where
+    /// that node does not go within ten seconds.
     pub fn join(self, config: &fabric::Config) -> Result<Machine, Error> {
         self.make(Some(config))
     }
@@ -155,9 +164,9 @@ impl MachineBuilder {
         let (regions, clock, cores) = (Regions::new(), Clock::start(), Cores::detect());
         let mut settings = self.settings(cores.nodes.len() + usize::from(joins.is_some()));
         let memcpy = self.memcpy(&cores)?;
-        let nodes = joins
-            .map(|config| Nodes::join(config, settings.pool_bytes(), &self.served))
-            .transpose()?;
+        let own = Own { measures: !self.assume, ..self.own.clone() };
+        let join = |config| Nodes::join(config, settings.pool_bytes(), &own);
+        let nodes = joins.map(join).transpose()?;
         settings.here = nodes.as_ref().map_or(0, |nodes| nodes.here().0);
         let Found { topology, memcpy, pools } = discover::host(&settings, &cores, memcpy);
         let memcpy: Box<dyn Channel> = Box::new(memcpy);
@@ -273,12 +282,7 @@ impl Made {
         }
         let remote = RemoteChannel::new(Arc::clone(&nodes.fabric));
         let mut remote = remote.map_err(|e| Error::resource("starting a thread for puts", e))?;
-        let measured = |region| {
-            let tell = |error: &Error| log::warn!("the rates of links are assumed: {error}");
-            probe::link(&mut remote, region).inspect_err(tell).ok()
-        };
-        let rates = nodes.to_measure().filter(|_| !settings.assume).and_then(measured);
-        let rates = rates.map(|(curves, latency_ns)| LinkRates { curves, latency_ns });
+        let rates = nodes.to_measure().and_then(|node| nodes.measure(&mut remote, node));
         self.channels.push((nodes.link(), ChannelKind::RemoteMemcpy, Box::new(remote)));
         self.topology = nodes.introduce((class, rates), &registered, timeout)?;
         Ok(())

@@ -155,6 +155,24 @@ pub enum ArgumentError {
         /// The name.
         name: String,
     },
+    /// What no node may be called.
+    #[error(
+        "a node can't be called `{name}`: letters, digits, `_` and `-`, and not `node` and a number"
+    )]
+    NodeName {
+        /// The name.
+        name: String,
+    },
+    /// A name that another node has, which is there.
+    #[error(
+        "the node of rank {by} is called `{name}` already; one that died is gone after some seconds"
+    )]
+    NodeNameTaken {
+        /// The name.
+        name: String,
+        /// The rank of the other.
+        by: u32,
+    },
     /// A name that this node has published something under.
     #[error("this node has published `{name}` already")]
     Published {

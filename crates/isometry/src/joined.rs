@@ -7,7 +7,7 @@ use crate::{ArgumentError, Array, Error, FileOptions};
 use model::NodeId;
 use std::path::Path;
 use std::sync::Arc;
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 impl Machine {
     /// Which node this machine is; 0 where it has joined no others.
@@ -16,14 +16,15 @@ impl Machine {
         self.shared.here().0
     }
 
-    /// How many nodes there are, this one among them.
+    /// How many nodes there are, this one among them: one more than the highest rank of any that has
+    /// joined.
     #[must_use]
     pub fn size(&self) -> u32 {
         self.shared.nodes.as_ref().map_or(1, |nodes| nodes.fabric.size())
     }
 
-    /// Waits until all nodes have called this, as often as this one has; what any of them published
-    /// before is there then.
+    /// Waits until all nodes that joined at the start have called this, as often as this one has; what any
+    /// of them published before is there then. It is nothing for those that came later.
     ///
     /// # Errors
     /// [`Error::Nodes`] where a node is lost, or where that takes longer than `timeout`: this node
@@ -41,7 +42,7 @@ impl Machine {
     /// [`ArgumentError::NotHere`], [`ArgumentError::OtherMachine`]; [`Error::Closed`],
     /// [`Error::Forked`].
     pub fn publish(&self, name: &str, instance: &Instance) -> Result<(), Error> {
-        let nodes = self.nodes()?;
+        let nodes = self.joined()?;
         if !Arc::ptr_eq(&instance.holding.shared, &self.shared) {
             return Err(ArgumentError::OtherMachine.into());
         }
@@ -51,7 +52,8 @@ impl Machine {
         nodes.publish(name, instance)
     }
 
-    /// What another node, or this one, publishes under a name: `node0/weights`. Waits until it does.
+    /// What another node, or this one, publishes under a name: `node0/weights`. Waits until it does, and
+    /// where nodes may come later, also until one of that name is there.
     ///
     /// # Errors
     /// [`ArgumentError::NotJoined`], [`ArgumentError::NoNode`], [`ArgumentError::Name`];
@@ -72,10 +74,11 @@ impl Machine {
         timeout: Option<Duration>,
         is_interrupted: &dyn Fn() -> bool,
     ) -> Result<Instance, Error> {
-        let nodes = self.nodes()?;
+        let nodes = self.joined()?;
         let (node, name) = name.split_once('/').unwrap_or(("", name));
-        let patience = (timeout, is_interrupted);
-        nodes.lookup(&self.shared, (self.node_named(node)?, name), patience)
+        let end = timeout.and_then(|timeout| Instant::now().checked_add(timeout));
+        let node = nodes.find(node, (end, is_interrupted))?;
+        nodes.lookup(&self.shared, (node, name), (end, is_interrupted))
     }
 
     /// The array in the file at `path` of `node`, as [`Machine::open_file`] there: see
@@ -95,7 +98,7 @@ impl Machine {
         path: impl AsRef<Path>,
         options: &FileOptions,
     ) -> Result<Instance, Error> {
-        let (nodes, there) = (self.nodes()?, self.node_named(node)?);
+        let (nodes, there) = self.node_at(node)?;
         if there == nodes.here() {
             return self.open_file(path, options);
         }
@@ -115,7 +118,7 @@ impl Machine {
         array: Array,
         options: &FileOptions,
     ) -> Result<Instance, Error> {
-        let (nodes, there) = (self.nodes()?, self.node_named(node)?);
+        let (nodes, there) = self.node_at(node)?;
         if there == nodes.here() {
             return self.create_file(path, array, options);
         }
@@ -126,27 +129,17 @@ impl Machine {
     /// or with its own, and a colon: `node1:/a.npy`.
     #[must_use]
     pub fn split_node<'a>(&self, text: &'a str) -> Option<(&'a str, &'a str)> {
-        self.shared.nodes.as_ref()?;
         let (node, path) = text.split_once(':')?;
-        self.node_named(node).is_ok().then_some((node, path))
+        self.shared.nodes.as_ref()?.named(node).is_ok().then_some((node, path))
     }
 
-    fn nodes(&self) -> Result<&Nodes, Error> {
+    fn node_at(&self, name: &str) -> Result<(&Nodes, NodeId), Error> {
+        let nodes = self.joined()?;
+        Ok((nodes, nodes.named(name)?))
+    }
+
+    fn joined(&self) -> Result<&Nodes, Error> {
         self.shared.check_open()?;
         Ok(self.shared.nodes.as_deref().ok_or(ArgumentError::NotJoined)?)
-    }
-
-    fn node_named(&self, name: &str) -> Result<NodeId, ArgumentError> {
-        let topology = self.topology();
-        let called = |node: &NodeId| topology.node_name(*node).as_deref() == Some(name);
-        let last = topology.node_count() - 1;
-        (0..=last).map(NodeId).find(called).ok_or_else(|| {
-            let name_of = |node| topology.node_name(NodeId(node)).unwrap_or_default();
-            let there = match last {
-                0 => name_of(0),
-                last => format!("{} to {}", name_of(0), name_of(last)),
-            };
-            ArgumentError::NoNode { name: name.to_owned(), there }
-        })
     }
 }

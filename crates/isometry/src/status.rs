@@ -28,12 +28,21 @@ pub struct Status {
 /// A node, as this one sees it.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct NodeStatus {
-    /// Its rank.
+    /// Its rank, which is given once: of nodes of one name the later ones have higher ones.
     pub node: NodeId,
     /// Its name.
     pub name: String,
     /// Why it is lost; `None` where it is not.
     pub lost: Option<String>,
+}
+
+impl NodeStatus {
+    /// As one JSON object: `rank`, `name`, `lost`.
+    #[must_use]
+    pub fn to_json(&self) -> Value {
+        let NodeStatus { node, name, lost } = self;
+        json!({ "rank": node.0, "name": name, "lost": lost })
+    }
 }
 
 /// A transfer that has not ended, or this node's share of one.
@@ -59,6 +68,13 @@ pub struct StagingStatus {
 }
 
 impl Machine {
+    /// All nodes that have joined, by rank, those that are lost among them; of a machine that has joined no
+    /// others, itself.
+    #[must_use]
+    pub fn nodes(&self) -> Vec<NodeStatus> {
+        nodes(&self.shared, &self.topology())
+    }
+
     /// What the machine is at. It looks through everything under the lock that copies need: for
     /// people, not for loops.
     ///
@@ -100,7 +116,11 @@ fn nodes(shared: &Shared, topology: &Topology) -> Vec<NodeStatus> {
     let others = shared.nodes.as_ref().map(|nodes| nodes.standing()).unwrap_or_default();
     let mut all: Vec<_> = here.into_iter().chain(others).collect();
     all.sort_by_key(|(node, _)| *node);
-    let status = |(node, lost)| NodeStatus { node, name: name_of(topology, node), lost };
+    let called = |node| shared.nodes.as_ref().and_then(|nodes| nodes.called(node));
+    let status = |(node, lost)| {
+        let name = called(node).unwrap_or_else(|| name_of(topology, node));
+        NodeStatus { node, name, lost }
+    };
     all.into_iter().map(status).collect()
 }
 
@@ -110,12 +130,11 @@ pub(crate) fn name_of(topology: &Topology, node: NodeId) -> String {
 }
 
 impl Status {
-    /// As one JSON object: `nodes` (`name`, `lost`), `transfers` (`transfer`, `asked_by`, `priority`,
+    /// As one JSON object: `nodes` (see [`NodeStatus::to_json`]), `transfers` (`transfer`, `asked_by`, `priority`,
     /// `progress` in bytes and of how many, `path`, and what it waits for, in words), `staging`
     /// (`memory`, `used_bytes`, `bytes`, `peak_bytes`), `plans` (`hits`, `misses`).
     #[must_use]
     pub fn to_json(&self) -> Value {
-        let node = |node: &NodeStatus| json!({ "name": node.name, "lost": node.lost });
         let staging = |staging: &StagingStatus| {
             json!({
                 "memory": self.topology.short_name(staging.memory),
@@ -125,7 +144,7 @@ impl Status {
             })
         };
         json!({
-            "nodes": self.nodes.iter().map(node).collect::<Vec<_>>(),
+            "nodes": self.nodes.iter().map(NodeStatus::to_json).collect::<Vec<_>>(),
             "transfers": self.transfers.iter().map(|t| self.transfer_json(t)).collect::<Vec<_>>(),
             "staging": self.staging.iter().map(staging).collect::<Vec<_>>(),
             "plans": { "hits": self.plan_hits, "misses": self.plan_misses },
@@ -200,10 +219,12 @@ impl Status {
 /// For people: a line for each node, staging and transfer, and one for each thing that one waits for.
 impl fmt::Display for Status {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        for NodeStatus { name, lost, .. } in &self.nodes {
+        for NodeStatus { node, name, lost, .. } in &self.nodes {
+            let plain = name_of(&self.topology, *node);
+            let rank = if *name == plain { String::new() } else { format!(" ({plain})") };
             match lost {
-                Some(why) => writeln!(f, "{name}: lost, {why}")?,
-                None => writeln!(f, "{name}: there")?,
+                Some(why) => writeln!(f, "{name}{rank}: lost, {why}")?,
+                None => writeln!(f, "{name}{rank}: there")?,
             }
         }
         for staging in &self.staging {

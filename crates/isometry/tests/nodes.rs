@@ -1,5 +1,6 @@
 //! Machines that have joined each other, as nodes of one process.
 
+mod coming;
 mod exposition;
 
 use isometry::fabric::{Config, Job};

@@ -10,6 +10,7 @@ use crate::plan::{PyPlan, PyTopology, options};
 use crate::{dtype, errors, json, logging, settings};
 use isometry::{
     Array, CopyOptions, Error, ErrorKind, Event, FileOptions, Foreign, Instance, Machine,
+    MachineBuilder, NodeStatus,
 };
 use model::{Dim, FieldSpace, IndexSpace};
 use pyo3::exceptions::{PyTypeError, PyValueError};
@@ -45,8 +46,8 @@ impl PyMachine {
     }
 
     #[staticmethod]
-    #[pyo3(signature = (address = None, rank = None, size = None, key = None, *, timeout = 60.0,
-        lanes = None, staging = None, disk = None, files = None, trace = false))]
+    #[pyo3(signature = (address = None, rank = None, size = None, key = None, *, name = None,
+        capacity = None, timeout = 60.0, lanes = None, staging = None, disk = None, files = None, trace = false))]
     #[expect(clippy::too_many_arguments, reason = "Python's keywords are its configuration struct")]
     fn join(
         py: Python<'_>,
@@ -54,6 +55,8 @@ impl PyMachine {
         rank: Option<&Bound<'_, PyAny>>,
         size: Option<&Bound<'_, PyAny>>,
         key: Option<String>,
+        name: Option<&str>,
+        capacity: Option<&Bound<'_, PyAny>>,
         timeout: f64,
         lanes: Option<&Bound<'_, PyAny>>,
         staging: Option<&Bound<'_, PyAny>>,
@@ -63,7 +66,8 @@ impl PyMachine {
     ) -> PyResult<Self> {
         let builder = settings::builder(lanes, staging, disk)?.trace(trace);
         let builder = settings::serving(builder, files)?;
-        let mut config = settings::ranks(py, address, rank, size, key)?;
+        let builder = name.into_iter().fold(builder, MachineBuilder::node_name);
+        let mut config = settings::ranks(py, (address, key), rank, size, capacity)?;
         config.timeout = seconds("timeout", timeout)?;
         Self::of(py, py.detach(|| builder.join(&config)))
     }
@@ -76,6 +80,12 @@ impl PyMachine {
     #[getter]
     fn size(&self) -> u32 {
         self.inner.size()
+    }
+
+    #[getter]
+    fn nodes<'py>(&self, py: Python<'py>) -> PyResult<Bound<'py, PyAny>> {
+        let nodes: Vec<_> = self.inner.nodes().iter().map(NodeStatus::to_json).collect();
+        json::object(py, &nodes.into())
     }
 
     #[pyo3(signature = (timeout = None))]

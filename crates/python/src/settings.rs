@@ -1,7 +1,7 @@
 //! What a machine is opened with.
 
 use crate::numbers::integer;
-use isometry::fabric::{Config, ErrorKind, KEY, RANK, ROOT, SIZE};
+use isometry::fabric::{CAPACITY, Config, ErrorKind, KEY, RANK, ROOT, SIZE};
 use isometry::{Machine, MachineBuilder, parse_size};
 use pyo3::exceptions::{PyOSError, PyTypeError, PyValueError};
 use pyo3::prelude::*;
@@ -48,17 +48,22 @@ pub(crate) fn serving(
 /// `ValueError` and `TypeError` for what is missing or can't be, `OSError` for what PMIx refuses.
 pub(crate) fn ranks(
     py: Python<'_>,
-    address: Option<String>,
+    (address, key): (Option<String>, Option<String>),
     rank: Option<&Bound<'_, PyAny>>,
     size: Option<&Bound<'_, PyAny>>,
-    key: Option<String>,
+    capacity: Option<&Bound<'_, PyAny>>,
 ) -> PyResult<Config> {
     let number = |name, given: Option<&Bound<'_, PyAny>>| {
         let number = given.map(|given| integer::<u32>(name, given, 0..=i64::from(u32::MAX)));
         Ok::<_, PyErr>(number.transpose()?.map(|number| number.to_string()))
     };
-    let given =
-        [(ROOT, address), (RANK, number("rank", rank)?), (SIZE, number("size", size)?), (KEY, key)];
+    let given = [
+        (ROOT, address),
+        (RANK, number("rank", rank)?),
+        (SIZE, number("size", size)?),
+        (KEY, key),
+        (CAPACITY, number("capacity", capacity)?),
+    ];
     let lookup = |name: &str| {
         let given = given.iter().find(|given| given.0 == name).and_then(|given| given.1.clone());
         given.or_else(|| std::env::var(name).ok())

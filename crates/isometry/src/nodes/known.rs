@@ -1,15 +1,19 @@
 //! What is known of each node.
 
-use super::{LinkRates, Registered, topology};
+use super::topology::NODE;
+use super::{LinkRates, Registered, registry, topology};
 use channel::Region;
 use channel_remote::RemoteSpan;
 use model::{MemoryId, NodeClass, NodeId, RegionId, Topology};
 use serde::{Deserialize, Serialize};
+use std::collections::BTreeSet;
 use std::sync::Arc;
 
 /// What a node says of itself when it joins, and when it has changed.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 pub(super) struct Introduction {
+    /// What it is called, where that is not `node` and its rank.
+    name: Option<String>,
     /// A cluster of this node alone, as JSON.
     topology: String,
     /// Its registered memory: which of its memories, what it calls the region, and how long that is.
@@ -21,6 +25,7 @@ pub(super) struct Introduction {
 impl Introduction {
     /// Of a node that has measured a link, if it has.
     pub(super) fn new(
+        name: Option<String>,
         class: NodeClass,
         registered: &Registered,
         rates: Option<LinkRates>,
@@ -28,16 +33,18 @@ impl Introduction {
         let alone = topology::cluster(&[class], 0, 1, rates);
         let topology = cluster::to_json(&alone).to_string();
         let Registered { memory, region, bytes } = *registered;
-        Introduction { topology, memory: memory.index, region, bytes }
+        Introduction { name, topology, memory: memory.index, region, bytes }
     }
 }
 
 /// All nodes, by rank.
-#[derive(Debug)]
+#[derive(Debug, Default)]
 pub(super) struct Known {
     nodes: Vec<Option<Node>>,
     /// How often anything has changed.
     generation: u64,
+    /// Those that have heard what this one is.
+    pub(super) told: BTreeSet<NodeId>,
 }
 
 #[derive(Debug)]
@@ -49,10 +56,6 @@ struct Node {
 }
 
 impl Known {
-    pub(super) fn new(size: u32) -> Known {
-        Known { nodes: (0..size).map(|_| None).collect(), generation: 0 }
-    }
-
     /// Takes what a node says of itself.
     pub(super) fn hear(&mut self, from: NodeId, said: Introduction) -> Result<(), String> {
         let topology = cluster::parse_json(&said.topology).map_err(|error| error.to_string())?;
@@ -61,38 +64,93 @@ impl Known {
         if class.memories.get(usize::from(said.memory)).is_none() {
             return Err("it has no such memory".to_owned());
         }
+        if said.name.as_deref().is_some_and(|name| !registry::is_node_name(name)) {
+            return Err("no node is called that".to_owned());
+        }
         let memory = MemoryId { node: from, index: said.memory };
         let span = RemoteSpan { node: from, at: 0 };
         let registered = Arc::new(span.into_region(memory, said.bytes));
-        let place = self.nodes.get_mut(from.0 as usize).ok_or("there is no such node")?;
         let rates = topology.links.into_iter().next().and_then(LinkRates::of);
-        *place = Some(Node { said, class, rates, registered });
+        let at = from.0 as usize;
+        if self.nodes.len() <= at {
+            self.nodes.resize_with(at + 1, || None);
+        }
+        self.nodes[at] = Some(Node { said, class, rates, registered });
         self.generation += 1;
         Ok(())
     }
 
-    /// What a node that has changed says of itself; `None` before it has said anything.
-    pub(super) fn changed(&self, node: NodeId, class: NodeClass) -> Option<Introduction> {
-        let Node { said, rates, .. } = self.nodes.get(node.0 as usize)?.as_ref()?;
-        let Introduction { memory: index, region, bytes, .. } = *said;
-        let memory = MemoryId { node, index };
-        Some(Introduction::new(class, &Registered { memory, region, bytes }, rates.clone()))
+    fn get(&self, node: NodeId) -> Option<&Node> {
+        self.nodes.get(node.0 as usize)?.as_ref()
     }
 
-    /// The cluster, once all nodes have said what they are.
-    pub(super) fn cluster(&self) -> Option<Topology> {
-        let classes = self.nodes.iter().map(|node| Some(node.as_ref()?.class.clone()));
-        let classes: Vec<_> = classes.collect::<Option<_>>()?;
-        let rates = self.nodes.iter().flatten().find_map(|node| node.rates.clone());
+    /// Whether a node has said what it is.
+    pub(super) fn knows(&self, node: NodeId) -> bool {
+        self.get(node).is_some()
+    }
+
+    /// What a node has said last.
+    pub(super) fn said(&self, node: NodeId) -> Option<&Introduction> {
+        Some(&self.get(node)?.said)
+    }
+
+    /// What a node that has changed, or measured a link, says of itself; `None` before it has said
+    /// anything.
+    pub(super) fn changed(
+        &self,
+        node: NodeId,
+        class: Option<NodeClass>,
+        measured: Option<LinkRates>,
+    ) -> Option<Introduction> {
+        let Node { said, class: before, rates, .. } = self.get(node)?;
+        let Introduction { ref name, memory: index, region, bytes, .. } = *said;
+        let registered = Registered { memory: MemoryId { node, index }, region, bytes };
+        let class = class.unwrap_or_else(|| before.clone());
+        let rates = measured.or_else(|| rates.clone());
+        Some(Introduction::new(name.clone(), class, &registered, rates))
+    }
+
+    /// What a link reaches, where one was measured.
+    pub(super) fn rates(&self) -> Option<&LinkRates> {
+        self.nodes.iter().flatten().find_map(|node| node.rates.as_ref())
+    }
+
+    /// The cluster of all that have said what they are; others have no memories.
+    pub(super) fn cluster(&self) -> Topology {
+        let class = |node: &Option<Node>| {
+            node.as_ref().map_or_else(topology::unknown, |node| node.class.clone())
+        };
+        let classes: Vec<_> = self.nodes.iter().map(class).collect();
         // Every memory says how large its buffers may be.
-        Some(topology::cluster(&classes, self.generation, 1 << 20, rates))
+        topology::cluster(&classes, self.generation, 1 << 20, self.rates().cloned())
     }
 
     /// A region in registered memory of a node.
     pub(super) fn registered(&self, memory: MemoryId, region: RegionId) -> Option<Arc<Region>> {
-        let node = self.nodes.get(memory.node.0 as usize)?.as_ref()?;
+        let node = self.get(memory.node)?;
         let is_it = node.said.memory == memory.index && node.said.region == region;
         is_it.then(|| Arc::clone(&node.registered))
+    }
+
+    /// What a node calls itself.
+    pub(super) fn name(&self, node: NodeId) -> Option<&str> {
+        self.get(node)?.said.name.as_deref()
+    }
+
+    /// Those that call, or called, themselves `name`, by rank.
+    pub(super) fn named<'a>(&'a self, name: &'a str) -> impl DoubleEndedIterator<Item = NodeId> {
+        let nodes = (0..self.nodes.len() as u32).map(NodeId);
+        nodes.filter(move |&node| self.name(node) == Some(name))
+    }
+
+    /// All nodes that there are, for people.
+    pub(super) fn all(&self) -> String {
+        let nodes = (0..).zip(&self.nodes).filter_map(|(rank, node)| Some((rank, node.as_ref()?)));
+        let name = |(rank, node): (u32, &Node)| match &node.said.name {
+            Some(name) => format!("{name} ({NODE}{rank})"),
+            None => format!("{NODE}{rank}"),
+        };
+        nodes.map(name).collect::<Vec<_>>().join(", ")
     }
 }
 
@@ -120,23 +178,30 @@ mod tests {
         };
         topology::add_registered(&mut class, 64);
         let memory = MemoryId { node: NodeId(0), index: 1 };
-        Introduction::new(class, &Registered { memory, region: REGION, bytes: 64 }, None)
+        Introduction::new(None, class, &Registered { memory, region: REGION, bytes: 64 }, None)
     }
 
     #[test]
-    fn the_cluster_is_known_once_all_are() {
-        let mut known = Known::new(2);
-        assert!(known.changed(NodeId(1), NodeClass { count: 1, ..class() }).is_none());
-        known.hear(NodeId(1), said()).unwrap();
-        assert!(known.cluster().is_none());
+    fn the_cluster_is_of_those_that_said_what_they_are() {
+        let mut known = Known::default();
+        assert!(known.changed(NodeId(2), Some(class()), None).is_none());
+        known.hear(NodeId(2), said()).unwrap();
+        let cluster = known.cluster();
+        assert!(known.knows(NodeId(2)) && !known.knows(NodeId(0)) && !known.knows(NodeId(3)));
+        assert_eq!((cluster.classes.len(), cluster.node_count()), (2, 3));
+        assert_eq!(cluster.memory_named("node1.reg"), None);
+        let again = cluster::parse_json(&cluster::to_json(&cluster).to_string()).unwrap();
+        assert_eq!(again.classes, cluster.classes);
         known.hear(NodeId(0), said()).unwrap();
-        let cluster = known.cluster().unwrap();
-        assert_eq!((cluster.classes.len(), cluster.node_count()), (1, 2));
+        known.hear(NodeId(1), said()).unwrap();
+        let cluster = known.cluster();
+        assert_eq!((cluster.classes.len(), cluster.node_count()), (1, 3));
         let mut changed = class();
         changed.memories[0].capacity_bytes = Some(5);
-        known.hear(NodeId(1), known.changed(NodeId(1), changed).unwrap()).unwrap();
-        let later = known.cluster().unwrap();
-        assert_eq!(later.classes.len(), 2);
+        let changed = known.changed(NodeId(1), Some(changed), None).unwrap();
+        known.hear(NodeId(1), changed).unwrap();
+        let later = known.cluster();
+        assert_eq!(later.classes.len(), 3);
         assert!(later.generation > cluster.generation);
         let reg = MemoryId { node: NodeId(1), index: 1 };
         assert_eq!(known.registered(reg, REGION).unwrap().len_bytes(), 64);
@@ -145,16 +210,33 @@ mod tests {
         assert!(known.registered(MemoryId { index: 0, ..reg }, REGION).is_none());
     }
 
+    #[test]
+    fn nodes_of_a_name_are_those_that_have_and_had_it() {
+        let mut known = Known::default();
+        let called = |name: &str| Introduction { name: Some(name.to_owned()), ..said() };
+        for (node, said) in [(0, said()), (1, called("a")), (4, called("b")), (5, called("a"))] {
+            known.hear(NodeId(node), said).unwrap();
+        }
+        assert_eq!(known.named("a").collect::<Vec<_>>(), [NodeId(1), NodeId(5)]);
+        assert_eq!(known.named("node0").count(), 0);
+        assert_eq!((known.name(NodeId(4)), known.name(NodeId(0))), (Some("b"), None));
+        assert_eq!(known.all(), "node0, a (node1), b (node4), a (node5)");
+        let changed = known.changed(NodeId(4), None, None).unwrap();
+        assert_eq!(changed, called("b"), "it keeps its name");
+    }
+
     fn class() -> NodeClass {
         cluster::parse_json(&said().topology).unwrap().classes.remove(0)
     }
 
     #[test]
     fn nonsense_is_told() {
-        let mut known = Known::new(2);
+        let mut known = Known::default();
         let wrong = [
             Introduction { topology: "{".to_owned(), ..said() },
             Introduction { memory: 2, ..said() },
+            Introduction { name: Some("a/b".to_owned()), ..said() },
+            Introduction { name: Some("node3".to_owned()), ..said() },
             Introduction {
                 topology: said().topology.replace("\"count\":1", "\"count\":0"),
                 ..said()
@@ -163,6 +245,6 @@ mod tests {
         for said in wrong {
             assert!(known.hear(NodeId(1), said.clone()).is_err(), "{said:?}");
         }
-        assert!(known.hear(NodeId(2), said()).is_err());
+        assert!(!known.knows(NodeId(1)));
     }
 }

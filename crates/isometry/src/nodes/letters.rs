@@ -159,8 +159,9 @@ struct Outgoing {
 }
 
 impl Outbox {
-    pub(crate) fn new(size: u32) -> Outbox {
-        Outbox { queues: (0..size).map(|_| Mutex::default()).collect(), waiting: 0.into() }
+    /// For as many peers as there may ever be.
+    pub(crate) fn new(capacity: u32) -> Outbox {
+        Outbox { queues: (0..capacity).map(|_| Mutex::default()).collect(), waiting: 0.into() }
     }
 
     /// Sends a letter, now or when there is room. A packet is lost where much waits already: the

@@ -15,6 +15,7 @@ mod files;
 mod known;
 mod lending;
 mod letters;
+mod members;
 mod registry;
 mod service;
 mod sums;
@@ -27,17 +28,14 @@ use crate::instance::{Instance, Keeper};
 use crate::runtime::Shared;
 use crate::{ArgumentError, Error};
 use channel::{Region, Regions};
-use channel_remote::RemoteSpan;
 use described::Described;
 use desk::Desk;
 use engine::Packet;
-use fabric::{Barrier, Config, Fabric, Handlers};
+use fabric::{Barrier, Config, Fabric, Handlers, MOST_RANKS};
 use files::Served;
-use known::{Introduction, Known};
+use known::Known;
 use letters::{Inbox, Outbox, Topic};
-use model::{
-    ChannelError, ChannelErrorKind, ChannelId, MemoryId, NodeClass, NodeId, RegionId, Topology,
-};
+use model::{ChannelError, ChannelErrorKind, ChannelId, MemoryId, NodeClass, NodeId, RegionId};
 use registry::{Asker, Registry};
 use serde::Serialize;
 use serde::de::DeserializeOwned;
@@ -46,9 +44,6 @@ use std::path::PathBuf;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError, TryLockError};
 use std::time::{Duration, Instant};
-
-/// The most of another node's memory that links are measured with.
-const MEASURED_BYTES: u64 = 16 << 20;
 
 /// How long a node that closes waits for others to take what it has said.
 const LEAVING: Duration = Duration::from_secs(1);
@@ -62,12 +57,35 @@ pub(crate) struct Nodes {
     served: Served,
     desk: Desk,
     known: Mutex<Known>,
+    joining: Joining,
     decoder: Mutex<wire::Decoder>,
     /// Those of whose loss the engine was told.
     mourned: Mutex<BTreeSet<NodeId>>,
     /// Whether the thread that serves is to end.
     is_over: AtomicBool,
     is_in_barrier: Mutex<bool>,
+}
+
+/// What a node brings along.
+#[derive(Debug, Clone, Default)]
+pub(crate) struct Own {
+    /// What it is called, if not `node` and its rank.
+    pub(crate) name: Option<String>,
+    /// Where others may open and make files.
+    pub(crate) served: Vec<PathBuf>,
+    /// Whether it measures the link to others where it is the first.
+    pub(crate) measures: bool,
+}
+
+/// How this node has joined.
+struct Joining {
+    name: Option<String>,
+    /// Whether it measures a link for all.
+    measures: bool,
+    /// Whether others were there before.
+    is_late: bool,
+    /// Whether others may come later.
+    is_open: bool,
 }
 
 /// Registered memory as this node's engine and its peers see it.
@@ -78,21 +96,29 @@ pub(crate) struct Registered {
 }
 
 impl Nodes {
-    /// Joins the nodes that `config` speaks of, with so much registered memory, and serves what lies
-    /// in `dirs`.
-    pub(crate) fn join(config: &Config, bytes: u64, dirs: &[PathBuf]) -> Result<Arc<Nodes>, Error> {
-        let served = Served::new(dirs)?;
+    /// Joins the nodes that `config` speaks of, with so much registered memory.
+    pub(crate) fn join(config: &Config, bytes: u64, own: &Own) -> Result<Arc<Nodes>, Error> {
+        if let Some(name) = own.name.clone().filter(|name| !registry::is_node_name(name)) {
+            return Err(ArgumentError::NodeName { name }.into());
+        }
+        let served = Served::new(&own.served)?;
         let inbox: Arc<Inbox> = Arc::default();
         let handlers = Inbox::handle(&inbox, Handlers::new());
         let config = Config { segment_bytes: bytes, ..config.clone() };
         let fabric = Fabric::join(&config, handlers).map_err(Error::nodes)?;
         Ok(Arc::new(Nodes {
             inbox,
-            outbox: Outbox::new(fabric.size()),
+            outbox: Outbox::new(MOST_RANKS),
             registry: Registry::default(),
             served,
             desk: Desk::default(),
-            known: Mutex::new(Known::new(fabric.size())),
+            known: Mutex::default(),
+            joining: Joining {
+                name: own.name.clone(),
+                measures: own.measures && fabric.rank() == NodeId(0),
+                is_late: config.is_late,
+                is_open: config.is_late || config.capacity > config.size,
+            },
             decoder: Mutex::default(),
             mourned: Mutex::default(),
             is_over: AtomicBool::default(),
@@ -110,10 +136,10 @@ impl Nodes {
         self.known.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// All nodes but this one.
-    fn others(&self) -> impl Iterator<Item = NodeId> + use<> {
-        let here = self.here();
-        (0..self.fabric.size()).map(NodeId).filter(move |&node| node != here)
+    /// All nodes but this one, those that are lost among them.
+    fn others(&self) -> impl Iterator<Item = NodeId> {
+        let is_other = |&node: &NodeId| node != self.here() && self.fabric.has(node);
+        (0..self.fabric.size()).map(NodeId).filter(is_other)
     }
 
     /// Adds registered memory to this node, all of it for buffers.
@@ -126,54 +152,6 @@ impl Nodes {
         Registered { memory, region, bytes }
     }
 
-    /// What of registered memory of another node puts may be measured with, before anyone uses it: the
-    /// first node measures for all.
-    pub(crate) fn to_measure(&self) -> Option<Region> {
-        let other = self.others().next().filter(|_| self.here() == NodeId(0))?;
-        let bytes = self.fabric.published_bytes(other) as u64;
-        let memory = MemoryId { node: other, index: u16::MAX };
-        let span = RemoteSpan { node: other, at: 0 };
-        (bytes > 0).then(|| span.into_region(memory, bytes.min(MEASURED_BYTES)))
-    }
-
-    /// Tells all others what this node is, hears what they are, and returns the cluster.
-    ///
-    /// # Errors
-    /// Where a node does not say what it is within `timeout`, or has gone.
-    pub(crate) fn introduce(
-        &self,
-        (class, rates): (NodeClass, Option<LinkRates>),
-        registered: &Registered,
-        timeout: Duration,
-    ) -> Result<Topology, Error> {
-        let end = Instant::now() + timeout;
-        self.tell(Introduction::new(class, registered, rates));
-        let mut early = Vec::new();
-        loop {
-            for letter in self.inbox.take() {
-                if letter.topic == Topic::Class {
-                    let heard = self.hear_class(letter.from, &letter.bytes);
-                    heard.map_err(|why| Error::Introduction { node: letter.from, why })?;
-                } else {
-                    early.push(letter);
-                }
-            }
-            if let Some(topology) = self.known().cluster() {
-                self.inbox.put_back(early);
-                return Ok(topology);
-            }
-            let left = end.saturating_duration_since(Instant::now());
-            self.check_all_present()?;
-            let news = || !self.inbox.is_empty() || self.outbox.flush_all(&self.fabric);
-            let is_over = || news() || self.check_all_present().is_err();
-            self.fabric.wait_until(Some(left), is_over).map_err(Error::nodes)?;
-        }
-    }
-
-    fn check_all_present(&self) -> Result<(), Error> {
-        self.others().try_for_each(|node| self.check_present(node))
-    }
-
     /// Why each node but this one is lost, `None` where it is not.
     pub(crate) fn standing(&self) -> Vec<(NodeId, Option<String>)> {
         let why = |node| self.fabric.lost(node).map(|why| why.to_string());
@@ -184,29 +162,6 @@ impl Nodes {
     pub(crate) fn check_present(&self, node: NodeId) -> Result<(), Error> {
         let Some(why) = self.fabric.lost(node) else { return Ok(()) };
         Err(Error::nodes(fabric::Error::PeerLost { peer: node, why }))
-    }
-
-    /// Tells all others what this node has become, and returns the new cluster.
-    pub(crate) fn change(&self, class: NodeClass) -> Option<Topology> {
-        let changed = self.known().changed(self.here(), class)?;
-        self.tell(changed);
-        self.known().cluster()
-    }
-
-    fn tell(&self, introduction: Introduction) {
-        let bytes = postcard(&introduction);
-        self.known().hear(self.here(), introduction).expect("it says what it is");
-        for node in self.others() {
-            self.outbox.post(&self.fabric, node, Topic::Class, bytes.clone());
-        }
-    }
-
-    /// Hears what a node is; returns the cluster, once all have said what they are.
-    fn hear_class(&self, from: NodeId, bytes: &[u8]) -> Result<Option<Topology>, String> {
-        let introduction = ::postcard::from_bytes(bytes).map_err(|e| e.to_string())?;
-        let mut known = self.known();
-        known.hear(from, introduction)?;
-        Ok(known.cluster())
     }
 
     /// Whether there is something for the thread that serves.
@@ -330,12 +285,11 @@ impl Nodes {
         &self,
         shared: &Arc<Shared>,
         (node, name): (NodeId, &str),
-        (timeout, is_interrupted): (Option<Duration>, &dyn Fn() -> bool),
+        (end, is_interrupted): (Option<Instant>, &dyn Fn() -> bool),
     ) -> Result<Instance, Error> {
         if !registry::is_name(name) {
             return Err(ArgumentError::Name { name: name.to_owned() }.into());
         }
-        let end = timeout.and_then(|timeout| Instant::now().checked_add(timeout));
         if node == self.here() {
             let found = self.registry.wait_for(name, end, || self.is_over() || is_interrupted());
             return found.ok_or_else(|| self.nothing());

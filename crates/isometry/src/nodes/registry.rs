@@ -1,5 +1,6 @@
 //! What nodes publish under names, and who waits for what.
 
+use super::topology::NODE;
 use crate::instance::Instance;
 use model::{NodeId, RegionId};
 use std::collections::HashMap;
@@ -66,6 +67,12 @@ impl State {
 pub(crate) fn is_name(name: &str) -> bool {
     let allowed = |c: char| c.is_ascii_alphanumeric() || c == '_' || c == '-';
     !name.is_empty() && name.len() <= MOST_NAME && name.chars().all(allowed)
+}
+
+/// Whether a node may be called `name`: not as another is that has no name.
+pub(crate) fn is_node_name(name: &str) -> bool {
+    let rank = name.strip_prefix(NODE);
+    is_name(name) && !rank.is_some_and(|rank| rank.chars().all(|c| c.is_ascii_digit()))
 }
 
 impl Registry {
@@ -140,8 +147,8 @@ impl Registry {
             askers.retain(|asker| asker.0 != node);
             !askers.is_empty()
         });
-        // Who waits for its answer is to look again.
-        self.changed.notify_all();
+        // Who waits for its answer.
+        self.look_again();
     }
 
     /// What this node itself publishes under `name`, as soon as it does; `None` at `end`, or when
@@ -162,6 +169,19 @@ impl Registry {
             }
             state = self.sleep(state, end)?;
         }
+    }
+
+    /// Until `is_over`, or `end`.
+    pub(crate) fn wait_until(&self, end: Option<Instant>, is_over: impl Fn() -> bool) {
+        let mut state = Some(self.lock());
+        while let Some(locked) = state.take().filter(|_| !is_over()) {
+            state = self.sleep(locked, end);
+        }
+    }
+
+    /// Has all that wait look again.
+    pub(crate) fn look_again(&self) {
+        self.changed.notify_all();
     }
 
     /// A number for a question to `node`, whose answer is kept from now on.
@@ -240,6 +260,8 @@ mod tests {
         assert!(["a", "weights-0_Q", &longest].into_iter().all(is_name));
         let long = "a".repeat(MOST_NAME + 1);
         assert!(!["", "a/b", "ä", "a b", &long].into_iter().any(is_name));
+        assert!(["store", "node-3", "nodes", "node3a"].into_iter().all(is_node_name));
+        assert!(!["node", "node0", "node17", "a/b", ""].into_iter().any(is_node_name));
     }
 
     #[test]

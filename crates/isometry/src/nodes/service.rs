@@ -64,11 +64,9 @@ fn hear(shared: &Arc<Shared>, nodes: &Nodes, letter: Letter) -> Option<engine::P
             Ok(packet) => return Some(packet),
             Err(error) => Err(error.to_string()),
         },
-        Topic::Class => nodes.hear_class(from, &letter.bytes).map(|topology| {
-            if let Some(topology) = topology {
-                shared.set_topology(topology);
-            }
-        }),
+        Topic::Class => {
+            nodes.hear_class(from, &letter.bytes).map(|()| shared.set_topology(nodes.cluster()))
+        }
         Topic::Lookup => nodes.hear_lookup(from, &letter.bytes),
         Topic::Found => nodes.hear_answer(from, &letter.bytes).map(drop),
         Topic::File => nodes.hear_file(from, &letter.bytes),

@@ -7,6 +7,9 @@ use model::{
 /// What registered memory is called.
 pub(crate) const REG: &str = "reg";
 
+/// What nodes are called, with their rank, unless they have names.
+pub(crate) const NODE: &str = "node";
+
 /// What puts from one node to another reach.
 #[derive(Debug, Clone, PartialEq)]
 pub(crate) struct LinkRates {
@@ -36,6 +39,12 @@ pub(crate) fn add_registered(class: &mut NodeClass, bytes: u64) {
         memcpy.from.push(index);
         memcpy.to.push(index);
     }
+}
+
+/// What stands for a node that has not said what it is.
+pub(crate) fn unknown() -> NodeClass {
+    let (memories, channels, wires) = (Vec::new(), Vec::new(), Vec::new());
+    NodeClass { name: NODE.to_owned(), first: 0, count: 1, memories, channels, wires }
 }
 
 /// The cluster of these nodes, in the order of their ranks: neighbours that look alike are a class,

@@ -1,0 +1,223 @@
+//! Which nodes there are, what they are, and what they are called.
+//!
+//! A node that joins tells all that it is there and what it is, and whoever hears it of one that has not
+//! been told says the same of himself, so that each knows all. Until it has heard all others nobody can
+//! have anything of it: what is asked of it waits. A rank is given once, so that a node that comes back
+//! under its name is another one, and what was found at the one before stays lost.
+
+use super::known::Introduction;
+use super::letters::Topic;
+use super::topology::NODE;
+use super::{LinkRates, Nodes, Registered, postcard, registry};
+use crate::{ArgumentError, Error, probe};
+use channel::Channel;
+use channel_remote::{RemoteChannel, RemoteSpan};
+use model::{MemoryId, NodeClass, NodeId, Topology};
+use std::sync::Arc;
+use std::time::{Duration, Instant};
+
+/// The most of another node's memory that links are measured with.
+const MEASURED_BYTES: u64 = 16 << 20;
+
+/// How long a node waits for another of its name to go: one that died may be there for some seconds.
+const NAME_PATIENCE: Duration = Duration::from_secs(10);
+
+impl Nodes {
+    /// Tells all others what this node is, hears what they are, and returns the cluster.
+    ///
+    /// # Errors
+    /// Where a node does not say what it is within `timeout`, or has gone; where another has the same
+    /// name.
+    pub(crate) fn introduce(
+        &self,
+        (class, rates): (NodeClass, Option<LinkRates>),
+        registered: &Registered,
+        timeout: Duration,
+    ) -> Result<Topology, Error> {
+        let (start, end) = (Instant::now(), Instant::now() + timeout);
+        let name = self.joining.name.clone();
+        self.tell(Introduction::new(name, class, registered, rates));
+        let mut early = Vec::new();
+        loop {
+            for letter in self.inbox.take() {
+                if letter.topic == Topic::Class {
+                    let heard = self.hear_class(letter.from, &letter.bytes);
+                    heard.map_err(|why| Error::Introduction { node: letter.from, why })?;
+                } else {
+                    early.push(letter);
+                }
+            }
+            self.check_awaited()?;
+            let namesake = self.namesake();
+            if self.has_met() && namesake.is_none() {
+                self.inbox.put_back(early);
+                return Ok(self.cluster());
+            }
+            let mut left = end.saturating_duration_since(Instant::now());
+            if let Some(other) = namesake {
+                let patience = if self.joining.is_late { NAME_PATIENCE } else { Duration::ZERO };
+                left = left.min(patience.saturating_sub(start.elapsed()));
+                if left.is_zero() {
+                    return Err(self.taken(other));
+                }
+            }
+            let news = || !self.inbox.is_empty() || self.outbox.flush_all(&self.fabric);
+            let is_met = || self.has_met() && self.namesake().is_none();
+            let is_over = || news() || is_met() || self.check_awaited().is_err();
+            match self.fabric.wait_until(Some(left), is_over) {
+                Err(fabric::Error::Timeout { .. }) if namesake.is_some() => {}
+                waited => waited.map_err(Error::nodes)?,
+            }
+        }
+    }
+
+    /// Those that this node has to hear before it is one of them: all that have joined with it, or before.
+    fn awaited(&self) -> impl Iterator<Item = NodeId> {
+        let founders = self.fabric.founders();
+        let is_awaited = move |&node: &NodeId| {
+            if self.joining.is_late { self.fabric.lost(node).is_none() } else { node.0 < founders }
+        };
+        self.others().filter(is_awaited)
+    }
+
+    fn has_met(&self) -> bool {
+        let known = self.known();
+        self.awaited().all(|node| known.knows(node))
+    }
+
+    /// That none is lost that has joined with this node.
+    fn check_awaited(&self) -> Result<(), Error> {
+        self.awaited().try_for_each(|node| self.check_present(node))
+    }
+
+    /// Another node that is there, came before, and is called as this one is.
+    fn namesake(&self) -> Option<NodeId> {
+        let (known, here) = (self.known(), self.here());
+        let is_there = |node: &NodeId| *node < here && self.fabric.lost(*node).is_none();
+        known.named(self.joining.name.as_deref()?).find(is_there)
+    }
+
+    fn taken(&self, by: NodeId) -> Error {
+        let name = self.joining.name.clone().unwrap_or_default();
+        ArgumentError::NodeNameTaken { name, by: by.0 }.into()
+    }
+
+    /// The cluster, as far as nodes have said what they are.
+    pub(crate) fn cluster(&self) -> Topology {
+        self.known().cluster()
+    }
+
+    /// Tells all others what this node has become, and returns the new cluster.
+    pub(crate) fn change(&self, class: NodeClass) -> Option<Topology> {
+        let changed = self.known().changed(self.here(), Some(class), None)?;
+        self.tell(changed);
+        Some(self.cluster())
+    }
+
+    fn tell(&self, introduction: Introduction) {
+        let bytes = postcard(&introduction);
+        // Under the lock, so that nobody hears last what was said before.
+        let mut known = self.known();
+        known.hear(self.here(), introduction).expect("it says what it is");
+        for node in self.others() {
+            known.told.insert(node);
+            self.outbox.post(&self.fabric, node, Topic::Class, bytes.clone());
+        }
+    }
+
+    /// Hears what a node is, and tells it what this one is unless it knows.
+    pub(super) fn hear_class(&self, from: NodeId, bytes: &[u8]) -> Result<(), String> {
+        let introduction = ::postcard::from_bytes(bytes).map_err(|e| e.to_string())?;
+        self.measure_newcomer(from);
+        let mut known = self.known();
+        known.hear(from, introduction)?;
+        if known.told.insert(from)
+            && let Some(said) = known.said(self.here())
+        {
+            self.outbox.post(&self.fabric, from, Topic::Class, postcard(said));
+        }
+        drop(known);
+        self.registry.look_again();
+        Ok(())
+    }
+
+    /// Measures the link to another node, by puts into registered memory that nobody uses yet.
+    pub(crate) fn measure(&self, channel: &mut dyn Channel, node: NodeId) -> Option<LinkRates> {
+        let bytes = self.fabric.published_bytes(node) as u64;
+        let memory = MemoryId { node, index: u16::MAX };
+        let span = RemoteSpan { node, at: 0 };
+        let region = (bytes > 0).then(|| span.into_region(memory, bytes.min(MEASURED_BYTES)))?;
+        let tell = |error: &Error| log::warn!("the rates of links are assumed: {error}");
+        let (curves, latency_ns) = probe::link(channel, region).inspect_err(tell).ok()?;
+        Some(LinkRates { curves, latency_ns })
+    }
+
+    /// Whom the first node measures the link to for all, when nodes join at the start.
+    pub(crate) fn to_measure(&self) -> Option<NodeId> {
+        let founders = self.fabric.founders();
+        self.others().next().filter(|node| self.joining.measures && node.0 < founders)
+    }
+
+    /// Where no link was measured yet, measures that to a node that has come and is about to hear of this
+    /// one: nobody has used its memory before.
+    fn measure_newcomer(&self, node: NodeId) {
+        let is_first = {
+            let known = self.known();
+            let is_new = node.0 >= self.fabric.founders() && !known.knows(node);
+            self.joining.measures && is_new && known.knows(self.here()) && known.rates().is_none()
+        };
+        if !is_first {
+            return;
+        }
+        let channel = RemoteChannel::new(Arc::clone(&self.fabric));
+        let failed = |error| log::warn!("the rates of links are assumed: {error}");
+        let Ok(mut channel) = channel.map_err(failed) else { return };
+        let Some(rates) = self.measure(&mut channel, node) else { return };
+        let measured = self.known().changed(self.here(), None, Some(rates));
+        if let Some(measured) = measured {
+            self.tell(measured);
+        }
+    }
+
+    /// The node that is called `name`: of several that were, the one that is there, else the last.
+    ///
+    /// # Errors
+    /// [`ArgumentError::NoNode`]
+    pub(crate) fn named(&self, name: &str) -> Result<NodeId, ArgumentError> {
+        let known = self.known();
+        let there = || known.named(name).find(|&node| self.is_there(node));
+        let by_name = || there().or_else(|| known.named(name).next_back());
+        let is_it = |&node: &NodeId| known.knows(node) && format!("{NODE}{}", node.0) == name;
+        let by_rank = || name.strip_prefix(NODE)?.parse().ok().map(NodeId).filter(is_it);
+        let named = by_name().or_else(by_rank);
+        named.ok_or_else(|| ArgumentError::NoNode { name: name.to_owned(), there: known.all() })
+    }
+
+    fn is_there(&self, node: NodeId) -> bool {
+        node == self.here() || self.fabric.lost(node).is_none()
+    }
+
+    /// As [`Nodes::named`], but where nodes may come waits for one to be there until `end`, or
+    /// `is_interrupted`: who has a name of its own may also come back.
+    ///
+    /// # Errors
+    /// [`ArgumentError::NoNode`]
+    pub(crate) fn find(
+        &self,
+        name: &str,
+        (end, is_interrupted): (Option<Instant>, &dyn Fn() -> bool),
+    ) -> Result<NodeId, ArgumentError> {
+        if self.joining.is_open && registry::is_name(name) {
+            let is_given = registry::is_node_name(name);
+            let is_there = |node| !is_given || self.is_there(node);
+            let is_found = || self.named(name).is_ok_and(is_there);
+            self.registry.wait_until(end, || is_found() || self.is_over() || is_interrupted());
+        }
+        self.named(name)
+    }
+
+    /// What a node calls itself.
+    pub(crate) fn called(&self, node: NodeId) -> Option<String> {
+        self.known().name(node).map(str::to_owned)
+    }
+}
