@@ -22,6 +22,11 @@ const MOST_BYTES: usize = wire::MAX_PACKET_BYTES;
 /// have [`MOST_BYTES`] together, since the engine says a long one again while the first still waits.
 const MOST_WAITING: usize = 1024;
 
+/// How many letters, and bytes of them, may have come and not been taken; what comes then is lost, as
+/// where a node floods this one.
+const MOST_COME: usize = 1 << 16;
+const MOST_COME_BYTES: usize = 4 * MOST_BYTES;
+
 /// What a letter is about.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Topic {
@@ -78,6 +83,7 @@ pub(crate) struct Inbox {
 struct Incoming {
     parts: HashMap<NodeId, Part>,
     whole: Vec<Letter>,
+    whole_bytes: usize,
 }
 
 #[derive(Debug)]
@@ -93,8 +99,8 @@ impl Inbox {
         let inbox = std::sync::Arc::clone(inbox);
         handlers.with(HANDLER, move |call: &Call<'_>| {
             let bytes = if let Payload::Bytes(bytes) = call.payload() { bytes } else { &[] };
-            if inbox.lock().hear(call.source(), call.args(), bytes).is_none() {
-                log::warn!("dropped a letter of node {}: not what one is", call.source().0);
+            if let Err(why) = inbox.lock().hear(call.source(), call.args(), bytes) {
+                log::warn!("dropped a letter of node {}: {why}", call.source().0);
             }
         })
     }
@@ -105,7 +111,9 @@ impl Inbox {
 
     /// All that have come, in the order of each sender.
     pub(crate) fn take(&self) -> Vec<Letter> {
-        std::mem::take(&mut self.lock().whole)
+        let mut incoming = self.lock();
+        incoming.whole_bytes = 0;
+        std::mem::take(&mut incoming.whole)
     }
 
     /// Puts back what came before all that is there now.
@@ -121,26 +129,42 @@ impl Inbox {
 }
 
 impl Incoming {
-    /// Takes a part of a letter; `None` for what is none.
-    fn hear(&mut self, from: NodeId, args: &[u32], bytes: &[u8]) -> Option<()> {
-        let before = self.parts.remove(&from);
+    /// Takes a part of a letter.
+    ///
+    /// # Errors
+    /// Why it goes nowhere.
+    fn hear(&mut self, from: NodeId, args: &[u32], bytes: &[u8]) -> Result<(), &'static str> {
+        let part = self.parts.remove(&from);
+        let mut part = Part::begun(part, args, bytes.len()).ok_or("not what one is")?;
+        part.bytes.extend_from_slice(bytes);
+        if part.bytes.len() < part.total {
+            self.parts.insert(from, part);
+            return Ok(());
+        }
+        if self.whole.len() >= MOST_COME || self.whole_bytes >= MOST_COME_BYTES {
+            return Err("too many wait to be heard");
+        }
+        self.whole_bytes += part.total;
+        self.whole.push(Letter { from, topic: part.topic, bytes: part.bytes });
+        Ok(())
+    }
+}
+
+impl Part {
+    /// The letter that the next `bytes` go on with, be it `before` or a new one; `None` where they are no
+    /// part of one.
+    fn begun(before: Option<Part>, args: &[u32], bytes: usize) -> Option<Part> {
         let &[topic, total, at] = args else { return None };
         let (total, at) = (total as usize, at as usize);
-        let mut part = match before {
+        let part = match before {
             Some(part) if at > 0 => part,
             _ => Part { topic: Topic::of(topic)?, total, bytes: Vec::new() },
         };
         let goes_on = part.bytes.len() == at && part.total == total && total <= MOST_BYTES;
-        if !goes_on || part.topic as u32 != topic || bytes.len() > total - at {
-            return None;
-        }
-        part.bytes.extend_from_slice(bytes);
-        if part.bytes.len() < total {
-            // A part of nothing would never come to an end.
-            return (!bytes.is_empty()).then(|| _ = self.parts.insert(from, part));
-        }
-        self.whole.push(Letter { from, topic: part.topic, bytes: part.bytes });
-        Some(())
+        // A part of nothing would never come to an end.
+        let is_some = bytes > 0 || total == at;
+        let fits = goes_on && part.topic as u32 == topic && bytes <= total - at;
+        (fits && is_some).then_some(part)
     }
 }
 
@@ -233,9 +257,10 @@ mod tests {
 
     const FROM: NodeId = NodeId(3);
 
-    fn heard(parts: &[([u32; 3], usize)]) -> (Vec<Option<()>>, Vec<usize>) {
+    fn heard(parts: &[([u32; 3], usize)]) -> (Vec<bool>, Vec<usize>) {
         let mut incoming = Incoming::default();
-        let hear = |(args, bytes): &([u32; 3], usize)| incoming.hear(FROM, args, &vec![7; *bytes]);
+        let hear =
+            |(args, bytes): &([u32; 3], usize)| incoming.hear(FROM, args, &vec![7; *bytes]).is_ok();
         let answers = parts.iter().map(hear).collect();
         (answers, incoming.whole.iter().map(|letter| letter.bytes.len()).collect())
     }
@@ -243,10 +268,23 @@ mod tests {
     #[test]
     fn parts_that_follow_each_other_are_a_letter() {
         let topic = Topic::Lookup as u32;
-        let yes = Some(());
-        assert_eq!(heard(&[([topic, 0, 0], 0)]), (vec![yes], vec![0]));
+        assert_eq!(heard(&[([topic, 0, 0], 0)]), (vec![true], vec![0]));
         let parts = [([topic, 5, 0], 2), ([topic, 5, 2], 3), ([topic, 1, 0], 1)];
-        assert_eq!(heard(&parts), (vec![yes; 3], vec![5, 1]));
+        assert_eq!(heard(&parts), (vec![true; 3], vec![5, 1]));
+    }
+
+    #[test]
+    fn what_floods_a_node_is_lost_until_some_was_taken() {
+        let inbox = Inbox::default();
+        let topic = Topic::Lookup as u32;
+        let hear = |bytes: usize| {
+            inbox.lock().hear(FROM, &[topic, bytes as u32, 0], &vec![7; bytes]).is_ok()
+        };
+        assert!((0..MOST_COME).all(|_| hear(0)) && !hear(0));
+        assert_eq!(inbox.take().len(), MOST_COME);
+        assert!((0..4).all(|_| hear(MOST_BYTES)) && !hear(1));
+        assert_eq!(inbox.take().len(), 4);
+        assert!(hear(1));
     }
 
     #[test]
@@ -272,7 +310,7 @@ mod tests {
             [([99, 1, 0], 1), ([topic, most + 1, 0], 1)],
         ] {
             let (answers, letters) = heard(&parts);
-            assert!(answers.contains(&None) && letters.is_empty(), "{parts:?}: {answers:?}");
+            assert!(answers.contains(&false) && letters.is_empty(), "{parts:?}: {answers:?}");
         }
     }
 }
