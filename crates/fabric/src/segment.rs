@@ -11,7 +11,7 @@ use rustix::fs::{
     MemfdFlags, SealFlags, fcntl_add_seals, fcntl_get_seals, fstat, ftruncate, memfd_create,
 };
 use rustix::io::Errno;
-use rustix::mm::{MapFlags, ProtFlags, mlock, mmap, munlock, munmap};
+use rustix::mm::{Advice, MapFlags, ProtFlags, madvise, mlock, mmap, munlock, munmap};
 use std::io;
 use std::os::fd::{AsFd, AsRawFd, BorrowedFd, OwnedFd};
 use std::ptr::NonNull;
@@ -63,6 +63,21 @@ impl Segment {
         let start = start.map_err(Error::os("mapping a segment"))?;
         let start = NonNull::new(start.cast()).expect("no mapping is at address zero");
         Ok(Segment { start, bytes })
+    }
+
+    /// Has the system provide all of it now, not page by page when it is first written. Nothing where it
+    /// can't, as before Linux 5.14.
+    ///
+    /// # Errors
+    /// [`Error::Io`] where there is not that much memory.
+    pub fn populate(&self) -> Result<(), Error> {
+        // SAFETY: it is mapped as long as this lives, and nothing in it changes.
+        let populated =
+            unsafe { madvise(self.start.as_ptr().cast(), self.bytes, Advice::LinuxPopulateWrite) };
+        match populated {
+            Ok(()) | Err(Errno::INVAL) => Ok(()),
+            failed => failed.map_err(Error::os("providing a segment's memory")),
+        }
     }
 
     /// How many bytes it has.

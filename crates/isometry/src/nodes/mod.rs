@@ -106,6 +106,8 @@ impl Nodes {
         let handlers = Inbox::handle(&inbox, Handlers::new());
         let config = Config { segment_bytes: bytes, ..config.clone() };
         let fabric = Fabric::join(&config, handlers).map_err(Error::nodes)?;
+        // The first copies shall not wait for memory.
+        fabric.segment().populate().map_err(Error::nodes)?;
         Ok(Arc::new(Nodes {
             inbox,
             outbox: Outbox::new(MOST_RANKS),
