@@ -29,6 +29,10 @@ const SCATTERED_BYTES: (usize, usize) = (2 << 10, 256);
 /// where it leaves off, it is followed from end to end if it has less than this at one place.
 const FOLLOWED_BYTES: usize = 8 << 10;
 
+/// So much of the destination stays in the second-level cache: where runs of pairs of lines go to no
+/// more, the source is followed, which may lie in no cache and then comes by itself.
+const NEAR_BYTES: usize = 256 << 10;
+
 /// The shortest runs, but for lines.
 const HALF_BYTES: usize = LINE_BYTES / 2;
 
@@ -100,7 +104,10 @@ impl Runs {
         fits.then(|| *nest = rest)?;
         let at_one = across.count * bytes;
         let scatters = by.scatters && stores == Stores::Streamed && bytes >= PAIR_BYTES;
-        if scatters && at_one < FOLLOWED_BYTES && along.stride.0 == at_one as isize {
+        let is_near =
+            stores == Stores::Cached && bytes >= PAIR_BYTES && at_one * along.count <= NEAR_BYTES;
+        let follows = is_near || scatters && at_one < FOLLOWED_BYTES;
+        if follows && along.stride.0 == at_one as isize {
             let tile = (across.count, along.count);
             return Some(Runs {
                 bytes,
