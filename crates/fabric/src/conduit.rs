@@ -122,14 +122,22 @@ pub trait Conduit: Debug + Send + Sync {
     }
 }
 
+/// Bytes that lie together, and where they go: from which byte of a segment on.
+pub type Run<'a> = (u64, &'a [u8]);
+
 /// Puts bytes straight from a buffer into segments that are not mapped.
 pub trait Puts {
-    /// Puts the first of `bytes`, of which there are some, to byte `at` of the segment of a rank,
-    /// where all of them have room; returns how many, at least one, which may be reused. It
-    /// may wait until these are there, which they are whatever the peer's threads do.
+    /// Puts the first bytes of `runs`, of which there is one, and none is empty: each to where it says
+    /// in the segment of a rank, which has room for all of them. Returns how many bytes
+    /// of them, one after the other, at least one, which may be reused. It may wait until these are
+    /// there, which they are whatever the peer's threads do.
     /// Whoever receives a message that is sent to that queue afterwards sees them.
     ///
     /// # Errors
     /// As [`Conduit::send`].
-    fn put(&self, to: NodeId, queue: Queue, at: u64, bytes: &[u8]) -> Result<usize, Refusal>;
+    fn put(&self, to: NodeId, queue: Queue, runs: &[Run<'_>]) -> Result<usize, Refusal>;
+
+    /// From how many bytes on a run of what has several is better put than sent in a message with
+    /// others.
+    fn run_bytes(&self) -> u64;
 }

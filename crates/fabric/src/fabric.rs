@@ -1,7 +1,7 @@
 use crate::active::{Call, Handlers};
 use crate::atomic::Atomic;
 use crate::barrier::{self, Rounds};
-use crate::conduit::{Capabilities, Conduit, Lost, Puts, QUEUES, Queue, Refusal};
+use crate::conduit::{Capabilities, Conduit, Lost, Puts, QUEUES, Queue, Refusal, Run};
 #[cfg(not(feature = "ucx"))]
 use crate::config::ROOT;
 use crate::config::{Config, Root};
@@ -387,18 +387,26 @@ impl Fabric {
         self.until_taken((to, queue), || self.conduit.send(to, queue, message))
     }
 
-    /// Puts `bytes` within the segment of a rank that there is, without messages.
+    /// Puts `runs`, none of which is empty, within the segment of a rank that there is, without
+    /// messages.
     pub(crate) fn put_directly(
         &self,
         puts: &dyn Puts,
         queue: Queue,
-        (to, at): (NodeId, u64),
-        bytes: &[u8],
+        to: NodeId,
+        mut runs: &mut [Run<'_>],
     ) -> Result<(), Error> {
-        let mut done = 0;
-        while done < bytes.len() {
-            let put = || puts.put(to, queue, at + done as u64, &bytes[done..]);
-            done += self.until_taken((to, queue), put)?;
+        while !runs.is_empty() {
+            let mut taken = self.until_taken((to, queue), || puts.put(to, queue, runs))?;
+            while let Some((at, bytes)) = runs.first_mut()
+                && taken > 0
+            {
+                let some = taken.min(bytes.len());
+                (*at, *bytes, taken) = (*at + some as u64, &bytes[some..], taken - some);
+                if bytes.is_empty() {
+                    runs = &mut runs[1..];
+                }
+            }
         }
         Ok(())
     }

@@ -41,7 +41,7 @@ pub mod ucx;
 pub use active::{Call, Handler, Handlers};
 pub use atomic::Atomic;
 pub use barrier::Barrier;
-pub use conduit::{Capabilities, Conduit, Lost, Puts, Queue, Refusal};
+pub use conduit::{Capabilities, Conduit, Lost, Puts, Queue, Refusal, Run};
 pub use config::{CAPACITY, Config, Job, KEY, MOST_RANKS, PMIX, RANK, ROOT, SIZE, UCX};
 pub use error::{Error, ErrorKind};
 pub use fabric::Fabric;

@@ -39,19 +39,96 @@ pub(crate) fn packing(piece: &NdCopy) -> NdCopy {
 /// The copies of one field each that together are `copy`, whose words and bytes take at most `room`
 /// bytes each, which is at least 64.
 pub(crate) fn pieces(copy: &NdCopy, room: usize) -> Vec<NdCopy> {
+    let bytes = |piece: &NdCopy| piece.payload_bytes().saturating_add(8 * words(piece) as u64);
+    fields(copy).flat_map(|field| cut(field, |piece| bytes(piece) <= room as u64)).collect()
+}
+
+/// Cuts `copy`, of one field, until its parts are small enough, or nothing is left to cut.
+fn cut(copy: NdCopy, is_small: impl Fn(&NdCopy) -> bool) -> Vec<NdCopy> {
     let mut pieces = Vec::new();
     // The last is cut first.
-    let mut rest: Vec<_> = fields(copy).collect();
-    rest.reverse();
+    let mut rest = vec![copy];
     while let Some(copy) = rest.pop() {
         let copy = folded(copy);
-        let bytes = copy.payload_bytes().saturating_add(8 * words(&copy) as u64);
-        match kernels::halves(&copy).filter(|_| bytes > room as u64) {
+        match kernels::halves(&copy).filter(|_| !is_small(&copy)) {
             Some([first, second]) => rest.extend([second, first]),
             None => pieces.push(copy),
         }
     }
     pieces
+}
+
+/// A copy of one field as runs of bytes of its destination: the loops after the first `outer` go
+/// through one run, in the order of its bytes, and those first from one to the next.
+#[derive(Debug)]
+pub(crate) struct Runs {
+    pub(crate) copy: NdCopy,
+    outer: usize,
+}
+
+impl Runs {
+    /// The fields of `copy`, one after the other, in runs that are as long as can be; where they have
+    /// `enough` bytes on both sides, as they are.
+    pub(crate) fn of(copy: &NdCopy, enough: u64) -> impl Iterator<Item = Runs> {
+        fields(copy).map(move |field| Runs::of_field(folded(field), enough))
+    }
+
+    fn of_field(NdCopy { mut dims, mut fields }: NdCopy, enough: u64) -> Runs {
+        let (mut run, mut outer) = (fields[0].bytes, dims.len());
+        let strides = &mut fields[0].strides;
+        let goes_on = |dim: &CopyDim, stride: &Stride, run| {
+            dim.dst_index.is_none() && u64::try_from(stride.dst) == Ok(run)
+        };
+        let is_enough = run >= enough;
+        while let Some(k) = (0..outer).find(|&k| !is_enough && goes_on(&dims[k], &strides[k], run))
+        {
+            run *= dims[k].extent;
+            dims[k..outer].rotate_left(1);
+            strides[k..outer].rotate_left(1);
+            outer -= 1;
+        }
+        Runs { copy: NdCopy { dims, fields }, outer }
+    }
+
+    /// How many bytes each has.
+    pub(crate) fn bytes(&self) -> u64 {
+        let inner = self.copy.dims[self.outer..].iter().map(|dim| dim.extent);
+        self.copy.fields[0].bytes * inner.product::<u64>()
+    }
+
+    /// Whether they lie at the source as they do at the destination, and need no [`packing`].
+    pub(crate) fn are_whole(&self) -> bool {
+        self.outer == self.copy.dims.len()
+    }
+
+    /// Where they start on both sides, in the order in which they are packed.
+    pub(crate) fn starts(&self) -> impl Iterator<Item = Stride> {
+        let only = &self.copy.fields[0];
+        let outer = &self.copy.dims[..self.outer];
+        let count = outer.iter().map(|dim| dim.extent).product();
+        (0..count).map(move |mut number: u64| {
+            let mut start = Stride { src: only.src_offset, dst: only.dst_offset };
+            for (dim, stride) in outer.iter().zip(&only.strides).rev() {
+                let turn = number % dim.extent;
+                number /= dim.extent;
+                let place = |table: &Option<Arc<[u64]>>| {
+                    table.as_ref().map_or(turn, |table| table[turn as usize]) as i64
+                };
+                // Right in the end, as in `folded`.
+                let step =
+                    |at: i64, stride: i64, place| at.wrapping_add(stride.wrapping_mul(place));
+                start.src = step(start.src, stride.src, place(&dim.src_index));
+                start.dst = step(start.dst, stride.dst, place(&dim.dst_index));
+            }
+            start
+        })
+    }
+
+    /// Parts of at most `room` bytes.
+    pub(crate) fn parts(self, room: u64) -> impl Iterator<Item = Runs> {
+        let parts = cut(self.copy, |part| part.payload_bytes() <= room);
+        parts.into_iter().map(|part| Runs::of_field(part, u64::MAX))
+    }
 }
 
 fn fields(copy: &NdCopy) -> impl Iterator<Item = NdCopy> {
@@ -204,6 +281,27 @@ mod tests {
         assert_eq!(described(&[0; 23], MOST_BYTES), None);
     }
 
+    #[test]
+    fn pages_that_are_turned_are_runs_of_the_destination() {
+        // [page][token][head] to [page][head][token], pages by tables.
+        let table = |of: [u64; 2]| Some(Arc::from(of));
+        let dim = |extent| CopyDim { extent, src_index: None, dst_index: None };
+        let page = CopyDim { extent: 2, src_index: table([1, 0]), dst_index: table([7, 3]) };
+        let step = |src, dst| Stride { src, dst };
+        let strides = vec![step(384, 384), step(128, 64), step(64, 192)];
+        let only = FieldCopy { bytes: 64, src_offset: 0, dst_offset: 5, strides };
+        let copy = NdCopy { dims: vec![page, dim(3), dim(2)], fields: vec![only] };
+        let runs: Vec<_> = Runs::of(&copy, 65).collect();
+        assert_eq!((runs.len(), runs[0].bytes(), runs[0].are_whole()), (1, 384, false));
+        let starts: Vec<_> = runs[0].starts().map(|start| start.dst).collect();
+        assert_eq!(starts, [5 + 7 * 384, 5 + 3 * 384]);
+        let runs: Vec<_> = Runs::of(&copy, 64).collect();
+        assert_eq!(
+            (runs[0].bytes(), runs[0].are_whole(), runs[0].starts().count()),
+            (64, true, 12)
+        );
+    }
+
     proptest! {
         #[test]
         fn pieces_that_were_packed_and_said_are_the_copy(copy in copy(), room in 64_usize..2000) {
@@ -227,6 +325,37 @@ mod tests {
                 prop_assert_eq!(turned(&turned(&there)), there);
             }
             prop_assert!(direct == pieced);
+        }
+
+        #[test]
+        fn runs_that_were_put_are_the_copy(
+            copy in copy(),
+            (enough, room) in (1_u64..100, 1_u64..2000),
+        ) {
+            let src: Vec<u8> = (0..20_000_u32).map(|i| (i * 7 / 3) as u8).collect();
+            let (mut direct, mut put) = (vec![0; 700_000], vec![0; 700_000]);
+            kernels::copy_slices(&copy, &src, 0, &mut direct, 10).unwrap();
+            let mut write = |start: Stride, bytes: &[u8]| {
+                let at = 10 + start.dst as usize;
+                put[at..at + bytes.len()].copy_from_slice(bytes);
+            };
+            for runs in Runs::of(&copy, enough) {
+                let bytes = runs.bytes() as usize;
+                if runs.are_whole() {
+                    runs.starts().for_each(|s| write(s, &src[s.src as usize..][..bytes]));
+                    continue;
+                }
+                prop_assert!(runs.copy.fields[0].bytes < enough);
+                for part in runs.parts(room) {
+                    let mut packed = vec![0; part.copy.payload_bytes() as usize];
+                    prop_assert!(packed.len() as u64 <= room);
+                    kernels::copy_slices(&packing(&part.copy), &src, 0, &mut packed, 0).unwrap();
+                    let each = packed.chunks(part.bytes() as usize);
+                    prop_assert_eq!(part.starts().count(), each.len());
+                    part.starts().zip(each).for_each(|(start, run)| write(start, run));
+                }
+            }
+            prop_assert!(direct == put);
         }
 
         #[test]

@@ -275,7 +275,7 @@ impl Fabric {
     ) -> Result<(), Error> {
         match self.puts().filter(|_| bytes.len() > PACKED_BYTES) {
             Some(puts) => {
-                self.put_directly(puts, queue, (to, at), bytes)?;
+                self.put_directly(puts, queue, to, &mut [(at, bytes)])?;
                 // Behind a message that follows anyway nothing is to be told.
                 if id == NO_ONE { Ok(()) } else { self.put_in_messages(queue, (to, at), &[], id) }
             }

@@ -4,16 +4,22 @@
 //! move them at once. Else they pack pieces that messages hold, and the other side takes them apart.
 
 use crate::active::Call;
-use crate::conduit::Queue;
+use crate::conduit::{Puts, Queue, Run};
 use crate::error::Error;
 use crate::fabric::Fabric;
 use crate::handle::Handle;
 use crate::message::{Message, Payload};
-use crate::pieces::{describe, described, packing, pieces, turned};
+use crate::pieces::{Runs, describe, described, packing, pieces, turned};
 use crate::remote::{self, DATA, Ticket, arguments, bytes_of, numbers};
 use model::{CopyDim, FieldCopy, NdCopy, NodeId, Stride};
 use std::collections::BTreeMap;
 use std::sync::Arc;
+
+/// How many bytes are packed before they are put: they are sent out of the second-level cache.
+const PACKED_BYTES: u64 = 256 << 10;
+
+/// The most runs that a conduit is given at once.
+const RUNS: usize = 64;
 
 pub(crate) const SCATTER: u8 = 7;
 pub(crate) const GATHER: u8 = 8;
@@ -125,23 +131,93 @@ impl Fabric {
         self.outside("reach memory that is not mapped")?;
         let ticket = Ticket::new(self, to, 1, 0);
         let there = (start, self.published_bytes(to));
+        let mut buffer = Vec::new();
         for copy in copies.iter().filter(|copy| copy.payload_bytes() > 0) {
             kernels::check_bounds(copy, (src.1, src.0.len()), there)
                 .map_err(|e| outside(copy, e.side))?;
-            self.send_pieces(to, copy, src, at)?;
+            self.send_pieces((to, at), copy, src, &mut buffer)?;
         }
         self.put_by(Queue::Request, (to, 0), &[], ticket.id())?;
         Ok(Handle::of(self, ticket, &mut []))
     }
 
+    /// Sends what a copy moves: long runs to where they belong, and else messages that say where their
+    /// bytes do.
     fn send_pieces(
         &self,
-        to: NodeId,
+        to: (NodeId, u64),
         copy: &NdCopy,
-        (src, base): (&[u8], usize),
-        at: u64,
+        src: (&[u8], usize),
+        buffer: &mut Vec<u8>,
     ) -> Result<(), Error> {
-        let mut message = Vec::new();
+        let puts = self.puts();
+        for runs in Runs::of(copy, puts.map_or(u64::MAX, Puts::run_bytes)) {
+            match puts.filter(|puts| runs.bytes() >= puts.run_bytes()) {
+                Some(puts) if runs.are_whole() => self.put_runs(puts, to, &runs, src)?,
+                Some(puts) => self.pack_runs(puts, to, runs, (src, buffer))?,
+                None => self.send_described(to, &runs.copy, (src, buffer))?,
+            }
+        }
+        Ok(())
+    }
+
+    /// Puts runs that lie in `src` as they do there.
+    fn put_runs(
+        &self,
+        puts: &dyn Puts,
+        (to, at): (NodeId, u64),
+        runs: &Runs,
+        (src, base): (&[u8], usize),
+    ) -> Result<(), Error> {
+        let bytes = runs.bytes() as usize;
+        let all = runs.starts().map(|start| {
+            let here = base.wrapping_add_signed(start.src as isize);
+            (at.wrapping_add_signed(start.dst), &src[here..here + bytes])
+        });
+        self.put_some(puts, to, all)
+    }
+
+    /// Puts runs, some at a time.
+    fn put_some<'a>(
+        &self,
+        puts: &dyn Puts,
+        to: NodeId,
+        mut runs: impl Iterator<Item = Run<'a>>,
+    ) -> Result<(), Error> {
+        loop {
+            let mut some = [(0, &[][..]); RUNS];
+            let count = some.iter_mut().zip(&mut runs).map(|(place, run)| *place = run).count();
+            if count == 0 {
+                return Ok(());
+            }
+            self.put_directly(puts, Queue::Request, to, &mut some[..count])?;
+        }
+    }
+
+    /// Packs runs, as many as the caches hold, and puts them.
+    fn pack_runs(
+        &self,
+        puts: &dyn Puts,
+        (to, at): (NodeId, u64),
+        runs: Runs,
+        ((src, base), buffer): ((&[u8], usize), &mut Vec<u8>),
+    ) -> Result<(), Error> {
+        for part in runs.parts(PACKED_BYTES) {
+            buffer.resize(part.copy.payload_bytes() as usize, 0);
+            kernels::copy_slices(&packing(&part.copy), src, base, buffer, 0)
+                .expect("a part of what was checked");
+            let starts = part.starts().map(|start| at.wrapping_add_signed(start.dst));
+            self.put_some(puts, to, starts.zip(buffer.chunks(part.bytes() as usize)))?;
+        }
+        Ok(())
+    }
+
+    fn send_described(
+        &self,
+        (to, at): (NodeId, u64),
+        copy: &NdCopy,
+        ((src, base), message): ((&[u8], usize), &mut Vec<u8>),
+    ) -> Result<(), Error> {
         for piece in pieces(copy, self.capabilities().medium_bytes) {
             message.clear();
             let payload = piece.payload_bytes() as usize;
@@ -153,12 +229,12 @@ impl Fabric {
                 self.put_ahead(Queue::Request, (to, there), &src[start..start + payload])?;
                 continue;
             }
-            describe(&piece, at, &mut message).ok_or_else(|| self.beyond(to, at, payload))?;
+            describe(&piece, at, message).ok_or_else(|| self.beyond(to, at, payload))?;
             let start = message.len();
             message.resize(start + payload, 0);
             kernels::copy_slices(&packing(&piece), src, base, &mut message[start..], 0)
                 .expect("a part of what was checked");
-            let payload = Payload::Bytes(&message);
+            let payload = Payload::Bytes(message);
             self.send(to, Queue::Request, &Message { handler: SCATTER, args: &[], payload })?;
         }
         Ok(())

@@ -5,7 +5,9 @@
 //! lowest byte is its kind. A message follows as in a queue of shared memory, its payload unpadded; a
 //! put has the place of its bytes in a second word, and then these; a farewell has nothing.
 
+use crate::conduit::Run;
 use crate::message::{Head, Message, Payload};
+use std::iter::once;
 
 /// The lowest bytes of first words, beside those of messages.
 const PUT: u64 = 4;
@@ -13,6 +15,14 @@ const BYE: u64 = 5;
 
 /// The bytes of a put's frame before those that it puts.
 pub(crate) const PUT_FRONT: usize = 16;
+
+/// The most bytes that one frame puts: what of it is not written at once is copied.
+const PUT_BYTES: usize = 128 << 10;
+
+/// The most frames of puts that are written at once, and the most runs that these have: the kernel
+/// takes 1024 pieces.
+const PUTS: usize = 16;
+const RUNS: usize = 256;
 
 /// The frame of who leaves.
 pub(crate) const FAREWELL: [u8; 8] = BYE.to_le_bytes();
@@ -128,6 +138,67 @@ pub(crate) fn put_front(at: u64, bytes: u32) -> [u8; PUT_FRONT] {
     front
 }
 
+/// A frame that puts, from where its bytes lie.
+pub(crate) struct PutFrame<'a> {
+    at: u64,
+    bytes: usize,
+    front: [u8; PUT_FRONT],
+    behind: Vec<&'a [u8]>,
+}
+
+impl<'a> PutFrame<'a> {
+    fn at(at: u64) -> PutFrame<'a> {
+        PutFrame { at, bytes: 0, front: [0; PUT_FRONT], behind: Vec::new() }
+    }
+
+    /// Adds what goes behind the rest.
+    fn add(&mut self, part: &'a [u8]) {
+        self.behind.push(part);
+        self.bytes += part.len();
+        self.front = put_front(self.at, self.bytes as u32);
+    }
+
+    /// Whether what goes to `at` may go with it.
+    fn takes(&self, at: u64) -> bool {
+        self.at + self.bytes as u64 == at && self.bytes < PUT_BYTES
+    }
+
+    /// How many bytes it puts.
+    pub(crate) fn puts(&self) -> usize {
+        self.bytes
+    }
+
+    /// How many bytes it has.
+    pub(crate) fn length(&self) -> usize {
+        PUT_FRONT + self.bytes
+    }
+
+    /// What it is made of, in order.
+    pub(crate) fn parts(&self) -> impl Iterator<Item = &[u8]> {
+        once(&self.front[..]).chain(self.behind.iter().copied())
+    }
+}
+
+/// Frames of the first of `runs`, at most [`PUTS`] of [`RUNS`]; those that follow each other share one.
+pub(crate) fn put_frames<'a>(runs: &[Run<'a>]) -> Vec<PutFrame<'a>> {
+    let mut frames: Vec<PutFrame<'a>> = Vec::new();
+    for &(mut at, mut bytes) in runs.iter().take(RUNS) {
+        while !bytes.is_empty() {
+            if !frames.last().is_some_and(|last| last.takes(at)) {
+                if frames.len() == PUTS {
+                    return frames;
+                }
+                frames.push(PutFrame::at(at));
+            }
+            let Some(last) = frames.last_mut() else { break };
+            let (part, rest) = bytes.split_at(bytes.len().min(PUT_BYTES - last.bytes));
+            last.add(part);
+            (at, bytes) = (at + part.len() as u64, rest);
+        }
+    }
+    frames
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -183,6 +254,56 @@ mod tests {
                 });
             }
         }
+    }
+
+    proptest! {
+        #[test]
+        fn puts_are_the_first_of_their_runs(
+            runs in prop::collection::vec((0_u64..3, 1_usize..300_000), 1..40),
+        ) {
+            let src: Vec<u8> = (0..300_000_u32).map(|i| (i * 7 / 3) as u8).collect();
+            let mut end = 0;
+            let runs: Vec<Run<'_>> = runs.into_iter().map(|(gap, bytes)| {
+                let at = end + gap * gap;
+                end = at + bytes as u64;
+                (at, &src[..bytes])
+            }).collect();
+            let frames = put_frames(&runs);
+            let (mut stream, mut all) = (vec![None; end as usize], vec![None; end as usize]);
+            let mut left: usize = frames.iter().map(PutFrame::puts).sum();
+            for &(at, bytes) in &runs {
+                let some = bytes.len().min(left);
+                left -= some;
+                (all[at as usize..].iter_mut().zip(&bytes[..some])).for_each(|(to, &b)| *to = Some(b));
+            }
+            let limits = Limits { medium_bytes: 1000, segment_bytes: end };
+            for frame in &frames {
+                let bytes = frame.parts().collect::<Vec<_>>().concat();
+                prop_assert!(bytes.len() == frame.length() && frame.puts() <= PUT_BYTES);
+                let front = Front::of(&bytes, limits).unwrap().unwrap();
+                let put = front.with(&bytes, |put| match put {
+                    Frame::Put { at, bytes } => (at as usize, bytes as usize),
+                    other => panic!("{other:?}"),
+                });
+                prop_assert_eq!(put.1, frame.puts());
+                let places = stream[put.0..].iter_mut().zip(&bytes[front.length()..]);
+                places.for_each(|(to, &b)| *to = Some(b));
+            }
+            prop_assert!(stream == all);
+            let is_whole = all.iter().flatten().count() == runs.iter().map(|run| run.1.len()).sum::<usize>();
+            prop_assert!(is_whole || frames.len() == PUTS);
+        }
+    }
+
+    #[test]
+    fn runs_that_follow_each_other_share_frames() {
+        let bytes = vec![0; PUT_BYTES];
+        let puts =
+            |runs: &[Run<'_>]| put_frames(runs).iter().map(PutFrame::puts).collect::<Vec<_>>();
+        assert_eq!(puts(&[(8, &bytes[..100]), (108, &bytes[..50]), (159, &bytes[..1])]), [150, 1]);
+        assert_eq!(puts(&[(0, &bytes[1..]), (PUT_BYTES as u64 - 1, &bytes[..3])]), [PUT_BYTES, 2]);
+        let many: Vec<Run<'_>> = (0..1000).map(|at| (at, &bytes[..1])).collect();
+        assert_eq!(puts(&many), [RUNS]);
     }
 
     #[test]

@@ -19,7 +19,7 @@ mod stream;
 #[cfg(test)]
 mod tests;
 
-use crate::conduit::{Capabilities, Conduit, Lost, Puts, QUEUES, Queue, Refusal};
+use crate::conduit::{Capabilities, Conduit, Lost, Puts, QUEUES, Queue, Refusal, Run};
 use crate::config::{Config, ROOT, Root};
 use crate::error::Error;
 use crate::locks::{lock, try_lock};
@@ -40,13 +40,18 @@ use std::os::fd::{AsFd, OwnedFd};
 use std::sync::atomic::Ordering;
 use std::sync::{Arc, Mutex};
 use std::time::{Duration, Instant};
-use stream::{CREDITS, Came, LEAVING, MEDIUM_BYTES, Next, Reader, Stream, Waiting, ready};
+use stream::{
+    CREDITS, Came, LEAVING, MEDIUM_BYTES, Next, RUN_BYTES, Reader, Stream, Waiting, ready,
+};
 
 /// What who leaves says on the silent connection, so that nobody cuts what it has sent.
 const BYE: u8 = b'B';
 
 /// How long a thread sleeps for which there is no descriptor to sleep on.
 const BREATH: Duration = Duration::from_millis(1);
+
+/// How often a stream is read that brings puts before others have their turn.
+const READS: usize = 16;
 
 /// How long it pays to look again, which a wake-up takes at both ends.
 const SPIN: Duration = Duration::from_micros(50);
@@ -194,8 +199,8 @@ impl Shared {
         Ok(())
     }
 
-    /// Reads once what has come of a stream, and returns how many messages that were, or 1 for bytes of
-    /// a put.
+    /// Reads what has come of a stream, more than once only where that is a put's, and returns how many
+    /// messages that were, or 1 for bytes of a put.
     fn read(
         &self,
         (from, queue): (usize, Queue),
@@ -207,27 +212,48 @@ impl Shared {
             self.end(from, queue, Lost::Broken);
             return 0;
         }
-        let is_put = match reader.fill(peer.streams[queue as usize].source(), &self.segment) {
-            Came::Nothing => return 0,
-            Came::End => {
-                self.end(from, queue, Lost::Died);
-                return 0;
+        let (mut count, mut has_put) = (0, false);
+        for _ in 0..READS {
+            match reader.fill(peer.streams[queue as usize].source(), &self.segment) {
+                Came::Nothing => break,
+                Came::End => {
+                    self.end(from, queue, Lost::Died);
+                    return count;
+                }
+                Came::Some(is_put) => has_put |= is_put,
             }
-            Came::Some(is_put) => is_put,
-        };
+            count += self.take_frames((from, queue), reader, run);
+            if !reader.is_in_put() || self.has_ended(from, queue) {
+                break;
+            }
+        }
+        count.max(has_put.into())
+    }
+
+    /// Takes the frames that were read, and returns how many messages these were.
+    fn take_frames(
+        &self,
+        (from, queue): (usize, Queue),
+        reader: &mut Reader,
+        run: &mut dyn FnMut(NodeId, Message<'_>),
+    ) -> usize {
+        let mut run = |message: Message<'_>| run(NodeId(from as u32), message);
         let mut count = 0;
         loop {
-            let mut run = |message: Message<'_>| run(NodeId(from as u32), message);
             match reader.next(&self.segment, &mut run) {
                 Ok(Next::Message) => count += 1,
-                Ok(Next::Nothing) => return count.max(is_put.into()),
+                Ok(Next::Nothing) => return count,
                 Ok(Next::Bye) => self.end(from, queue, Lost::Left),
                 Err(_) => self.end(from, queue, Lost::Broken),
             }
-            if peer.has_ended(queue) {
+            if self.has_ended(from, queue) {
                 return count;
             }
         }
+    }
+
+    fn has_ended(&self, from: usize, queue: Queue) -> bool {
+        self.peers.get(from).is_none_or(|peer| peer.has_ended(queue))
     }
 
     /// A stream is at its end; where its peer has not left, so is the other soon.
@@ -408,8 +434,12 @@ impl Conduit for Tcp {
 }
 
 impl Puts for Tcp {
-    fn put(&self, to: NodeId, queue: Queue, at: u64, bytes: &[u8]) -> Result<usize, Refusal> {
+    fn put(&self, to: NodeId, queue: Queue, runs: &[Run<'_>]) -> Result<usize, Refusal> {
         let peer = self.shared.peer(to).ok_or(Refusal::Lost)?;
-        peer.streams[queue as usize].put(&self.shared.waiting, at, bytes)
+        peer.streams[queue as usize].put(&self.shared.waiting, runs)
+    }
+
+    fn run_bytes(&self) -> u64 {
+        RUN_BYTES
     }
 }

@@ -7,8 +7,8 @@
 //! all else to a buffer in which messages lie whole.
 
 use super::bells::Bells;
-use super::frame::{Broken, FAREWELL, Frame, Front, Limits, PUT_FRONT, put_front};
-use crate::conduit::Refusal;
+use super::frame::{Broken, FAREWELL, Frame, Front, Limits, PutFrame, put_frames};
+use crate::conduit::{Refusal, Run};
 use crate::locks::lock;
 use crate::message::{FRONT_BYTES, Message, Payload};
 use crate::segment::Segment;
@@ -32,11 +32,8 @@ const QUEUE_BYTES: usize = 64 << 10;
 /// Messages of no payload that are taken while nothing can be written.
 pub(crate) const CREDITS: usize = QUEUE_BYTES / FRONT_BYTES;
 
-/// The most bytes that one frame puts: what of it is not written at once is copied.
-const PUT_BYTES: usize = 128 << 10;
-
-/// The most frames of puts that are written at once.
-const PUTS: usize = 8;
+/// From how many bytes on a run has a frame of its own.
+pub(crate) const RUN_BYTES: u64 = 8 << 10;
 
 /// The bytes that are read at once: of messages, and behind a put.
 const BUFFER_BYTES: usize = 256 << 10;
@@ -135,15 +132,14 @@ impl Stream {
         })
     }
 
-    /// Puts the first of `bytes`; returns how many.
+    /// Puts the first bytes of `runs`; returns how many.
     pub(crate) fn put(
         &self,
         waiting: &Waiting,
-        at: u64,
-        bytes: &[u8],
+        runs: &[Run<'_>],
     ) -> std::result::Result<usize, Refusal> {
         self.write(waiting, |writer, socket| {
-            let taken = if writer.flush(socket)? { writer.put(socket, at, bytes)? } else { 0 };
+            let taken = if writer.flush(socket)? { writer.put(socket, runs)? } else { 0 };
             Ok((taken > 0).then_some(taken))
         })
     }
@@ -278,32 +274,23 @@ impl Writer {
         }
     }
 
-    /// Writes frames of the first of `bytes`, and keeps the rest of the last; returns how many bytes
+    /// Writes frames of the first of `runs`, and keeps the rest of the last; returns how many bytes
     /// that are.
-    fn put(&mut self, socket: BorrowedFd<'_>, at: u64, bytes: &[u8]) -> Result<usize> {
-        let mut fronts = [[0; PUT_FRONT]; PUTS];
-        let chunks = || bytes.chunks(PUT_BYTES).take(PUTS);
-        for ((front, chunk), i) in fronts.iter_mut().zip(chunks()).zip(0..) {
-            *front = put_front(at + i * PUT_BYTES as u64, chunk.len() as u32);
-        }
-        let mut parts = [IoSlice::new(&[]); 2 * PUTS];
-        let (pairs, _) = parts.as_chunks_mut::<2>();
-        for ((pair, front), chunk) in pairs.iter_mut().zip(&fronts).zip(chunks()) {
-            *pair = [IoSlice::new(front), IoSlice::new(chunk)];
-        }
+    fn put(&mut self, socket: BorrowedFd<'_>, runs: &[Run<'_>]) -> Result<usize> {
+        let frames = put_frames(runs);
+        let parts: Vec<_> = frames.iter().flat_map(PutFrame::parts).map(IoSlice::new).collect();
         let mut sent = send_some(socket, &parts)?;
         let mut taken = 0;
-        for (front, chunk) in fronts.iter().zip(chunks()) {
+        for frame in &frames {
             if sent == 0 {
                 break;
             }
-            taken += chunk.len();
-            let whole = PUT_FRONT + chunk.len();
-            if sent < whole {
-                self.keep(&[front, chunk], sent);
+            taken += frame.puts();
+            if sent < frame.length() {
+                self.keep(&frame.parts().collect::<Vec<_>>(), sent);
                 break;
             }
-            sent -= whole;
+            sent -= frame.length();
         }
         Ok(taken)
     }
@@ -330,6 +317,8 @@ pub(crate) struct Reader {
     end: usize,
     /// Where the next bytes of a put go, and how many there are.
     put: Option<(u64, usize)>,
+    /// Whether another put may follow one.
+    may_put: bool,
 }
 
 /// What came of reading.
@@ -369,7 +358,10 @@ impl Reader {
             }
             None => {
                 self.make_room();
-                let room = &mut self.buffer[self.end..];
+                // The bytes of a put go to the segment: no more is read than what says where.
+                let is_front = std::mem::take(&mut self.may_put) && self.end == 0;
+                let room = if is_front { BEHIND_BYTES } else { self.buffer.len() };
+                let room = &mut self.buffer[self.end..room];
                 if room.is_empty() {
                     // A handler that panicked has left messages.
                     return Came::Some(false);
@@ -385,6 +377,11 @@ impl Reader {
                 Came::Some(is_put)
             }
         }
+    }
+
+    /// Whether bytes of a put are to come.
+    pub(crate) fn is_in_put(&self) -> bool {
+        self.put.is_some()
     }
 
     /// So many bytes have come, those of a put first; returns how many were none.
@@ -437,6 +434,7 @@ impl Reader {
         bytes: usize,
     ) -> std::result::Result<(), Broken> {
         self.put = Some((at, bytes));
+        self.may_put = true;
         let come = &self.buffer[self.start..self.end];
         let length = come.len();
         segment.write(at, &come[..length.min(bytes)]).ok_or(Broken)?;

@@ -87,7 +87,7 @@ fn frames_that_can_t_be_make_a_peer_lost_and_write_nothing() {
             assert_eq!((first.lost(OTHER), first.lost(ME)), (Some(Lost::Broken), None));
             for queue in QUEUES {
                 assert_eq!(first.send(OTHER, queue, &SHORT), Err(Refusal::Lost));
-                assert_eq!(first.put(OTHER, queue, 0, &[1]), Err(Refusal::Lost));
+                assert_eq!(first.put(OTHER, queue, &[(0, &[1])]), Err(Refusal::Lost));
             }
             let mut start = [7; 16];
             first.shared.segment.read(0, &mut start).unwrap();
@@ -123,7 +123,7 @@ fn a_queue_has_room_for_its_credits_and_what_it_took_comes() {
     let mut sent =
         (0..).take_while(|_| first.send(OTHER, Queue::Request, &message).is_ok()).count();
     // All is full; what comes out makes room for as many as were promised.
-    assert_eq!(first.put(OTHER, Queue::Request, 0, &[1]), Err(Refusal::Full));
+    assert_eq!(first.put(OTHER, Queue::Request, &[(0, &[1])]), Err(Refusal::Full));
     first.send(OTHER, Queue::Reply, &SHORT).unwrap();
     hear(&second, Queue::Reply, 1);
     let mut heard = 0;
@@ -146,7 +146,7 @@ fn what_was_sent_before_leaving_still_comes() {
     // More than fits into a socket, so that some of it is taken while the other leaves.
     let bytes = vec![3; SEGMENT_BYTES as usize];
     second.send(ME, Queue::Reply, &SHORT).unwrap();
-    assert_eq!(second.put(ME, Queue::Request, 5, &bytes[5..9]), Ok(4));
+    assert_eq!(second.put(ME, Queue::Request, &[(5, &bytes[5..9])]), Ok(4));
     first.send(OTHER, Queue::Request, &SHORT).unwrap();
     drop(second);
     let mut heard = 0;
@@ -192,7 +192,7 @@ fn who_dies_before_it_has_said_that_it_joined_is_lost_and_others_join() {
     until(&first, || first.lost(OTHER).is_some());
     assert_eq!((first.lost(OTHER), first.lost(NodeId(2))), (Some(Lost::Died), None));
     assert_eq!(first.send(OTHER, Queue::Request, &SHORT), Err(Refusal::Lost));
-    assert_eq!(second.put(OTHER, Queue::Request, 0, &[1]), Err(Refusal::Lost));
+    assert_eq!(second.put(OTHER, Queue::Request, &[(0, &[1])]), Err(Refusal::Lost));
 }
 
 #[test]

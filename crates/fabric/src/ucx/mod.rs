@@ -14,7 +14,7 @@ mod raw;
 mod tests;
 mod worker;
 
-use crate::conduit::{Capabilities, Conduit, Lost, Puts, QUEUES, Queue, Refusal};
+use crate::conduit::{Capabilities, Conduit, Lost, Puts, QUEUES, Queue, Refusal, Run};
 use crate::config::{Config, ROOT, Root};
 use crate::error::Error;
 use crate::locks::{lock, try_lock};
@@ -39,6 +39,9 @@ use worker::{Arrivals, Worker};
 
 /// The most bytes of a payload that travels with a message.
 const MEDIUM_BYTES: usize = 64 << 10;
+
+/// From how many bytes on a put is worth waiting for.
+const PUT_BYTES: u64 = 256 << 10;
 
 /// The messages of each sender that a queue holds, and how many it takes before it says so.
 const CREDITS: usize = 256;
@@ -498,7 +501,8 @@ impl Conduit for Ucx {
 }
 
 impl Puts for Ucx {
-    fn put(&self, to: NodeId, _: Queue, at: u64, bytes: &[u8]) -> Result<usize, Refusal> {
+    fn put(&self, to: NodeId, _: Queue, runs: &[Run<'_>]) -> Result<usize, Refusal> {
+        let Some(&(at, bytes)) = runs.first() else { return Ok(0) };
         let to = to.0 as usize;
         if self.shared.peers[to].standing.lost().is_some() {
             return Err(Refusal::Lost);
@@ -511,5 +515,10 @@ impl Puts for Ucx {
             Ok(true) => Ok(length),
             Ok(false) | Err(_) => Err(Refusal::Lost),
         }
+    }
+
+    fn run_bytes(&self) -> u64 {
+        // Each is waited for.
+        PUT_BYTES
     }
 }

@@ -107,7 +107,7 @@ fn messages_that_can_t_be_make_a_peer_lost() {
         until(&first, || first.lost(OTHER).is_some());
         assert_eq!((first.lost(OTHER), first.lost(ME)), (Some(Lost::Broken), None));
         assert_eq!(first.send(OTHER, Queue::Reply, &SHORT), Err(Refusal::Lost));
-        assert_eq!(first.put(OTHER, Queue::Reply, 0, &[1]), Err(Refusal::Lost));
+        assert_eq!(first.put(OTHER, Queue::Reply, &[(0, &[1])]), Err(Refusal::Lost));
     }
 }
 
@@ -116,7 +116,7 @@ fn what_was_sent_before_leaving_still_comes() {
     let Some([first, second]) = pair("what_was_sent_before_leaving_still_comes") else { return };
     assert!(second.version() >= [1, 13, 0]);
     second.send(ME, Queue::Reply, &SHORT).unwrap();
-    assert_eq!(second.put(ME, Queue::Request, 5, &[1, 2, 3]), Ok(3));
+    assert_eq!(second.put(ME, Queue::Request, &[(5, &[1, 2, 3])]), Ok(3));
     drop(second);
     let mut heard = 0;
     while first.lost(OTHER).is_none() {
