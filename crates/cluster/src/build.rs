@@ -79,18 +79,9 @@ fn memory(raw: &raw::Memory, key: &str, wires: &[Wire]) -> Checked<Memory> {
         port: raw
             .port
             .as_ref()
-            .map(|name| port(name, &format!("{key}.port"), wires))
+            .map(|name| wire_named(name, &format!("{key}.port"), wires))
             .transpose()?,
     })
-}
-
-fn port(name: &str, key: &str, wires: &[Wire]) -> Checked<u16> {
-    let found = wire_named(name, key, wires)?;
-    if wires[usize::from(found)].half_duplex {
-        let why = format!("`{name}` is half duplex: a port carries both directions at once");
-        return Err(ClusterError::value(key, why));
-    }
-    Ok(found)
 }
 
 fn wire_named(name: &str, key: &str, wires: &[Wire]) -> Checked<u16> {

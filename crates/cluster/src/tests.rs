@@ -102,7 +102,10 @@ fn a_port_is_a_wire_of_the_memorys_node() {
     assert_eq!((topology.port(sys0).unwrap().0.node, topology.port(disk)), (sys0.node, None));
     round_trip(&topology);
     let half = text.replace("throughput = 1e9 }", "throughput = 1e9, half_duplex = true }");
-    let refused = parse(&half.replace(sys, &format!("{sys}, port = \"nic\""))).unwrap_err();
+    let half = parse(&half.replace(sys, &format!("{sys}, port = \"nic\""))).unwrap();
+    assert!(half.port(sys1).unwrap().1.half_duplex);
+    round_trip(&half);
+    let refused = parse(&text.replace(sys, &format!("{sys}, port = \"none\""))).unwrap_err();
     assert!(refused.to_string().contains("node[0].memory[0].port"), "{refused}");
 }
 

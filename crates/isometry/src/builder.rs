@@ -3,7 +3,7 @@
 use crate::discover::{self, Found, LARGEST_BUFFER_PARTS};
 use crate::disks::{Disks, check_path};
 use crate::machine::Machine;
-use crate::nodes::{Nodes, Own};
+use crate::nodes::{Nodes, Own, share_core};
 use crate::runtime::{Clock, Core, NewChannel, Shared};
 use crate::trace::Recorder;
 use crate::{ArgumentError, Error};
@@ -274,6 +274,9 @@ impl Made {
         timeout: Duration,
     ) -> Result<(), Error> {
         let mut class = self.topology.classes.remove(0);
+        if Cores::detect().allowed.len() == 1 {
+            share_core(&mut class);
+        }
         let registered = nodes.add_registered(&mut class, regions);
         self.add_pool(regions, (registered.memory, registered.region, registered.bytes));
         self.pools.iter().for_each(|pool| nodes.open(pool.region));

@@ -90,7 +90,7 @@ pub struct Memory {
     /// it is never an intermediate.
     pub th_bytes: Option<u64>,
     /// The wire by which other nodes reach it, by position in the class: what leaves for them, and
-    /// what comes from them, crosses it. Full duplex.
+    /// what comes from them, crosses it.
     pub port: Option<u16>,
 }
 

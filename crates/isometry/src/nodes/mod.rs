@@ -22,7 +22,7 @@ mod sums;
 mod topology;
 
 pub(crate) use service::Service;
-pub(crate) use topology::LinkRates;
+pub(crate) use topology::{LinkRates, share_core};
 
 use crate::instance::{Instance, Keeper};
 use crate::runtime::Shared;

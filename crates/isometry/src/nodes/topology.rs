@@ -1,7 +1,7 @@
 //! Nodes as one cluster: classes of those that look alike, and the links between all of them.
 
 use model::{
-    ChannelKind, Curves, Link, LinkEnd, Memory, MemoryKind, NodeClass, Throughput, Topology,
+    ChannelKind, Curves, Link, LinkEnd, Memory, MemoryKind, NodeClass, Throughput, Topology, Wire,
 };
 
 /// What registered memory is called.
@@ -9,6 +9,9 @@ pub(crate) const REG: &str = "reg";
 
 /// What nodes are called, with their rank, unless they have names.
 pub(crate) const NODE: &str = "node";
+
+/// What a node's only core is called.
+const CORE: &str = "core";
 
 /// What puts from one node to another reach.
 #[derive(Debug, Clone, PartialEq)]
@@ -47,8 +50,27 @@ pub(crate) fn unknown() -> NodeClass {
     NodeClass { name: NODE.to_owned(), first: 0, count: 1, memories, channels, wires }
 }
 
+/// Has Memcpy and links take turns where a node has one core for both, which they would share. What
+/// the core of the other end does for a link is not counted.
+pub(crate) fn share_core(class: &mut NodeClass) {
+    let index = u16::try_from(class.wires.len()).unwrap_or(u16::MAX);
+    let mut rate = 0.0f64;
+    for memcpy in class.channels.iter_mut().filter(|c| c.kind == ChannelKind::Memcpy) {
+        memcpy.wire = Some(index);
+        rate = rate.max(memcpy.curves.run.peak());
+    }
+    if rate == 0.0 {
+        return;
+    }
+    class.wires.push(Wire { name: CORE.to_owned(), rate, half_duplex: true });
+    for memory in class.memories.iter_mut().filter(|m| m.kind == MemoryKind::Sys) {
+        memory.port = Some(index);
+    }
+}
+
 /// The cluster of these nodes, in the order of their ranks: neighbours that look alike are a class,
-/// and host memory of each is linked to registered memory of all others.
+/// and host memory of each is linked to registered memory of all others. That is for what comes in:
+/// nothing goes faster from there.
 pub(crate) fn cluster(
     nodes: &[NodeClass],
     generation: u64,
@@ -73,7 +95,7 @@ pub(crate) fn cluster(
     let LinkRates { curves, latency_ns } = rates.unwrap_or_else(assumed);
     let link = Link {
         kind: ChannelKind::RemoteMemcpy,
-        from: ends(MemoryKind::is_host),
+        from: ends(|kind| kind.is_host() && kind != MemoryKind::Reg),
         to: ends(|kind| kind == MemoryKind::Reg),
         curves,
         latency_ns,
@@ -138,12 +160,12 @@ mod tests {
         }
         let reg = topology.memory_named("node2.reg").unwrap();
         assert_eq!(reg, MemoryId { node: NodeId(2), index: 2 });
-        assert_eq!((topology.links[0].from.len(), topology.links[0].to.len()), (7, 3));
+        assert_eq!((topology.links[0].from.len(), topology.links[0].to.len()), (4, 3));
         // What links join is written by names, and so in another order.
         let again = ::cluster::parse_json(&::cluster::to_json(&topology).to_string()).unwrap();
         assert_eq!(again.classes, topology.classes);
         let [link, before] = [&again.links[0], &topology.links[0]];
         assert!(before.from.iter().all(|end| link.from.contains(end)));
-        assert_eq!((link.from.len(), &link.to), (7, &before.to));
+        assert_eq!((link.from.len(), &link.to), (4, &before.to));
     }
 }
