@@ -99,8 +99,8 @@ class Machine:
     def barrier(self, timeout: float | None = None) -> None:
         """Waits until all nodes that joined at the start have called this as often as this one.
 
-        Raises Timeout after `timeout` seconds (a later call goes on waiting for the same one), and
-        PeerLost where a node is gone.
+        Raises Timeout after `timeout` seconds (a later call goes on waiting for the same one), PeerLost
+        where a node is gone, and Error where this node came later.
         """
 
     def publish(self, name: str, instance: Instance) -> None:

@@ -10,8 +10,8 @@ use crate::lines::{Lines, Reply, Request};
 use crate::metrics::Port;
 use crate::output;
 use crate::progress::Watch;
-use isometry::Machine;
 use isometry::fabric::{CAPACITY, Config, ErrorKind};
+use isometry::{Machine, MachineBuilder};
 use rustix::event::{PollFd, PollFlags, Timespec, poll};
 use serde_json::Value;
 use signal_hook::consts::SIGINT;
@@ -41,7 +41,9 @@ pub(crate) fn run(args: &Serve) -> Result<(), Failure> {
     let early =
         (!config.is_late).then(|| Control::listen(&config.root, config.rank)).transpose()?;
     let port = args.metrics.as_deref().map(Port::listen).transpose()?;
-    let machine = Arc::new(machine(args, &config)?);
+    let joined = builder(args).join_unless(&config, &|| interrupt.check().is_err());
+    interrupt.check()?;
+    let machine = Arc::new(joined.map_err(copy::failure)?);
     if let Some(port) = &port {
         output::aside(format_args!("metrics at http://{}/metrics", port.address));
     }
@@ -58,7 +60,7 @@ pub(crate) fn run(args: &Serve) -> Result<(), Failure> {
     }
 }
 
-fn machine(args: &Serve, config: &Config) -> Result<Machine, Failure> {
+fn builder(args: &Serve) -> MachineBuilder {
     let mut builder = Machine::builder();
     if let Some(lanes) = args.lanes {
         builder = builder.lanes(lanes);
@@ -69,8 +71,7 @@ fn machine(args: &Serve, config: &Config) -> Result<Machine, Failure> {
     if let Some(name) = &args.name {
         builder = builder.node_name(name);
     }
-    let builder = args.files.iter().fold(builder, isometry::MachineBuilder::serve_files);
-    builder.join(config).map_err(copy::failure)
+    args.files.iter().fold(builder, MachineBuilder::serve_files)
 }
 
 /// Answers whoever connects, each on a thread, until a signal asks for the end.

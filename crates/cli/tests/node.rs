@@ -364,3 +364,24 @@ fn a_node_comes_later_and_comes_back_under_its_name() {
     assert!(lines[1].starts_with("worker (node1): lost, "), "{lines:?}");
     assert_eq!(lines[2], "worker (node2): there");
 }
+
+/// Nobody is there who would let it in.
+#[test]
+fn who_waits_for_others_hears_a_signal() {
+    let dir = tempfile::tempdir().unwrap();
+    let job = Job::loopback(1).unwrap();
+    let variables = job.variables(0).into_iter();
+    let mut node = command(&["node"]);
+    node.envs(variables.filter(|v| ["ISOMETRY_ROOT", "ISOMETRY_KEY"].contains(&v.0)));
+    node.env("XDG_RUNTIME_DIR", dir.path()).stdin(Stdio::null()).stderr(Stdio::null());
+    let mut node = node.spawn().unwrap();
+    let listens = |status: String| {
+        let caught = status.lines().find_map(|line| line.strip_prefix("SigCgt:").map(str::trim));
+        caught.is_some_and(|mask| u64::from_str_radix(mask, 16).unwrap() >> 1 & 1 == 1)
+    };
+    while !listens(fs::read_to_string(format!("/proc/{}/status", node.id())).unwrap()) {
+        thread::yield_now();
+    }
+    kill_process(Pid::from_child(&node), Signal::INT).unwrap();
+    assert_eq!(node.wait().unwrap().code(), Some(130));
+}

@@ -15,10 +15,15 @@ use model::{ChannelId, ChannelKind, MemoryId, NodeId, RegionId, Topology};
 use std::collections::HashMap;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
+use std::sync::mpsc::{self, RecvTimeoutError};
+use std::thread::Builder;
 use std::time::Duration;
 
 /// One part in so many of a pool is kept for what is more urgent than what holds the rest.
 const RESERVE_PARTS: u64 = 4;
+
+/// How often who waits for others looks whether it is interrupted.
+const LOOK: Duration = Duration::from_millis(100);
 
 /// The settings of a [`Machine`]. What can be measured is not among them.
 #[derive(Debug, Clone, Default)]
@@ -158,6 +163,37 @@ impl MachineBuilder {
     /// that node does not go within ten seconds.
     pub fn join(self, config: &fabric::Config) -> Result<Machine, Error> {
         self.make(Some(config))
+    }
+
+    /// As [`MachineBuilder::join`], but ends with [`Error::TimedOut`] too once `is_interrupted`, which is
+    /// asked ten times a second. What has joined others by then leaves them at the end of its time.
+    ///
+    /// # Errors
+    /// As [`MachineBuilder::join`]; [`Error::Resource`] where no thread can be started.
+    pub fn join_unless(
+        self,
+        config: &fabric::Config,
+        is_interrupted: &dyn Fn() -> bool,
+    ) -> Result<Machine, Error> {
+        let (told, heard) = mpsc::channel();
+        let config = config.clone();
+        let join = move || {
+            // A machine that nobody waits for any more is dropped, and so leaves.
+            let _ = told.send(self.join(&config));
+        };
+        let thread = Builder::new().name("isometry-join".to_owned()).spawn(join);
+        let thread = thread.map_err(|e| Error::resource("starting a thread that joins", e))?;
+        loop {
+            match heard.recv_timeout(LOOK) {
+                Ok(joined) => return joined,
+                Err(RecvTimeoutError::Timeout) if is_interrupted() => return Err(Error::TimedOut),
+                Err(RecvTimeoutError::Timeout) => {}
+                Err(RecvTimeoutError::Disconnected) => {
+                    let panic = thread.join().expect_err("it has told nothing");
+                    std::panic::resume_unwind(panic);
+                }
+            }
+        }
     }
 
     fn make(self, joins: Option<&fabric::Config>) -> Result<Machine, Error> {

@@ -24,11 +24,12 @@ impl Machine {
     }
 
     /// Waits until all nodes that joined at the start have called this, as often as this one has; what any
-    /// of them published before is there then. It is nothing for those that came later.
+    /// of them published before is there then.
     ///
     /// # Errors
     /// [`Error::Nodes`] where a node is lost, or where that takes longer than `timeout`: this node
-    /// has come to the barrier all the same. [`Error::Closed`], [`Error::Forked`].
+    /// has come to the barrier all the same; where this node came later. [`Error::Closed`],
+    /// [`Error::Forked`].
     pub fn barrier(&self, timeout: Option<Duration>) -> Result<(), Error> {
         self.shared.check_open()?;
         self.shared.nodes.as_ref().map_or(Ok(()), |nodes| nodes.barrier(timeout))

@@ -68,8 +68,8 @@ pub struct StagingStatus {
 }
 
 impl Machine {
-    /// All nodes that have joined, by rank, those that are lost among them; of a machine that has joined no
-    /// others, itself.
+    /// All nodes that came, by rank, those that are lost among them, also before they had joined; of a
+    /// machine that has joined no others, itself.
     #[must_use]
     pub fn nodes(&self) -> Vec<NodeStatus> {
         nodes(&self.shared, &self.topology())

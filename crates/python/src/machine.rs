@@ -69,7 +69,9 @@ impl PyMachine {
         let builder = name.into_iter().fold(builder, MachineBuilder::node_name);
         let mut config = settings::ranks(py, (address, key), rank, size, capacity)?;
         config.timeout = seconds("timeout", timeout)?;
-        Self::of(py, py.detach(|| builder.join(&config)))
+        let joined =
+            unless_interrupted(py, |is_interrupted| builder.join_unless(&config, is_interrupted));
+        Self::of(py, Ok(joined?))
     }
 
     #[getter]

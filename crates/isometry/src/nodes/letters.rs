@@ -22,9 +22,9 @@ const MOST_BYTES: usize = wire::MAX_PACKET_BYTES;
 /// have [`MOST_BYTES`] together, since the engine says a long one again while the first still waits.
 const MOST_WAITING: usize = 1024;
 
-/// How many letters, and bytes of them, may have come and not been taken; what comes then is lost, as
-/// where a node floods this one.
-const MOST_COME: usize = 1 << 16;
+/// How many letters of one node, and bytes of them, may have come and not been taken; what comes then is
+/// lost, as where that one floods this one, and of packets half as many.
+const MOST_COME: usize = 1 << 14;
 const MOST_COME_BYTES: usize = 4 * MOST_BYTES;
 
 /// What a letter is about.
@@ -83,7 +83,8 @@ pub(crate) struct Inbox {
 struct Incoming {
     parts: HashMap<NodeId, Part>,
     whole: Vec<Letter>,
-    whole_bytes: usize,
+    /// How many of each node that are, and how many bytes.
+    held: HashMap<NodeId, (usize, usize)>,
 }
 
 #[derive(Debug)]
@@ -112,7 +113,7 @@ impl Inbox {
     /// All that have come, in the order of each sender.
     pub(crate) fn take(&self) -> Vec<Letter> {
         let mut incoming = self.lock();
-        incoming.whole_bytes = 0;
+        incoming.held.clear();
         std::mem::take(&mut incoming.whole)
     }
 
@@ -141,10 +142,12 @@ impl Incoming {
             self.parts.insert(from, part);
             return Ok(());
         }
-        if self.whole.len() >= MOST_COME || self.whole_bytes >= MOST_COME_BYTES {
-            return Err("too many wait to be heard");
+        let (letters, bytes) = self.held.entry(from).or_default();
+        let parts = if part.topic == Topic::Packet { 2 } else { 1 };
+        if *letters >= MOST_COME / parts || *bytes >= MOST_COME_BYTES / parts {
+            return Err("too many of it wait to be heard");
         }
-        self.whole_bytes += part.total;
+        (*letters, *bytes) = (*letters + 1, *bytes + part.total);
         self.whole.push(Letter { from, topic: part.topic, bytes: part.bytes });
         Ok(())
     }
@@ -276,15 +279,18 @@ mod tests {
     #[test]
     fn what_floods_a_node_is_lost_until_some_was_taken() {
         let inbox = Inbox::default();
-        let topic = Topic::Lookup as u32;
-        let hear = |bytes: usize| {
-            inbox.lock().hear(FROM, &[topic, bytes as u32, 0], &vec![7; bytes]).is_ok()
+        let hear = |from, topic: Topic, bytes: usize| {
+            inbox.lock().hear(from, &[topic as u32, bytes as u32, 0], &vec![7; bytes]).is_ok()
         };
-        assert!((0..MOST_COME).all(|_| hear(0)) && !hear(0));
-        assert_eq!(inbox.take().len(), MOST_COME);
-        assert!((0..4).all(|_| hear(MOST_BYTES)) && !hear(1));
+        assert!((0..MOST_COME / 2).all(|_| hear(FROM, Topic::Packet, 0)));
+        assert!(!hear(FROM, Topic::Packet, 0));
+        assert!((0..MOST_COME / 2).all(|_| hear(FROM, Topic::Lookup, 0)));
+        assert!(!hear(FROM, Topic::Lookup, 0) && hear(NodeId(4), Topic::Packet, 0));
+        assert_eq!(inbox.take().len(), MOST_COME + 1);
+        assert!((0..4).all(|_| hear(FROM, Topic::Lookup, MOST_BYTES)));
+        assert!(!hear(FROM, Topic::Lookup, 1));
         assert_eq!(inbox.take().len(), 4);
-        assert!(hear(1));
+        assert!(hear(FROM, Topic::Lookup, 1));
     }
 
     #[test]

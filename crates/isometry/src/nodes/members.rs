@@ -5,7 +5,7 @@
 //! have anything of it: what is asked of it waits. A rank is given once, so that a node that comes back
 //! under its name is another one, and what was found at the one before stays lost.
 
-use super::known::Introduction;
+use super::known::{Introduction, Known};
 use super::letters::Topic;
 use super::topology::NODE;
 use super::{LinkRates, Nodes, Registered, postcard, registry};
@@ -14,6 +14,7 @@ use channel::Channel;
 use channel_remote::{RemoteChannel, RemoteSpan};
 use model::{MemoryId, NodeClass, NodeId, Topology};
 use std::sync::Arc;
+use std::sync::atomic::Ordering;
 use std::time::{Duration, Instant};
 
 /// The most of another node's memory that links are measured with.
@@ -36,7 +37,7 @@ impl Nodes {
     ) -> Result<Topology, Error> {
         let (start, end) = (Instant::now(), Instant::now() + timeout);
         let name = self.joining.name.clone();
-        self.tell(Introduction::new(name, class, registered, rates));
+        self.tell(&mut self.known(), Introduction::new(name, class, registered, rates));
         let mut early = Vec::new();
         loop {
             for letter in self.inbox.take() {
@@ -109,15 +110,24 @@ impl Nodes {
 
     /// Tells all others what this node has become, and returns the new cluster.
     pub(crate) fn change(&self, class: NodeClass) -> Option<Topology> {
-        let changed = self.known().changed(self.here(), Some(class), None)?;
-        self.tell(changed);
-        Some(self.cluster())
+        self.become_another(Some(class), None)
     }
 
-    fn tell(&self, introduction: Introduction) {
-        let bytes = postcard(&introduction);
-        // Under the lock, so that nobody hears last what was said before.
+    /// As another class, or with a link measured.
+    fn become_another(
+        &self,
+        class: Option<NodeClass>,
+        measured: Option<LinkRates>,
+    ) -> Option<Topology> {
         let mut known = self.known();
+        let changed = known.changed(self.here(), class, measured)?;
+        self.tell(&mut known, changed);
+        Some(known.cluster())
+    }
+
+    /// Under the lock, so that nobody hears last what was said before.
+    fn tell(&self, known: &mut Known, introduction: Introduction) {
+        let bytes = postcard(&introduction);
         known.hear(self.here(), introduction).expect("it says what it is");
         for node in self.others() {
             known.told.insert(node);
@@ -128,7 +138,6 @@ impl Nodes {
     /// Hears what a node is, and tells it what this one is unless it knows.
     pub(super) fn hear_class(&self, from: NodeId, bytes: &[u8]) -> Result<(), String> {
         let introduction = ::postcard::from_bytes(bytes).map_err(|e| e.to_string())?;
-        self.measure_newcomer(from);
         let mut known = self.known();
         known.hear(from, introduction)?;
         if known.told.insert(from)
@@ -158,24 +167,22 @@ impl Nodes {
         self.others().next().filter(|node| self.joining.measures && node.0 < founders)
     }
 
-    /// Where no link was measured yet, measures that to a node that has come and is about to hear of this
-    /// one: nobody has used its memory before.
-    fn measure_newcomer(&self, node: NodeId) {
-        let is_first = {
-            let known = self.known();
-            let is_new = node.0 >= self.fabric.founders() && !known.knows(node);
-            self.joining.measures && is_new && known.knows(self.here()) && known.rates().is_none()
-        };
-        if !is_first {
-            return;
-        }
-        let channel = RemoteChannel::new(Arc::clone(&self.fabric));
-        let failed = |error| log::warn!("the rates of links are assumed: {error}");
-        let Ok(mut channel) = channel.map_err(failed) else { return };
-        let Some(rates) = self.measure(&mut channel, node) else { return };
-        let measured = self.known().changed(self.here(), None, Some(rates));
-        if let Some(measured) = measured {
-            self.tell(measured);
+    /// Whether the link to a node that comes is to be [measured](Nodes::measure_newcomer), before that is
+    /// told anything: no link was, and nobody can use its memory yet.
+    pub(super) fn is_to_be_measured(&self, node: NodeId) -> bool {
+        let known = self.known();
+        let is_new = node.0 >= self.fabric.founders() && !known.knows(node);
+        let is_first = self.joining.measures && is_new && known.rates().is_none();
+        is_first && !self.joining.has_measured.swap(true, Ordering::Relaxed)
+    }
+
+    /// Measures the link to a node that has come. It takes until that node is lost, where it is stopped.
+    pub(super) fn measure_newcomer(&self, node: NodeId) {
+        let failed = |error: &_| log::warn!("the rates of links are assumed: {error}");
+        let channel = RemoteChannel::new(Arc::clone(&self.fabric)).inspect_err(failed);
+        match channel.ok().and_then(|mut channel| self.measure(&mut channel, node)) {
+            Some(rates) => _ = self.become_another(None, Some(rates)),
+            None => self.joining.has_measured.store(false, Ordering::Relaxed),
         }
     }
 

@@ -82,6 +82,8 @@ struct Joining {
     name: Option<String>,
     /// Whether it measures a link for all.
     measures: bool,
+    /// Whether it has begun to measure that to one that came later.
+    has_measured: AtomicBool,
     /// Whether others were there before.
     is_late: bool,
     /// Whether others may come later.
@@ -118,6 +120,7 @@ impl Nodes {
             joining: Joining {
                 name: own.name.clone(),
                 measures: own.measures && fabric.rank() == NodeId(0),
+                has_measured: AtomicBool::default(),
                 is_late: config.is_late,
                 is_open: config.is_late || config.capacity > config.size,
             },

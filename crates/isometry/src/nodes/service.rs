@@ -64,9 +64,8 @@ fn hear(shared: &Arc<Shared>, nodes: &Nodes, letter: Letter) -> Option<engine::P
             Ok(packet) => return Some(packet),
             Err(error) => Err(error.to_string()),
         },
-        Topic::Class => {
-            nodes.hear_class(from, &letter.bytes).map(|()| shared.set_topology(nodes.cluster()))
-        }
+        Topic::Class if nodes.is_to_be_measured(from) => measure_first(shared, nodes, &letter),
+        Topic::Class => hear_class(shared, nodes, &letter),
         Topic::Lookup => nodes.hear_lookup(from, &letter.bytes),
         Topic::Found => nodes.hear_answer(from, &letter.bytes).map(drop),
         Topic::File => nodes.hear_file(from, &letter.bytes),
@@ -78,4 +77,28 @@ fn hear(shared: &Arc<Shared>, nodes: &Nodes, letter: Letter) -> Option<engine::P
         log::warn!("dropped what {from} said of {:?}: {why}", letter.topic);
     }
     None
+}
+
+fn hear_class(shared: &Shared, nodes: &Nodes, letter: &Letter) -> Result<(), String> {
+    nodes.hear_class(letter.from, &letter.bytes)?;
+    shared.set_topology(nodes.cluster());
+    Ok(())
+}
+
+/// Hears what a node is once the link to it was measured, on a thread that nobody waits for: it ends at the
+/// latest when this node has left.
+fn measure_first(shared: &Arc<Shared>, nodes: &Nodes, letter: &Letter) -> Result<(), String> {
+    let (theirs, said) = (Arc::clone(shared), letter.clone());
+    let body = move || {
+        let Some(nodes) = theirs.nodes.as_deref() else { return };
+        nodes.measure_newcomer(said.from);
+        if let Err(why) = hear_class(&theirs, nodes, &said) {
+            log::warn!("dropped what {} said of itself: {why}", said.from);
+        }
+    };
+    let Err(error) = Builder::new().name("isometry-link".to_owned()).spawn(body) else {
+        return Ok(());
+    };
+    log::warn!("the rates of links are assumed: {error}");
+    hear_class(shared, nodes, letter)
 }
