@@ -39,13 +39,21 @@ sum() {
     echo $((${terms:-0}))
 }
 
-# What tests need besides: networks of their own, and UCX.
+# What tests need besides: networks of their own, UCX, and OpenCL with a device that is this processor.
 packages() {
-    { command -v ip && command -v tc && /sbin/ldconfig -p | grep libucp.so.0; } >/dev/null && return
+    local names="iproute2 libucx0 ocl-icd-libopencl1 pocl-opencl-icd"
+    has_packages >/dev/null && return
     if command -v apt-get >/dev/null && [ "$(id -u)" = 0 ]; then
-        { apt-get update -q && DEBIAN_FRONTEND=noninteractive apt-get install -qy iproute2 libucx0; } \
+        echo "installing what tests need: $names"
+        { apt-get update -q && DEBIAN_FRONTEND=noninteractive apt-get install -qy $names; } \
             >/dev/null 2>&1 || true
     fi
+}
+
+has_packages() {
+    local libraries; libraries=$(/sbin/ldconfig -p)
+    command -v ip && command -v tc && grep libucp.so.0 <<<"$libraries" &&
+        grep libOpenCL.so.1 <<<"$libraries" && [ -f /etc/OpenCL/vendors/pocl.icd ]
 }
 
 rust() {

@@ -1,0 +1,90 @@
+//! Whether a channel is faster by several queues than by one: MiB/s of every device there is.
+//!
+//! `cargo run --release -p isometry-channel-opencl --example queues`
+
+use channel::model::{
+    CopyDim, CopyWork, FieldCopy, MemoryId, NdCopy, NodeId, Place, RegionId, RequestId, Stride,
+    Work,
+};
+use channel::{Channel, Job, Provider, Region};
+use isometry_channel_opencl::{Device, Direction, FbmProvider, OpenClChannel, ZcmProvider, find};
+use std::sync::Arc;
+use std::time::Instant;
+
+const MEMORY: MemoryId = MemoryId { node: NodeId(0), index: 0 };
+const REQUEST_BYTES: u64 = 4 << 20;
+const REQUESTS: u64 = 16;
+const REPETITIONS: usize = 9;
+const QUEUES: [usize; 3] = [1, 2, 4];
+const ROWS: [u64; 4] = [64, 4096, 65536, REQUEST_BYTES];
+
+/// Every other row of `row` bytes on the one side, packed on the other.
+fn rows(row: u64) -> NdCopy {
+    let stride = |way: u64| i64::try_from(way).expect("a few MiB");
+    let strides = vec![Stride { src: stride(2 * row), dst: stride(row) }];
+    let dim = CopyDim { extent: REQUEST_BYTES / row, src_index: None, dst_index: None };
+    let field = FieldCopy { bytes: row, src_offset: 0, dst_offset: 0, strides };
+    NdCopy { dims: vec![dim], fields: vec![field] }
+}
+
+/// Bytes per second of requests for `copy`, as many at once as the channel takes.
+fn rate(channel: &mut OpenClChannel, copy: &NdCopy, ends: &(Arc<Region>, Arc<Region>)) -> f64 {
+    let place = Place { region: RegionId { index: 0, generation: 0 }, offset: 0 };
+    let started = Instant::now();
+    for request in 0..REQUESTS {
+        let work = Work::Copy(CopyWork {
+            list: [copy.clone()].into(),
+            src: place,
+            dst: place,
+            payload_bytes: REQUEST_BYTES,
+            result_bytes: REQUEST_BYTES,
+        });
+        let (src, dst) = (Arc::clone(&ends.0), Arc::clone(&ends.1));
+        let mut job = Job { request: RequestId(request), work, src, dst };
+        while let Err(back) = channel.submit(job) {
+            channel.drain();
+            channel.poll(&mut Vec::new());
+            job = back;
+        }
+    }
+    channel.drain();
+    channel.poll(&mut Vec::new());
+    (REQUESTS * REQUEST_BYTES) as f64 / started.elapsed().as_secs_f64()
+}
+
+fn measure(device: &Device) -> Result<(), Box<dyn std::error::Error>> {
+    let host = Arc::new(ZcmProvider::new(MEMORY, device.clone()).allocate(2 * REQUEST_BYTES, 64)?);
+    let there = FbmProvider::new(MEMORY, device.clone()).allocate(2 * REQUEST_BYTES, 64)?;
+    let there = Arc::new(there);
+    for direction in [Direction::Write, Direction::Read] {
+        let ends = match direction {
+            Direction::Write => (Arc::clone(&host), Arc::clone(&there)),
+            _ => (Arc::clone(&there), Arc::clone(&host)),
+        };
+        let made = QUEUES.map(|n| OpenClChannel::with_queues(device, direction, n));
+        let mut channels: Vec<_> = made.into_iter().collect::<Result<_, _>>()?;
+        for row in ROWS {
+            let mut rates = QUEUES.map(|_| Vec::new());
+            for _ in 0..REPETITIONS {
+                for (channel, rates) in channels.iter_mut().zip(&mut rates) {
+                    rates.push(rate(channel, &rows(row), &ends));
+                }
+            }
+            let medians = rates.map(|mut rates| {
+                rates.sort_by(f64::total_cmp);
+                rates[REPETITIONS / 2] / f64::from(1 << 20)
+            });
+            println!("{:>9} {row:>8} {medians:>8.0?}", format!("{direction:?}"));
+        }
+    }
+    Ok(())
+}
+
+fn main() -> Result<(), Box<dyn std::error::Error>> {
+    for found in find()? {
+        println!("{} ({}): MiB/s by {QUEUES:?} queues", found.info().name, found.info().platform);
+        println!("{:>9} {:>8}", "direction", "row B");
+        measure(&found.open()?)?;
+    }
+    Ok(())
+}

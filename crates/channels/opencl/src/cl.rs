@@ -1,0 +1,242 @@
+//! OpenCL's objects, each owned by a value that releases it. The library is loaded by the first
+//! call, and may be called by any thread.
+//!
+//! An object that a queued command needs is kept by OpenCL until that command is over, whoever
+//! releases it; memory of the host is not, which is why [`Queue::copy`] is unsafe.
+
+mod queue;
+
+#[cfg(test)]
+pub(crate) use queue::Hold;
+pub(crate) use queue::{Ends, Queue};
+
+use cl3::context::{create_context, release_context};
+use cl3::device::{CL_DEVICE_TYPE_ALL, get_device_data, get_device_ids};
+use cl3::error_codes::{CL_INVALID_VALUE, CL_SUCCESS, error_text};
+use cl3::event::{
+    CL_COMPLETE, CL_EVENT_COMMAND_EXECUTION_STATUS, get_event_data, release_event,
+    set_event_callback, wait_for_events,
+};
+use cl3::memory::{create_buffer, release_mem_object};
+use cl3::platform::{get_platform_data, get_platform_ids};
+use cl3::types::{
+    cl_context, cl_device_id, cl_device_info, cl_event, cl_mem, cl_mem_flags, cl_platform_id,
+    cl_platform_info,
+};
+use std::ffi::{c_int, c_void};
+use std::fmt;
+use std::ptr::{null, null_mut};
+use std::sync::Arc;
+
+/// Buffers are filled by so many zeros at a time, and their sizes are multiples of it.
+pub(crate) const FILL_BYTES: usize = 16;
+
+/// A call that OpenCL refused, or a command that failed.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) struct Failure {
+    /// OpenCL's name of the call, or of the call that queued the command.
+    pub(crate) call: &'static str,
+    /// OpenCL's number for what went wrong.
+    pub(crate) code: c_int,
+}
+
+impl fmt::Display for Failure {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "{}: {} ({})", self.call, error_text(self.code), self.code)
+    }
+}
+
+fn by(call: &'static str) -> impl Fn(c_int) -> Failure {
+    move |code| Failure { call, code }
+}
+
+/// A platform: one implementation of OpenCL.
+#[derive(Debug, Clone, Copy)]
+pub(crate) struct Platform(cl_platform_id);
+
+/// The implementations that are installed.
+pub(crate) fn platforms() -> Result<Vec<Platform>, Failure> {
+    let ids = get_platform_ids().map_err(by("clGetPlatformIDs"))?;
+    Ok(ids.into_iter().map(Platform).collect())
+}
+
+impl Platform {
+    pub(crate) fn devices(self) -> Result<Vec<DeviceId>, Failure> {
+        let ids = get_device_ids(self.0, CL_DEVICE_TYPE_ALL).map_err(by("clGetDeviceIDs"))?;
+        Ok(ids.into_iter().map(DeviceId).collect())
+    }
+
+    pub(crate) fn text(self, what: cl_platform_info) -> Result<String, Failure> {
+        get_platform_data(self.0, what).map(text).map_err(by("clGetPlatformInfo"))
+    }
+}
+
+/// A device of a platform.
+#[derive(Debug, Clone, Copy)]
+pub(crate) struct DeviceId(cl_device_id);
+
+// SAFETY: a device is there as long as its platform, which is never unloaded, and may be asked by
+// any thread.
+unsafe impl Send for DeviceId {}
+// SAFETY: as for `Send`.
+unsafe impl Sync for DeviceId {}
+
+impl DeviceId {
+    pub(crate) fn text(self, what: cl_device_info) -> Result<String, Failure> {
+        get_device_data(self.0, what).map(text).map_err(by("clGetDeviceInfo"))
+    }
+
+    /// A number of four or eight bytes.
+    pub(crate) fn number(self, what: cl_device_info) -> Result<u64, Failure> {
+        let refused = by("clGetDeviceInfo");
+        let bytes = get_device_data(self.0, what).map_err(&refused)?;
+        let short = bytes.as_slice().try_into().map(|b| u64::from(u32::from_ne_bytes(b)));
+        let long = bytes.as_slice().try_into().map(u64::from_ne_bytes);
+        short.or(long).map_err(|_| refused(CL_INVALID_VALUE))
+    }
+}
+
+fn text(bytes: Vec<u8>) -> String {
+    String::from_utf8_lossy(&bytes).trim_matches(['\0', ' ', '\n']).to_owned()
+}
+
+/// A context of one device.
+#[derive(Debug)]
+pub(crate) struct Context {
+    raw: cl_context,
+    device: DeviceId,
+}
+
+// SAFETY: OpenCL's objects may be used by any thread, but for kernels' arguments.
+unsafe impl Send for Context {}
+// SAFETY: as for `Send`.
+unsafe impl Sync for Context {}
+
+impl Context {
+    pub(crate) fn new(device: DeviceId) -> Result<Self, Failure> {
+        let raw = create_context(&[device.0], null(), None, null_mut());
+        Ok(Context { raw: raw.map_err(by("clCreateContext"))?, device })
+    }
+}
+
+impl Drop for Context {
+    fn drop(&mut self) {
+        // SAFETY: this value's own reference. What fails here leaves nothing to do.
+        let _ = unsafe { release_context(self.raw) };
+    }
+}
+
+/// Memory of a context.
+#[derive(Debug)]
+pub(crate) struct Buffer {
+    raw: cl_mem,
+    len_bytes: usize,
+    context: Arc<Context>,
+}
+
+// SAFETY: as for `Context`.
+unsafe impl Send for Buffer {}
+// SAFETY: as for `Context`.
+unsafe impl Sync for Buffer {}
+
+impl Buffer {
+    /// At least `len_bytes` bytes, which hold anything.
+    pub(crate) fn new(
+        context: &Arc<Context>,
+        flags: cl_mem_flags,
+        len_bytes: usize,
+    ) -> Result<Self, Failure> {
+        let refused = by("clCreateBuffer");
+        let len_bytes = len_bytes.max(1).checked_next_multiple_of(FILL_BYTES);
+        let len_bytes = len_bytes.ok_or(refused(cl3::error_codes::CL_INVALID_BUFFER_SIZE))?;
+        // SAFETY: the context is valid, and without memory of the host no pointer is needed.
+        let raw = unsafe { create_buffer(context.raw, flags, len_bytes, null_mut()) };
+        Ok(Buffer { raw: raw.map_err(refused)?, len_bytes, context: Arc::clone(context) })
+    }
+
+    /// Whether it is memory of `context`.
+    pub(crate) fn is_of(&self, context: &Arc<Context>) -> bool {
+        Arc::ptr_eq(&self.context, context)
+    }
+}
+
+impl Drop for Buffer {
+    fn drop(&mut self) {
+        // SAFETY: this value's own reference; OpenCL waits for commands that need the memory.
+        let _ = unsafe { release_mem_object(self.raw) };
+    }
+}
+
+/// What calls back when a command is over.
+type Over = Box<dyn FnOnce() + Send>;
+
+/// What becomes of a command.
+#[derive(Debug)]
+pub(crate) struct Event {
+    raw: cl_event,
+    /// What queued the command.
+    call: &'static str,
+}
+
+// SAFETY: as for `Context`.
+unsafe impl Send for Event {}
+// SAFETY: as for `Context`.
+unsafe impl Sync for Event {}
+
+impl Event {
+    fn of(call: &'static str, raw: Result<cl_event, c_int>) -> Result<Self, Failure> {
+        raw.map(|raw| Event { raw, call }).map_err(by(call))
+    }
+
+    /// Calls `over` once, on a thread of OpenCL's or at once, when the command is over or has failed.
+    /// It must be quick, wait for nothing, and not panic, which would end the process.
+    pub(crate) fn when_over(&self, over: impl FnOnce() + Send + 'static) -> Result<(), Failure> {
+        let over: Box<Over> = Box::new(Box::new(over));
+        let over = Box::into_raw(over);
+        let set = set_event_callback(self.raw, CL_COMPLETE, call_over, over.cast());
+        set.map_err(|code| {
+            // SAFETY: it came of a box just above, and nobody calls it who was not told of it.
+            drop(unsafe { Box::from_raw(over) });
+            by("clSetEventCallback")(code)
+        })
+    }
+
+    /// Blocks until the command is over.
+    pub(crate) fn wait(&self) -> Result<(), Failure> {
+        let waited = wait_for_events(&[self.raw]);
+        self.result().and(waited.map_err(by("clWaitForEvents")))
+    }
+
+    /// Why the command failed, if it has.
+    pub(crate) fn result(&self) -> Result<(), Failure> {
+        let status = get_event_data(self.raw, CL_EVENT_COMMAND_EXECUTION_STATUS);
+        let status = status.map_err(by("clGetEventInfo"))?;
+        let status = status.try_into().map_or(CL_SUCCESS, c_int::from_ne_bytes);
+        if status < 0 { Err(Failure { call: self.call, code: status }) } else { Ok(()) }
+    }
+}
+
+impl Drop for Event {
+    fn drop(&mut self) {
+        // SAFETY: this value's own reference.
+        let _ = unsafe { release_event(self.raw) };
+    }
+}
+
+/// What OpenCL calls. A panic ends the process here, and never unwinds into the library.
+extern "C" fn call_over(_event: cl_event, _status: c_int, over: *mut c_void) {
+    // SAFETY: `when_over` made it of a box of this type, and OpenCL calls once.
+    let over: Box<Over> = unsafe { Box::from_raw(over.cast()) };
+    over();
+}
+
+#[cfg(test)]
+impl Event {
+    /// What a command's event is that failed.
+    pub(crate) fn failed(context: &Context, failure: Failure) -> Self {
+        let made = cl3::event::create_user_event(context.raw);
+        let event = Event::of(failure.call, made).expect("an event");
+        cl3::event::set_user_event_status(event.raw, failure.code).expect("it is set once");
+        event
+    }
+}

@@ -1,0 +1,255 @@
+//! What devices there are, and one that is in use.
+
+use crate::cl::{self, Context, DeviceId, Failure, Platform, Queue};
+use crate::error::{When, failed, lost};
+use channel::model::{ChannelError, ChannelErrorKind};
+use cl3::device::{
+    CL_DEVICE_AVAILABLE, CL_DEVICE_GLOBAL_MEM_SIZE, CL_DEVICE_HOST_UNIFIED_MEMORY,
+    CL_DEVICE_MAX_MEM_ALLOC_SIZE, CL_DEVICE_NAME, CL_DEVICE_TYPE, CL_DEVICE_TYPE_CPU,
+    CL_DEVICE_TYPE_GPU, CL_DEVICE_VERSION,
+};
+use cl3::error_codes::{CL_PLATFORM_NOT_FOUND_KHR, DLOPEN_RUNTIME_LOAD_FAILED};
+use cl3::platform::CL_PLATFORM_NAME;
+use std::sync::atomic::{AtomicU32, Ordering};
+use std::sync::{Arc, Mutex, OnceLock, PoisonError};
+use thiserror::Error;
+
+/// The least version of OpenCL that has all that is used here: 1.2 brought the filling of buffers.
+const LEAST_VERSION: (u32, u32) = (1, 2);
+
+/// Why there is no device.
+#[derive(Debug, Clone, PartialEq, Eq, Error)]
+pub enum Absent {
+    /// The loader of OpenCL implementations is not installed.
+    #[error(
+        "no OpenCL: libOpenCL.so.1 can't be loaded; install it, or name it in OPENCL_DYLIB_PATH"
+    )]
+    Library,
+    /// It knows no implementation that has a device of OpenCL 1.2 or later.
+    #[error(
+        "no OpenCL device: install the driver of one (its .icd file lies in /etc/OpenCL/vendors)"
+    )]
+    Device,
+    /// It was loaded before a fork, and its threads stayed with the parent.
+    #[error("OpenCL was loaded before this process was forked off, and doesn't work in it")]
+    Forked,
+    /// It answers with an error.
+    #[error("OpenCL doesn't work: {why}")]
+    Refused {
+        /// What it says.
+        why: String,
+    },
+}
+
+/// What kind of processor a device is.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum DeviceKind {
+    /// A graphics processor.
+    Gpu,
+    /// The processor that runs this program.
+    Cpu,
+    /// Anything else.
+    Other,
+}
+
+/// What a device says of itself.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct DeviceInfo {
+    /// The implementation of OpenCL.
+    pub platform: String,
+    /// The device.
+    pub name: String,
+    /// Of OpenCL, in its own words: `OpenCL 3.0 …`.
+    pub version: String,
+    /// What kind of processor it is.
+    pub kind: DeviceKind,
+    /// Whether its memory is the host's.
+    pub shares_host_memory: bool,
+    /// How much memory it has.
+    pub memory_bytes: u64,
+    /// The largest region that it allocates.
+    pub most_bytes: u64,
+}
+
+/// A device that may be opened.
+#[derive(Debug, Clone)]
+pub struct Found {
+    id: DeviceId,
+    info: DeviceInfo,
+}
+
+/// Held by who looks for devices: an implementation makes them when it is first asked, and PoCL shows
+/// others what is half made. It is the library's state that is the process's, not ours.
+static ASKED: Mutex<()> = Mutex::new(());
+
+/// The process that loaded the library; 0 before.
+static LOADED_BY: AtomicU32 = AtomicU32::new(0);
+
+/// The devices of all platforms, in their order. A platform that fails, and a device that can't be
+/// used, are left out and logged.
+///
+/// # Errors
+/// [`Absent`] where there is none.
+pub fn find() -> Result<Vec<Found>, Absent> {
+    let (loaded_by, process) = (LOADED_BY.load(Ordering::Relaxed), std::process::id());
+    if loaded_by != 0 && loaded_by != process {
+        return Err(Absent::Forked);
+    }
+    let _asked = ASKED.lock().unwrap_or_else(PoisonError::into_inner);
+    let platforms = cl::platforms().map_err(|failure| match failure.code {
+        DLOPEN_RUNTIME_LOAD_FAILED => Absent::Library,
+        CL_PLATFORM_NOT_FOUND_KHR => Absent::Device,
+        _ => Absent::Refused { why: failure.to_string() },
+    })?;
+    LOADED_BY.store(process, Ordering::Relaxed);
+    let found: Vec<Found> = platforms.into_iter().flat_map(of_platform).collect();
+    if found.is_empty() { Err(Absent::Device) } else { Ok(found) }
+}
+
+fn of_platform(platform: Platform) -> Vec<Found> {
+    let asked = || Ok((platform.text(CL_PLATFORM_NAME)?, platform.devices()?));
+    let asked: Result<_, Failure> = asked();
+    let (name, ids) = asked.unwrap_or_else(|failure| {
+        log::warn!("a platform of OpenCL is left out: {failure}");
+        Default::default()
+    });
+    ids.into_iter().filter_map(|id| of_device(&name, id)).collect()
+}
+
+fn of_device(platform: &str, id: DeviceId) -> Option<Found> {
+    let why = match describe(platform, id) {
+        Ok((info, true)) if is_recent(&info.version) => return Some(Found { id, info }),
+        Ok((info, false)) => format!("`{}` is not available", info.name),
+        Ok((info, true)) => format!("`{}` has {}, and 1.2 is needed", info.name, info.version),
+        Err(failure) => failure.to_string(),
+    };
+    log::warn!("a device of OpenCL's {platform} is left out: {why}");
+    None
+}
+
+/// What a device says of itself, and whether it is available.
+fn describe(platform: &str, id: DeviceId) -> Result<(DeviceInfo, bool), Failure> {
+    let kind = match id.number(CL_DEVICE_TYPE)? {
+        kind if kind & CL_DEVICE_TYPE_GPU != 0 => DeviceKind::Gpu,
+        kind if kind & CL_DEVICE_TYPE_CPU != 0 => DeviceKind::Cpu,
+        _ => DeviceKind::Other,
+    };
+    let info = DeviceInfo {
+        platform: platform.to_owned(),
+        name: id.text(CL_DEVICE_NAME)?,
+        version: id.text(CL_DEVICE_VERSION)?,
+        kind,
+        // Deprecated, and there nevertheless; who doesn't answer has memory of his own.
+        shares_host_memory: id.number(CL_DEVICE_HOST_UNIFIED_MEMORY).unwrap_or(0) != 0,
+        memory_bytes: id.number(CL_DEVICE_GLOBAL_MEM_SIZE)?,
+        most_bytes: id.number(CL_DEVICE_MAX_MEM_ALLOC_SIZE)?,
+    };
+    Ok((info, id.number(CL_DEVICE_AVAILABLE)? != 0))
+}
+
+/// Whether `version`, as `OpenCL 1.2 and more`, is one that can be used.
+fn is_recent(version: &str) -> bool {
+    let number = version.split(' ').nth(1).and_then(|number| {
+        let (major, minor) = number.split_once('.')?;
+        Some((major.parse().ok()?, minor.parse().ok()?))
+    });
+    number.is_some_and(|number: (u32, u32)| number >= LEAST_VERSION)
+}
+
+impl Found {
+    /// What the device says of itself.
+    #[must_use]
+    pub fn info(&self) -> &DeviceInfo {
+        &self.info
+    }
+
+    /// Makes a context of the device. Opened twice it is two devices, which share no memory.
+    ///
+    /// # Errors
+    /// What the device says: [`ChannelErrorKind::DeviceLost`],
+    /// [`ChannelErrorKind::OutOfMemory`] or [`ChannelErrorKind::Io`].
+    pub fn open(&self) -> Result<Device, ChannelError> {
+        let made = Context::new(self.id).and_then(|context| {
+            let context = Arc::new(context);
+            let setup = Queue::new(&context)?;
+            Ok((context, setup))
+        });
+        let (context, setup) = made.map_err(|e| failed(&self.info.name, e, When::Asked))?;
+        let (info, lost) = (self.info.clone(), OnceLock::new());
+        Ok(Device { inner: Arc::new(Inner { info, context, setup, lost }) })
+    }
+}
+
+/// A device in use; its clones are the same one. It is closed when its last region, channel and
+/// clone are gone.
+#[derive(Debug, Clone)]
+pub struct Device {
+    inner: Arc<Inner>,
+}
+
+#[derive(Debug)]
+struct Inner {
+    info: DeviceInfo,
+    context: Arc<Context>,
+    /// For what memory needs when it is made and given back.
+    setup: Queue,
+    /// Why the device is lost.
+    lost: OnceLock<String>,
+}
+
+impl Device {
+    /// What the device says of itself.
+    #[must_use]
+    pub fn info(&self) -> &DeviceInfo {
+        &self.inner.info
+    }
+
+    /// Whether the device is lost: it takes no more work, and allocates nothing.
+    #[must_use]
+    pub fn is_lost(&self) -> bool {
+        self.inner.lost.get().is_some()
+    }
+
+    pub(crate) fn context(&self) -> &Arc<Context> {
+        &self.inner.context
+    }
+
+    pub(crate) fn setup(&self) -> &Queue {
+        &self.inner.setup
+    }
+
+    /// Refuses where the device is lost.
+    pub(crate) fn check(&self) -> Result<(), ChannelError> {
+        self.inner.lost.get().map_or(Ok(()), |why| Err(lost(&self.info().name, why)))
+    }
+
+    /// The error that `failure` is; one that says that the device is lost makes it so.
+    pub(crate) fn failed(&self, failure: Failure, when: When) -> ChannelError {
+        let error = failed(&self.info().name, failure, when);
+        if error.kind == ChannelErrorKind::DeviceLost {
+            // Only why it was lost first is of interest.
+            let _ = self.inner.lost.set(failure.to_string());
+        }
+        error
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::is_recent;
+
+    #[test]
+    fn versions_are_read() {
+        for (version, recent) in [
+            ("OpenCL 1.2 ", true),
+            ("OpenCL 3.0 PoCL", true),
+            ("OpenCL 10.0", true),
+            ("OpenCL 1.1 Mesa", false),
+            ("OpenCL 1.", false),
+            ("OpenCL", false),
+            ("", false),
+        ] {
+            assert_eq!(is_recent(version), recent, "{version}");
+        }
+    }
+}
