@@ -32,6 +32,9 @@ class Machine:
     The first time its channels are measured, which takes about a second; later the figures come
     from the user's cache directory. Leaving `with` waits for what runs; on an exception it cancels.
     Any thread may use it. After a fork the child's copy raises `Error`: make one there.
+
+    Devices of OpenCL are memories called `fbm`, `fbm1`, …, and `zcm` is host memory near to them. Which,
+    the variable ISOMETRY_OPENCL says: `gpu`, all but this processor (the default), `all` or `none`.
     """
 
     def __new__(
@@ -129,7 +132,8 @@ class Machine:
         self, dims: Bounds, dtype: object, layout: str | None = None, memory: str = "sys"
     ) -> Instance:
         """A zeroed array. `dtype` is anything that np.dtype takes; `layout` is "<F, w, h, c, n>",
-        fastest first, or "nchw", slowest first with the fields innermost.
+        fastest first, or "nchw", slowest first with the fields innermost. `memory` may be an
+        accelerator's: copies reach it, and np.asarray and `bytes` raise ValueError.
 
         Raises LayoutError for a layout of other dimensions, ValueError for an unknown memory.
         """

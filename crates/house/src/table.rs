@@ -29,6 +29,7 @@ pub const ALLOWED: &[(&str, &[&str])] = &[
             "kernels",
             "channel-host",
             "channel-disk",
+            "channel-opencl",
             "channel-remote",
             "cluster",
             "fabric",

@@ -1,5 +1,6 @@
 //! How a machine is set up.
 
+use crate::accelerators::{self, Accelerators, Added, Providers};
 use crate::discover::{self, Found, LARGEST_BUFFER_PARTS};
 use crate::disks::{Disks, check_path};
 use crate::machine::Machine;
@@ -9,6 +10,7 @@ use crate::trace::Recorder;
 use crate::{ArgumentError, Error};
 use channel::{Channel, Provider, Region, Regions};
 use channel_host::{Cores, HostProvider, Limits, MemcpyChannel, MemcpyConfig, NumaNode, Pages};
+use channel_opencl::Device;
 use channel_remote::RemoteChannel;
 use engine::{ChannelConfig, EngineConfig, PeerConfig, Policy, PoolConfig};
 use model::{ChannelId, ChannelKind, MemoryId, NodeId, RegionId, Topology};
@@ -39,6 +41,7 @@ pub struct MachineBuilder {
     trace: bool,
     policies: Policies,
     ageing: Option<Duration>,
+    accelerators: Option<Accelerators>,
 }
 
 /// The policies of the channels that have another than the default.
@@ -97,6 +100,14 @@ impl MachineBuilder {
         self
     }
 
+    /// Which devices of OpenCL are memories of the machine. Default: what the variable ISOMETRY_OPENCL
+    /// says (`gpu`, `all` or `none`), else [`Accelerators::Gpu`].
+    #[must_use]
+    pub fn accelerators(mut self, which: Accelerators) -> Self {
+        self.accelerators = Some(which);
+        self
+    }
+
     /// Where measurements are kept. Default: the user's cache directory.
     #[must_use]
     pub fn cache_dir(mut self, dir: impl AsRef<Path>) -> Self {
@@ -144,10 +155,10 @@ impl MachineBuilder {
     /// Opens the machine.
     ///
     /// # Errors
-    /// [`ArgumentError::Lanes`], [`ArgumentError::NulInPath`]; [`Error::Resource`] where the
-    /// process has no descriptors or threads left; [`Error::Io`] where a path of
-    /// [`MachineBuilder::disk`] is not there; [`Error::Channel`] where there is no memory for
-    /// staging.
+    /// [`ArgumentError::Lanes`], [`ArgumentError::NulInPath`], [`ArgumentError::Accelerators`] for a
+    /// variable that names none; [`Error::Resource`] where the process has no descriptors or threads
+    /// left; [`Error::Io`] where a path of [`MachineBuilder::disk`] is not there;
+    /// [`Error::Channel`] where there is no memory for staging.
     pub fn open(self) -> Result<Machine, Error> {
         self.make(None)
     }
@@ -198,8 +209,10 @@ impl MachineBuilder {
 
     fn make(self, joins: Option<&fabric::Config>) -> Result<Machine, Error> {
         let (regions, clock, cores) = (Regions::new(), Clock::start(), Cores::detect());
-        let mut settings = self.settings(cores.nodes.len() + usize::from(joins.is_some()));
         let memcpy = self.memcpy(&cores)?;
+        let devices = self.accelerators.map_or_else(Accelerators::of_variable, Ok)?.open();
+        let others = usize::from(joins.is_some()) + usize::from(!devices.is_empty());
+        let mut settings = self.settings(cores.nodes.len() + others);
         let own = Own { measures: !self.assume, ..self.own.clone() };
         let join = |config| Nodes::join(config, settings.pool_bytes(), &own);
         let nodes = joins.map(join).transpose()?;
@@ -209,6 +222,7 @@ impl MachineBuilder {
         let channels = vec![(settings.channel_id(0), ChannelKind::Memcpy, memcpy)];
         let mut made = Made { topology, channels, pools: Vec::new(), arenas: Vec::new() };
         made.add_pools(&regions, &settings, pools.iter().copied().zip(&cores.nodes))?;
+        let providers = made.add_devices(&regions, &settings, &devices)?;
         if let (Some(nodes), Some(config)) = (&nodes, joins) {
             made.introduce(nodes, &regions, &settings, config.timeout)?;
         }
@@ -222,7 +236,7 @@ impl MachineBuilder {
         });
         core.add_channels(driven).map_err(|e| Error::resource("watching a channel", e))?;
         let disks = Disks::new(settings, arenas);
-        let shared = Shared::new(core, (topology, nodes), (regions, disks), clock);
+        let shared = Shared::new(core, (topology, nodes), (regions, disks, providers), clock);
         let shared = Arc::new(shared.map_err(|e| Error::resource("eventfd", e))?);
         let machine = Machine::start(shared)?;
         for path in &self.disk {
@@ -299,6 +313,28 @@ impl Made {
         let reserve_bytes = capacity_bytes / RESERVE_PARTS;
         self.pools.push(PoolConfig { memory, region, capacity_bytes, reserve_bytes });
         self.arenas.extend(regions.get(region));
+    }
+
+    /// Adds the memories and channels of `devices`, and staging near to them.
+    fn add_devices(
+        &mut self,
+        regions: &Regions,
+        settings: &Settings,
+        devices: &[Device],
+    ) -> Result<Providers, Error> {
+        let class = &mut self.topology.classes[0];
+        let first = u16::try_from(class.channels.len()).unwrap_or(u16::MAX);
+        let Added { channels, providers, staged } = accelerators::add(class, devices, settings);
+        let named = (first..).zip(channels);
+        self.channels.extend(
+            named.map(|(index, (kind, channel))| (settings.channel_id(index), kind, channel)),
+        );
+        if let Some((memory, provider)) = staged.and_then(|id| Some((id, providers.get(&id)?))) {
+            let bytes = settings.pool_bytes();
+            let region = regions.insert(provider.allocate(bytes, 4096)?);
+            self.add_pool(regions, (memory, region, bytes));
+        }
+        Ok(providers)
     }
 
     /// Becomes a node among others.

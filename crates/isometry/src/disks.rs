@@ -75,7 +75,7 @@ impl Shared {
         let disk = u16::try_from(class.memories.len()).unwrap_or(u16::MAX);
         let hosts: Vec<u16> =
             (0..disk).filter(|&i| class.memories[usize::from(i)].kind.is_host()).collect();
-        let disks = class.memories.len() - hosts.len();
+        let disks = class.memories.iter().filter(|m| m.kind == MemoryKind::Dsk).count();
         let name = if disks == 0 { "dsk".to_owned() } else { format!("dsk{disks}") };
         let wire = u16::try_from(class.wires.len()).unwrap_or(u16::MAX);
         class.wires.push(wire_of(&name, curves));

@@ -74,6 +74,12 @@ pub enum ArgumentError {
         /// The names that there are.
         there: Vec<String>,
     },
+    /// Devices by a name that means none.
+    #[error("`{given}` names no accelerators; there are `gpu`, `all` and `none`")]
+    Accelerators {
+        /// What was given.
+        given: String,
+    },
     /// A memory that holds no instances of this sort, a disk for `empty` for example.
     #[error("`{name}` is not host memory")]
     NotHost {

@@ -19,6 +19,7 @@
 //! # Ok::<(), isometry::Error>(())
 //! ```
 
+mod accelerators;
 mod array;
 mod boxes;
 mod builder;
@@ -49,6 +50,7 @@ mod verify;
 mod view;
 mod wake;
 
+pub use accelerators::Accelerators;
 pub use array::Array;
 pub use builder::MachineBuilder;
 pub use copy::CopyOptions;

@@ -71,8 +71,8 @@ impl Machine {
         self.shared.topology()
     }
 
-    /// A zeroed instance in the memory called `memory`: `sys`, or a host memory of
-    /// [`Machine::topology`].
+    /// A zeroed instance in the memory called `memory`: `sys`, or another host memory of
+    /// [`Machine::topology`], or that of an accelerator, which has no address here.
     ///
     /// # Errors
     /// [`ArgumentError::NoMemory`], [`ArgumentError::NotHost`]; [`Error::Channel`] where there is
@@ -80,16 +80,24 @@ impl Machine {
     pub fn empty(&self, array: Array, memory: &str) -> Result<Instance, Error> {
         self.shared.check_open()?;
         let id = self.shared.memory_named(memory)?;
+        let provider = self.shared.provider(id);
         match self.topology().memory(id).map(|memory| memory.kind) {
             Some(MemoryKind::Reg) => {
                 return Err(ArgumentError::BuffersOnly { name: memory.to_owned() }.into());
             }
-            Some(kind) if kind.is_host() && id.node == self.shared.here() => {}
+            Some(MemoryKind::Sys) if id.node == self.shared.here() => {}
+            _ if provider.is_some() => {}
             _ => return Err(ArgumentError::NotHost { name: memory.to_owned() }.into()),
         }
-        let node = numa_node(&self.shared.class(), id);
-        let provider = HostProvider::new(id, Pages { node, ..Pages::default() });
-        let region = provider.allocate(array.bytes()?, ALIGN_BYTES)?;
+        let bytes = array.bytes()?;
+        let region = match provider {
+            Some(provider) => provider.allocate(bytes, ALIGN_BYTES)?,
+            None => {
+                let node = numa_node(&self.shared.class(), id);
+                let pages = Pages { node, ..Pages::default() };
+                HostProvider::new(id, pages).allocate(bytes, ALIGN_BYTES)?
+            }
+        };
         let holding = Holding::new(&self.shared, region, true);
         Ok(Instance::new(Arc::new(holding), 0, View::of_array(id, array)))
     }

@@ -45,6 +45,17 @@ impl Limits {
             .min()
     }
 
+    /// Why there is no room for `len_bytes` more, which are all touched at once where `are_touched`: for
+    /// those whom the kernel would kill rather than refuse.
+    #[must_use]
+    pub fn refusal(&self, len_bytes: u64, are_touched: bool) -> Option<&'static str> {
+        let is_beyond = |most: Option<u64>| most.is_some_and(|most| len_bytes > most);
+        if is_beyond(self.usable_bytes()) {
+            return Some("more than this process may use");
+        }
+        (are_touched && is_beyond(self.available_bytes)).then_some("more than is available")
+    }
+
     /// The staging budget where the user names none: a sixteenth of what the process may use, at
     /// most 192 MiB.
     #[must_use]
@@ -119,7 +130,11 @@ mod tests {
             address_space_bytes: None,
         };
         assert_eq!(limits.default_staging_bytes(), 192 << 20);
+        assert_eq!(limits.refusal(1 << 30, true), None);
+        assert_eq!(limits.refusal(2 << 30, true), Some("more than is available"));
+        assert_eq!(limits.refusal(2 << 30, false), None);
         limits.cgroup_bytes = Some(512 << 20);
+        assert_eq!(limits.refusal(1 << 30, false), Some("more than this process may use"));
         assert_eq!(limits.default_staging_bytes(), 32 << 20);
         assert!(Limits::detect().physical_bytes.is_some_and(|b| b > 0));
     }

@@ -65,14 +65,8 @@ fn check_room(len_bytes: u64, pages: Pages) -> Result<(), ChannelError> {
     if len_bytes < UNCHECKED_BYTES {
         return Ok(());
     }
-    let limits = Limits::detect();
-    if limits.usable_bytes().is_some_and(|most| len_bytes > most) {
-        return Err(out_of_memory(len_bytes, "more than this process may use"));
-    }
-    if pages.prefault && limits.available_bytes.is_some_and(|most| len_bytes > most) {
-        return Err(out_of_memory(len_bytes, "more than is available"));
-    }
-    Ok(())
+    let refusal = Limits::detect().refusal(len_bytes, pages.prefault);
+    refusal.map_or(Ok(()), |why| Err(out_of_memory(len_bytes, why)))
 }
 
 /// A mapping, of which an aligned part is used.

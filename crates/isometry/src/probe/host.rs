@@ -1,4 +1,4 @@
-//! Curves of copies inside host memory.
+//! Curves of copies inside host memory, and between it and other memory.
 //!
 //! Requests are pieces of one conversion of everything there is, as an engine cuts it: their
 //! strides reach across all of it, and by the time one comes round again no cache holds it.
@@ -92,6 +92,22 @@ struct Point {
     best: f64,
 }
 
+/// Curves of a channel between memory of a device and the host's, or inside it, and the time of a
+/// request that moves next to nothing. A command for each element would take seconds here: below what
+/// is measured a rate falls with the size, as that of commands does.
+pub(crate) fn device(
+    channel: &mut dyn Channel,
+    (src, dst): (Arc<Region>, Arc<Region>),
+) -> Result<(Curves, u64), Error> {
+    let mut points = Points::new(channel, Sides { src, dst });
+    let latency_ns = points.latency_ns()?;
+    let run = points.curve(&[64, 1024, 16384, 1 << 18, 1 << 20], runs)?;
+    let interleave = Some(points.curve(&[4, 16, 64], interleaved)?);
+    let transpose = Some(points.curve(&[4, 64], transposed)?);
+    let gather = Some(points.curve(&[4096, 65536], gathered)?);
+    Ok((Curves { run, interleave, transpose, gather }, latency_ns))
+}
+
 /// Memory to copy between, every page of which has been touched.
 struct Sides {
     src: Arc<Region>,
@@ -127,7 +143,7 @@ impl<'a> HostBench<'a> {
     }
 }
 
-/// Measures a channel out of host memory, point by point.
+/// Measures a channel, point by point.
 struct Points<'a> {
     bench: Bench<'a>,
     sides: Sides,

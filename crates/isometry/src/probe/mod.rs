@@ -6,7 +6,7 @@ mod host;
 mod shapes;
 
 pub(crate) use disk::disk;
-pub(crate) use host::{HostRates, link, memcpy};
+pub(crate) use host::{HostRates, device, link, memcpy};
 
 use channel::{Channel, Job, Region};
 use model::{ChannelError, CopyWork, MemoryId, NdCopy, NodeId, Place, RegionId, RequestId, Work};

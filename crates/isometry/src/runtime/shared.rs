@@ -3,6 +3,7 @@
 use super::Urgency;
 use super::core::{Caller, Core, Ended, Outcomes, Pending, Reach, dependency_failed};
 use super::tally::Tally;
+use crate::accelerators::Providers;
 use crate::disks::Disks;
 use crate::event::{Event, State};
 use crate::instance::Holding;
@@ -11,7 +12,7 @@ use crate::prepare::{Plans, Prepared};
 use crate::report::CopyReport;
 use crate::wake;
 use crate::{ArgumentError, Error};
-use channel::{Bell, DoneQueue, Regions};
+use channel::{Bell, DoneQueue, Provider, Regions};
 use engine::{Commit, Dependency, Packet, SubmitError, Transfer};
 use model::{
     FenceId, MemoryId, NodeClass, NodeId, Outcome, Place, Plan, Priority, Time, Topology,
@@ -65,6 +66,8 @@ struct Notes {
     fences: AtomicU64,
     /// Counts the changes to the set of channels.
     changes: AtomicU64,
+    /// Who makes regions of memories that are not plain host memory.
+    providers: Providers,
     tally: Tally,
 }
 
@@ -94,7 +97,7 @@ impl Shared {
     pub(crate) fn new(
         core: Core,
         (topology, nodes): (Topology, Option<Arc<Nodes>>),
-        (regions, disks): (Regions, Disks),
+        (regions, disks, providers): (Regions, Disks, Providers),
         clock: Clock,
     ) -> std::io::Result<Self> {
         wake::watch_forks();
@@ -108,7 +111,7 @@ impl Shared {
             clock,
             topology: RwLock::new(Arc::new(topology)),
             core: Arc::new(Mutex::new(core)),
-            notes: Notes::default(),
+            notes: Notes { providers, ..Notes::default() },
             nodes,
             bell: Bell::new()?,
             life: Life { closed: AtomicBool::new(false), forks: wake::forks(), traces },
@@ -448,6 +451,11 @@ impl Shared {
         }
         let told = error.told(|memory| format!("`{}`", self.memory_name(memory)));
         Error::Refused { error, told }
+    }
+
+    /// Who makes regions of `memory`, where it is a device's or near to one.
+    pub(crate) fn provider(&self, memory: MemoryId) -> Option<&dyn Provider> {
+        self.notes.providers.get(&memory).map(|provider| &**provider)
     }
 
     pub(crate) fn memory_name(&self, id: MemoryId) -> String {

@@ -1,0 +1,371 @@
+//! Devices of OpenCL as memories: `fbm`, `fbm1`, … are theirs, `zcm` is what of the host's is near
+//! to them.
+//!
+//! Each has a channel to and from plain host memory, one to and from `zcm`, which are not equally
+//! fast, and one inside its own memory. What is on its way to the host or from it shares a wire.
+
+use crate::builder::Settings;
+use crate::discover::{Cache, machine_key};
+use crate::{ArgumentError, Error, probe};
+use channel::{Provider, Region};
+use channel_host::{HostProvider, Limits, Pages};
+use channel_opencl::{
+    Device, DeviceKind, Direction, FbmProvider, Found, OpenClChannel, ZcmProvider,
+};
+use model::{
+    Channel, ChannelError, ChannelErrorKind, ChannelKind, Curves, Memory, MemoryId, MemoryKind,
+    NodeClass, NodeId, Throughput, Topology, Wire,
+};
+use std::collections::HashMap;
+use std::path::Path;
+use std::str::FromStr;
+use std::sync::Arc;
+
+/// The variable that says which devices, where the program doesn't.
+const VARIABLE: &str = "ISOMETRY_OPENCL";
+
+/// The most devices of a machine; more are left out.
+const MOST_DEVICES: usize = 16;
+
+/// What each side of a measurement has, where the device allocates that much.
+const SIDE_BYTES: u64 = 32 << 20;
+
+/// Where a driver of a graphics processor says that there is one: NVIDIA's, AMD's and others', and
+/// those of Arm, Qualcomm and Windows.
+const DRIVERS: [&str; 6] =
+    ["/dev/nvidiactl", "/dev/kfd", "/dev/dri", "/dev/mali0", "/dev/kgsl-3d0", "/dev/dxg"];
+
+/// Which devices of OpenCL a machine has as memories.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Accelerators {
+    /// None: OpenCL is not even loaded.
+    None,
+    /// All that are not this processor. OpenCL is not loaded where no driver of a graphics
+    /// processor is.
+    Gpu,
+    /// All, this processor too where it is a device (PoCL): for tests.
+    All,
+}
+
+impl FromStr for Accelerators {
+    type Err = ArgumentError;
+
+    /// `none`, `gpu` or `all`.
+    fn from_str(text: &str) -> Result<Self, ArgumentError> {
+        match text {
+            "none" => Ok(Accelerators::None),
+            "gpu" => Ok(Accelerators::Gpu),
+            "all" => Ok(Accelerators::All),
+            _ => Err(ArgumentError::Accelerators { given: text.to_owned() }),
+        }
+    }
+}
+
+impl Accelerators {
+    /// What the variable says; `gpu` where it is not set.
+    pub(crate) fn of_variable() -> Result<Self, ArgumentError> {
+        match std::env::var_os(VARIABLE) {
+            None => Ok(Accelerators::Gpu),
+            Some(text) => text.to_string_lossy().parse(),
+        }
+    }
+
+    /// The devices, opened. Those that can't be are left out and logged; so is that there are none
+    /// where all were asked for.
+    pub(crate) fn open(self) -> Vec<Device> {
+        let is_worth_it = match self {
+            Accelerators::None => false,
+            Accelerators::Gpu => DRIVERS.iter().any(|path| Path::new(path).exists()),
+            Accelerators::All => true,
+        };
+        if !is_worth_it {
+            return Vec::new();
+        }
+        let found = channel_opencl::find().unwrap_or_else(|why| {
+            let level =
+                if self == Accelerators::All { log::Level::Warn } else { log::Level::Debug };
+            log::log!(level, "no accelerators: {why}");
+            Vec::new()
+        });
+        let wanted =
+            |found: &&Found| self == Accelerators::All || found.info().kind != DeviceKind::Cpu;
+        let tell = |error: &ChannelError| log::warn!("an accelerator is left out: {error}");
+        let opened = found.iter().filter(wanted).map(Found::open);
+        opened.filter_map(|device| device.inspect_err(tell).ok()).take(MOST_DEVICES).collect()
+    }
+}
+
+/// Who makes regions of the memories that devices have or are near to.
+pub(crate) type Providers = HashMap<MemoryId, Box<dyn Provider>>;
+
+/// Makes regions of host memory that somebody else touches: asks first whether there is room, since
+/// he who touches it is killed where there is none.
+#[derive(Debug)]
+struct Bounded<P>(P);
+
+impl<P: Provider> Provider for Bounded<P> {
+    fn allocate(&self, len_bytes: u64, align_bytes: u64) -> Result<Region, ChannelError> {
+        if let Some(why) = Limits::detect().refusal(len_bytes, true) {
+            let detail = format!("can't allocate {len_bytes} bytes for an accelerator: {why}");
+            return Err(ChannelError::new(ChannelErrorKind::OutOfMemory, detail));
+        }
+        self.0.allocate(len_bytes, align_bytes)
+    }
+}
+
+/// What devices add to a machine.
+#[derive(Default)]
+pub(crate) struct Added {
+    /// In the order in which they follow the channels that were there.
+    pub(crate) channels: Vec<(ChannelKind, Box<dyn channel::Channel>)>,
+    pub(crate) providers: Providers,
+    /// The memory that has staging.
+    pub(crate) staged: Option<MemoryId>,
+}
+
+/// The channels of a device.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+struct Way {
+    kind: ChannelKind,
+    direction: Direction,
+    /// The kind of host memory at the other end; the device's own where there is none.
+    host: Option<MemoryKind>,
+}
+
+const WAYS: [Way; 5] = [
+    way(ChannelKind::GpuWrite, Direction::Write, Some(MemoryKind::Sys)),
+    way(ChannelKind::GpuWrite, Direction::Write, Some(MemoryKind::Zcm)),
+    way(ChannelKind::GpuRead, Direction::Read, Some(MemoryKind::Sys)),
+    way(ChannelKind::GpuRead, Direction::Read, Some(MemoryKind::Zcm)),
+    way(ChannelKind::GpuCopy, Direction::Copy, None),
+];
+
+const fn way(kind: ChannelKind, direction: Direction, host: Option<MemoryKind>) -> Way {
+    Way { kind, direction, host }
+}
+
+/// What the channels of a device reach, each with the time of a request that moves next to nothing.
+#[derive(Debug, Clone, PartialEq)]
+struct Rates {
+    ways: Vec<(Curves, u64)>,
+    assumed: bool,
+}
+
+/// Adds `devices` to `class`, whose memories so far are host memory, and its only channel inside it. A
+/// device that takes no channels is left out and logged.
+pub(crate) fn add(class: &mut NodeClass, devices: &[Device], settings: &Settings) -> Added {
+    let mut added = Added::default();
+    let Some(first) = devices.first() else { return added };
+    let near = push_memory(class, "zcm".to_owned(), MemoryKind::Zcm, (None, None));
+    for memcpy in &mut class.channels {
+        memcpy.from.push(near);
+        memcpy.to.push(near);
+    }
+    let zcm = settings.memory(near);
+    added.staged = Some(zcm);
+    added.providers.insert(zcm, Box::new(Bounded(ZcmProvider::new(zcm, first.clone()))));
+    for device in devices {
+        let made = WAYS.iter().map(|way| OpenClChannel::new(device, way.direction));
+        match made.collect::<Result<Vec<_>, _>>() {
+            Ok(made) => add_device(class, (device, made), settings, &mut added),
+            Err(error) => log::warn!("an accelerator is left out: {error}"),
+        }
+    }
+    added
+}
+
+/// Adds the memory of a device and its channels, which are in the order of [`WAYS`].
+fn add_device(
+    class: &mut NodeClass,
+    (device, made): (&Device, Vec<OpenClChannel>),
+    settings: &Settings,
+    added: &mut Added,
+) {
+    let name = match class.memories.iter().filter(|m| m.kind == MemoryKind::Fbm).count() {
+        0 => "fbm".to_owned(),
+        before => format!("fbm{before}"),
+    };
+    let capacity_bytes = Some(device.info().memory_bytes);
+    let own = push_memory(class, name.clone(), MemoryKind::Fbm, (capacity_bytes, Some(0)));
+    push_channels(class, &name, own, &rates(device, settings));
+    for (way, channel) in WAYS.iter().zip(made) {
+        added.channels.push((way.kind, Box::new(channel)));
+    }
+    let memory = settings.memory(own);
+    let provider = FbmProvider::new(memory, device.clone());
+    added.providers.insert(
+        memory,
+        match device.info().shares_host_memory {
+            true => Box::new(Bounded(provider)),
+            false => Box::new(provider),
+        },
+    );
+}
+
+/// Adds a memory of this capacity and largest buffer, and says which it is.
+fn push_memory(
+    class: &mut NodeClass,
+    name: String,
+    kind: MemoryKind,
+    (capacity_bytes, th_bytes): (Option<u64>, Option<u64>),
+) -> u16 {
+    class.memories.push(Memory { name, kind, capacity_bytes, th_bytes, port: None });
+    u16::try_from(class.memories.len() - 1).unwrap_or(u16::MAX)
+}
+
+/// Adds the channels of the device whose memory is `own`, and what they share.
+fn push_channels(class: &mut NodeClass, name: &str, own: u16, rates: &Rates) {
+    let wire = u16::try_from(class.wires.len()).unwrap_or(u16::MAX);
+    let shared = WAYS.iter().zip(&rates.ways).filter(|(way, _)| way.host.is_some());
+    let rate = shared.map(|(_, (curves, _))| curves.run.peak()).fold(1.0, f64::max);
+    class.wires.push(Wire { name: name.to_owned(), rate, half_duplex: false });
+    for (way, (curves, latency_ns)) in WAYS.iter().zip(&rates.ways) {
+        let is_end = |memory: &Memory| Some(memory.kind) == way.host;
+        let host = (0..).zip(&class.memories).filter(|(_, m)| is_end(m)).map(|(index, _)| index);
+        let host: Vec<u16> = host.collect();
+        let (from, to) = match way.direction {
+            Direction::Write => (host, vec![own]),
+            Direction::Read => (vec![own], host),
+            Direction::Copy => (vec![own], vec![own]),
+        };
+        class.channels.push(Channel {
+            kind: way.kind,
+            from,
+            to,
+            curves: curves.clone(),
+            latency_ns: *latency_ns,
+            wire: way.host.map(|_| wire),
+            in_flight: None,
+            stream_from_bytes: None,
+            assumed: rates.assumed,
+        });
+    }
+}
+
+/// What the channels of `device` reach: kept, measured, or assumed where that can't be.
+fn rates(device: &Device, settings: &Settings) -> Rates {
+    if settings.assume {
+        return Rates::assumed();
+    }
+    let info = device.info();
+    let (platform, name, version) = (&info.platform, &info.name, &info.version);
+    let key = format!("OpenCL {platform}, {name}, {version}, {}", machine_key());
+    let cache = Cache::new(settings, &key);
+    if let Some(rates) = cache.load().and_then(Rates::of_topology) {
+        return rates;
+    }
+    let tell = |error: &Error| log::warn!("the rates of `{name}` are assumed: {error}");
+    let measured = Rates::measured(device).inspect_err(tell).ok();
+    let measured = measured.inspect(|rates| cache.store(&rates.to_topology()));
+    measured.unwrap_or_else(Rates::assumed)
+}
+
+impl Rates {
+    fn measured(device: &Device) -> Result<Self, Error> {
+        let own = MemoryId { node: NodeId(0), index: 1 };
+        let bytes = SIDE_BYTES.min(device.info().most_bytes / 4);
+        let side = |host: Option<MemoryKind>| -> Result<Arc<Region>, ChannelError> {
+            let pages = Pages { prefault: true, ..Pages::default() };
+            let other = MemoryId { node: NodeId(0), index: 0 };
+            let region = match host {
+                Some(MemoryKind::Zcm) => {
+                    ZcmProvider::new(other, device.clone()).allocate(bytes, 4096)
+                }
+                Some(_) => HostProvider::new(other, pages).allocate(bytes, 4096),
+                None => FbmProvider::new(own, device.clone()).allocate(bytes, 4096),
+            };
+            region.map(Arc::new)
+        };
+        let there = side(None)?;
+        let way = |way: &Way| -> Result<(Curves, u64), Error> {
+            let (here, there) = (side(way.host)?, Arc::clone(&there));
+            let mut channel = OpenClChannel::new(device, way.direction)?;
+            let ends =
+                if way.direction == Direction::Write { (here, there) } else { (there, here) };
+            probe::device(&mut channel, ends)
+        };
+        Ok(Rates { ways: WAYS.iter().map(way).collect::<Result<_, _>>()?, assumed: false })
+    }
+
+    /// What a device of the last years reaches, roughly.
+    fn assumed() -> Self {
+        let curve = |points: &[(u64, f64)]| {
+            let curve = Throughput::measured(points.to_vec());
+            curve.unwrap_or_else(|_| unreachable!("the points ascend"))
+        };
+        let of = |way: &Way| {
+            let top = match way.host {
+                Some(MemoryKind::Sys) => 5e9,
+                Some(_) => 10e9,
+                None => 100e9,
+            };
+            let curves = Curves {
+                run: curve(&[(64, top / 100.0), (4096, top / 4.0), (1 << 16, top)]),
+                interleave: Some(curve(&[(4, top / 500.0), (64, top / 100.0)])),
+                transpose: Some(curve(&[(4, top / 500.0), (64, top / 100.0)])),
+                gather: Some(curve(&[(4096, top / 20.0), (1 << 16, top)])),
+            };
+            (curves, 20_000)
+        };
+        Rates { ways: WAYS.iter().map(of).collect(), assumed: true }
+    }
+
+    /// As a cluster of one device, which is what the cache keeps.
+    fn to_topology(&self) -> Topology {
+        let mut class = NodeClass {
+            name: "node".to_owned(),
+            first: 0,
+            count: 1,
+            memories: Vec::new(),
+            channels: Vec::new(),
+            wires: Vec::new(),
+        };
+        push_memory(&mut class, "sys".to_owned(), MemoryKind::Sys, (None, None));
+        push_memory(&mut class, "zcm".to_owned(), MemoryKind::Zcm, (None, None));
+        let own = push_memory(&mut class, "fbm".to_owned(), MemoryKind::Fbm, (None, Some(0)));
+        push_channels(&mut class, "fbm", own, self);
+        Topology {
+            name: String::new(),
+            generation: 0,
+            th_bytes: 1 << 20,
+            classes: vec![class],
+            links: Vec::new(),
+        }
+    }
+
+    fn of_topology(topology: Topology) -> Option<Self> {
+        let channels = topology.classes.into_iter().next()?.channels;
+        let kinds = channels.iter().map(|channel| channel.kind);
+        if !kinds.eq(WAYS.iter().map(|way| way.kind)) {
+            return None;
+        }
+        let ways = channels.into_iter().map(|channel| (channel.curves, channel.latency_ns));
+        Some(Rates { ways: ways.collect(), assumed: false })
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn names_are_read_and_others_refused() {
+        assert_eq!("none".parse(), Ok(Accelerators::None));
+        assert_eq!("gpu".parse(), Ok(Accelerators::Gpu));
+        assert_eq!("all".parse(), Ok(Accelerators::All));
+        let error = "GPU".parse::<Accelerators>().unwrap_err();
+        assert!(error.to_string().contains("`GPU`") && error.to_string().contains("`gpu`"));
+    }
+
+    #[test]
+    fn what_the_cache_keeps_is_what_was_measured() {
+        let mut rates = Rates::assumed();
+        rates.assumed = false;
+        rates.ways[2].1 = 1234;
+        let text = cluster::to_json(&rates.to_topology()).to_string();
+        let kept = cluster::parse_json(&text).unwrap();
+        assert_eq!(Rates::of_topology(kept), Some(rates));
+        let other = Topology { classes: Vec::new(), ..Rates::assumed().to_topology() };
+        assert_eq!(Rates::of_topology(other), None);
+    }
+}
