@@ -20,8 +20,8 @@ fn groups_are_listed() {
     listed.succeeds();
     let names: Vec<_> = listed.stdout.lines().filter_map(|l| l.split(' ').next()).collect();
     let all = [
-        "small", "convert", "kernels", "disk", "fabric", "firehose", "priority", "planner",
-        "curves",
+        "small", "convert", "kernels", "disk", "fabric", "firehose", "priority", "accel",
+        "planner", "curves",
     ];
     assert_eq!(names, all);
     let listed: Value = serde_json::from_str(&iso(&["bench", "--json"]).stdout).unwrap();

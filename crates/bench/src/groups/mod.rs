@@ -1,5 +1,6 @@
 //! The groups: what each times, and beside what.
 
+mod accel;
 mod convert;
 mod curves;
 mod disk;
@@ -25,7 +26,7 @@ pub struct Group {
 }
 
 /// All groups.
-pub const GROUPS: [Group; 9] = [
+pub const GROUPS: [Group; 10] = [
     Group {
         name: "small",
         about: "copies of 64 B to 4 KiB inside host memory, beside memcpy",
@@ -60,6 +61,11 @@ pub const GROUPS: [Group; 9] = [
         name: "priority",
         about: "an urgent copy under a load of others, beside the same copy alone",
         run: priority::run,
+    },
+    Group {
+        name: "accel",
+        about: "copies to and from an accelerator's memory, beside OpenCL alone and beside their hops",
+        run: accel::run,
     },
     Group {
         name: "planner",

@@ -15,6 +15,7 @@ mod memory;
 mod mkl;
 mod moves;
 mod onednn;
+mod opencl;
 mod pattern;
 mod stream;
 
@@ -24,5 +25,6 @@ pub(crate) use memory::Buffers;
 pub(crate) use mkl::Mkl;
 pub(crate) use moves::{Move, Moves};
 pub(crate) use onednn::OneDnn;
+pub(crate) use opencl::{RawDevice, Rows, Way};
 pub(crate) use pattern::Pattern;
 pub(crate) use stream::HAS_STREAM;
