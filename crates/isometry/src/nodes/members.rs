@@ -6,7 +6,7 @@
 //! under its name is another one, and what was found at the one before stays lost.
 
 use super::known::{Introduction, Known};
-use super::letters::Topic;
+use super::letters::{Letter, Topic};
 use super::topology::NODE;
 use super::{LinkRates, Nodes, Registered, postcard, registry};
 use crate::{ArgumentError, Error, probe};
@@ -40,28 +40,14 @@ impl Nodes {
         self.tell(&mut self.known(), Introduction::new(name, class, registered, rates));
         let mut early = Vec::new();
         loop {
-            for letter in self.inbox.take() {
-                if letter.topic == Topic::Class {
-                    let heard = self.hear_class(letter.from, &letter.bytes);
-                    heard.map_err(|why| Error::Introduction { node: letter.from, why })?;
-                } else {
-                    early.push(letter);
-                }
-            }
+            self.hear_introductions(&mut early)?;
             self.check_awaited()?;
             let namesake = self.namesake();
             if self.has_met() && namesake.is_none() {
                 self.inbox.put_back(early);
                 return Ok(self.cluster());
             }
-            let mut left = end.saturating_duration_since(Instant::now());
-            if let Some(other) = namesake {
-                let patience = if self.joining.is_late { NAME_PATIENCE } else { Duration::ZERO };
-                left = left.min(patience.saturating_sub(start.elapsed()));
-                if left.is_zero() {
-                    return Err(self.taken(other));
-                }
-            }
+            let left = self.left_to_meet((start, end), namesake)?;
             let news = || !self.inbox.is_empty() || self.outbox.flush_all(&self.fabric);
             let is_met = || self.has_met() && self.namesake().is_none();
             let is_over = || news() || is_met() || self.check_awaited().is_err();
@@ -69,6 +55,34 @@ impl Nodes {
                 Err(fabric::Error::Timeout { .. }) if namesake.is_some() => {}
                 waited => waited.map_err(Error::nodes)?,
             }
+        }
+    }
+
+    /// Hears what nodes are; what else has come is for later.
+    fn hear_introductions(&self, early: &mut Vec<Letter>) -> Result<(), Error> {
+        for letter in self.inbox.take() {
+            if letter.topic == Topic::Class {
+                let heard = self.hear_class(letter.from, &letter.bytes);
+                heard.map_err(|why| Error::Introduction { node: letter.from, why })?;
+            } else {
+                early.push(letter);
+            }
+        }
+        Ok(())
+    }
+
+    /// How long to wait, for others until `end`, and for another of this node's name less.
+    fn left_to_meet(
+        &self,
+        (start, end): (Instant, Instant),
+        namesake: Option<NodeId>,
+    ) -> Result<Duration, Error> {
+        let left = end.saturating_duration_since(Instant::now());
+        let Some(other) = namesake else { return Ok(left) };
+        let patience = if self.joining.is_late { NAME_PATIENCE } else { Duration::ZERO };
+        match left.min(patience.saturating_sub(start.elapsed())) {
+            Duration::ZERO => Err(self.taken(other)),
+            left => Ok(left),
         }
     }
 
