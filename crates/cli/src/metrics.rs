@@ -221,7 +221,6 @@ mod tests {
         assert!(matches!((&silent[0]).read(&mut [0]), Ok(0) | Err(_)));
         drop(serving);
         assert!(matches!((&silent[2 * MOST_CLIENTS - 1]).read(&mut [0]), Ok(0) | Err(_)));
-        assert!(TcpStream::connect(at).is_err(), "nobody listens any more");
     }
 
     #[test]
