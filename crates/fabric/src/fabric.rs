@@ -16,7 +16,7 @@ use crate::tcp::Tcp;
 use crate::ucx::Ucx;
 use model::NodeId;
 use std::cell::Cell;
-use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::atomic::{AtomicU64, Ordering, fence};
 use std::time::{Duration, Instant};
 
 /// Looks at the clock once in so many polls.
@@ -200,7 +200,8 @@ impl Fabric {
     pub fn get(&self, from: NodeId, at: u64, bytes: &mut [u8]) -> Result<(), Error> {
         match self.mapped(from) {
             Some(segment) => {
-                segment.read(at, bytes).ok_or_else(|| self.beyond(from, at, bytes.len()))
+                segment.read(at, bytes).ok_or_else(|| self.beyond(from, at, bytes.len()))?;
+                self.check_still(from)
             }
             None => self.get_in_turns(from, at, bytes),
         }
@@ -227,7 +228,11 @@ impl Fabric {
     #[inline]
     pub fn get_word(&self, from: NodeId, at: u64) -> Result<u64, Error> {
         match self.word(from, at)? {
-            Some(place) => Ok(place.load(Ordering::Acquire)),
+            Some(place) => {
+                let word = place.load(Ordering::Acquire);
+                self.check_still(from)?;
+                Ok(word)
+            }
             None => self.ask_atomic(from, at, Atomic::Or(0)),
         }
     }
@@ -493,6 +498,14 @@ impl Fabric {
     #[inline]
     pub(crate) fn mapped(&self, peer: NodeId) -> Option<&Segment> {
         self.conduit.segment(peer)
+    }
+
+    /// That `peer` was not lost while its mapped segment was read, which is zero from then on.
+    #[inline]
+    pub(crate) fn check_still(&self, peer: NodeId) -> Result<(), Error> {
+        // Looked at after what was read.
+        fence(Ordering::Acquire);
+        if self.mapped(peer).is_some() { Ok(()) } else { Err(self.lost_error(peer)) }
     }
 
     /// How many bytes a rank published; none where there is no such rank.

@@ -274,6 +274,7 @@ impl Fabric {
             Some(segment) => {
                 let bytes = into.len();
                 segment.read(at, into).ok_or_else(|| self.beyond(from, at, bytes))?;
+                self.check_still(from)?;
                 Ok(Handle::over(self))
             }
             None => Ok(Handle::of(self, self.ask_get(from, at, into.len())?, into)),

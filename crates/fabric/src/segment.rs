@@ -11,7 +11,10 @@ use rustix::fs::{
     MemfdFlags, SealFlags, fcntl_add_seals, fcntl_get_seals, fstat, ftruncate, memfd_create,
 };
 use rustix::io::Errno;
-use rustix::mm::{Advice, MapFlags, ProtFlags, madvise, mlock, mmap, munlock, munmap};
+use rustix::mm::{
+    Advice, MapFlags, MremapFlags, ProtFlags, madvise, mlock, mmap, mmap_anonymous, mremap_fixed,
+    munlock, munmap,
+};
 use std::io;
 use std::os::fd::{AsFd, AsRawFd, BorrowedFd, OwnedFd};
 use std::ptr::NonNull;
@@ -78,6 +81,34 @@ impl Segment {
             Ok(()) | Err(Errno::INVAL) => Ok(()),
             failed => failed.map_err(Error::os("providing a segment's memory")),
         }
+    }
+
+    /// Lets go of it for good: it is all zero here from now on, and nobody else's, so that the system has
+    /// the memory back once all that mapped it have let go. Who still reads gets some of either.
+    ///
+    /// # Errors
+    /// [`Error::Io`] where the system has no room for that; it is as it was then.
+    pub(crate) fn let_go(&self) -> Result<(), Error> {
+        if self.bytes == 0 {
+            return Ok(());
+        }
+        let failed = Error::os("letting go of shared memory");
+        let access = ProtFlags::READ | ProtFlags::WRITE;
+        let flags = MapFlags::PRIVATE | MapFlags::NORESERVE;
+        // Made elsewhere first: there may be no moment at which nothing is mapped.
+        // SAFETY: a new mapping, at an address that the system chooses.
+        let empty = unsafe { mmap_anonymous(std::ptr::null_mut(), self.bytes, access, flags) };
+        let empty = empty.map_err(&failed)?;
+        let place = self.start.as_ptr().cast();
+        // SAFETY: both are whole mappings of so many bytes, the one new, the other this one's own, into
+        // which no reference points but to atomics. Threads that reach for it meanwhile wait in the kernel.
+        let moved =
+            unsafe { mremap_fixed(empty, self.bytes, self.bytes, MremapFlags::MAYMOVE, place) };
+        if moved.is_err() {
+            // SAFETY: the new one, which nobody knows.
+            let _ = unsafe { munmap(empty, self.bytes) };
+        }
+        moved.map(drop).map_err(failed)
     }
 
     /// How many bytes it has.
@@ -277,6 +308,14 @@ impl Drop for Segment {
     }
 }
 
+/// Whether the system says that it is memory of a descriptor.
+#[cfg(test)]
+pub(crate) fn is_shared(segment: &Segment) -> bool {
+    let start = format!("{:x}-", segment.start.as_ptr() as usize);
+    let maps = std::fs::read_to_string("/proc/self/maps").unwrap();
+    maps.lines().any(|line| line.starts_with(&start) && line.contains("memfd:isometry"))
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -316,6 +355,24 @@ mod tests {
         let mut first = [0; 99];
         made.read(0, &mut first).unwrap();
         assert_eq!(first, [0; 99]);
+    }
+
+    #[test]
+    fn who_has_let_go_sees_zeros_and_takes_nothing_from_others() {
+        let (made, fd) = Segment::create(3 << 12).unwrap();
+        let mapped = Segment::map(&fd).unwrap();
+        made.write(5000, &[7; 9]).unwrap();
+        assert!(is_shared(&mapped));
+        mapped.let_go().unwrap();
+        mapped.let_go().unwrap();
+        assert!(!is_shared(&mapped) && is_shared(&made));
+        let mut back = [1; 9];
+        mapped.read(5000, &mut back).unwrap();
+        assert_eq!(back, [0; 9]);
+        mapped.fill(0, 3 << 12, 3).unwrap();
+        made.read(5000, &mut back).unwrap();
+        assert_eq!(back, [7; 9]);
+        Segment::create(0).unwrap().0.let_go().unwrap();
     }
 
     #[test]

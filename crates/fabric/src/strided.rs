@@ -263,6 +263,7 @@ impl Fabric {
             for copy in copies {
                 segment.gather(copy, start, (dst, base)).map_err(|e| outside(copy, e.side))?;
             }
+            self.check_still(from)?;
             return Ok(Handle::over(self));
         }
         self.outside("reach memory that is not mapped")?;

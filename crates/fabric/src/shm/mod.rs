@@ -2,8 +2,9 @@
 //!
 //! Each rank has a mailbox that all map: a bell, and two rings from every rank. A sender
 //! writes its ring and rings the bell if the receiver sleeps. Each rank also has a segment, which all
-//! map. A socket to every peer ends when the peer does, and a thread that sleeps on these sees it. Where
-//! ranks may come later, mailboxes have rings for all that there may be, and another thread hears them.
+//! map. A socket to every peer ends when the peer does; a thread that sleeps on these sees it, and lets go
+//! of the peer's memory, which the system has back once all have. Where ranks may come later, mailboxes have
+//! rings for all that there may be, and another thread hears them.
 
 mod bell;
 #[cfg(test)]
@@ -116,7 +117,7 @@ impl Shm {
         let shared = Arc::new(Shared::new(config, own));
         let theirs = Arc::clone(&shared);
         let watch = Watch::new(move |peer, left| {
-            theirs.lose(peer, if left { Lost::Left } else { Lost::Died });
+            theirs.part(peer, if left { Lost::Left } else { Lost::Died });
         })?;
         let Joining { peers, way, listener, root } = joining;
         let (theirs, watched) = (Arc::clone(&shared), Arc::clone(watch.watched()));
@@ -220,6 +221,17 @@ impl Shared {
     fn lose(&self, peer: usize, why: Lost) {
         if self.peers.get(peer).is_some_and(|peer| peer.standing.lose(why)) {
             self.me().wake();
+        }
+    }
+
+    /// A peer has died or left, and its memory is of no use any more.
+    fn part(&self, peer: usize, why: Lost) {
+        self.lose(peer, why);
+        let Some(peer) = self.peers.get(peer) else { return };
+        for memory in [&peer.segment, &peer.mailbox] {
+            if let Err(error) = memory.let_go() {
+                log::warn!("the memory of a rank that has gone stays held: {error}");
+            }
         }
     }
 

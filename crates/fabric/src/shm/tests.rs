@@ -4,9 +4,12 @@ use super::sync::{AtomicU64, Ordering};
 use super::*;
 use crate::config::Job;
 use crate::message::Payload;
+use crate::segment::is_shared;
 use proptest::prelude::*;
+use rustix::net::{Shutdown, shutdown};
 use std::collections::VecDeque;
 use std::thread;
+use std::time::Instant;
 
 fn ring() -> Vec<AtomicU64> {
     (0..RING_WORDS).map(|_| AtomicU64::new(0)).collect()
@@ -139,6 +142,37 @@ fn a_queue_has_room_for_its_credits_and_no_more_than_it_has_lines() {
         assert!((first.capabilities().credits..LINES).contains(&held), "{held}");
         held -= count(&second, Queue::Request);
         held += fill();
+    }
+}
+
+#[test]
+fn the_memory_of_a_rank_that_has_gone_is_held_by_nobody_else() {
+    for is_dead in [false, true] {
+        let (root, late) = open(Duration::from_secs(20));
+        let own = Shm::join(&Config { segment_bytes: 1 << 16, ..late }).unwrap();
+        let theirs = own.shared.peers.get(0).unwrap();
+        let ours = root.shared.peers.get(1).unwrap();
+        assert!(is_shared(&ours.segment) && is_shared(&ours.mailbox));
+        if is_dead {
+            shutdown(theirs.socket.as_ref().unwrap(), Shutdown::Both).unwrap();
+        } else {
+            own.leave();
+        }
+        let why = if is_dead { Lost::Died } else { Lost::Left };
+        while root.lost(NodeId(1)).is_none() {
+            root.sleep(&QUEUES, &|| root.lost(NodeId(1)).is_some(), None);
+        }
+        assert_eq!(root.lost(NodeId(1)), Some(why));
+        let end = Instant::now() + Duration::from_secs(20);
+        while is_shared(&ours.segment) || is_shared(&ours.mailbox) {
+            assert!(Instant::now() < end, "it is held still");
+            thread::yield_now();
+        }
+        // Who has gone still has its own, and the other what it has itself.
+        assert!(is_shared(&own.shared.me().segment));
+        root.send(NodeId(0), Queue::Request, &SHORT).unwrap();
+        assert_eq!(count(&root, Queue::Request), 1);
+        assert_eq!(root.send(NodeId(1), Queue::Request, &SHORT), Err(Refusal::Lost));
     }
 }
 

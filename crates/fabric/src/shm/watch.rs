@@ -69,21 +69,27 @@ impl Drop for Watch {
 }
 
 fn watch(watched: &Watched, ended: impl Fn(usize, bool)) {
+    if let Err(error) = watch_until_told(watched, ended) {
+        log::error!("no longer watching peers: {error}");
+    }
+    *lock(&watched.more) = None;
+}
+
+fn watch_until_told(watched: &Watched, ended: impl Fn(usize, bool)) -> Result<(), Errno> {
     let mut sockets: Vec<(usize, OwnedFd)> = Vec::new();
     loop {
         // Whoever adds rings afterwards. It fails where nobody did.
         let _ = read(&watched.bell, &mut [0; 8]);
         match &mut *lock(&watched.more) {
             Some(more) => sockets.append(more),
-            None => return,
+            None => return Ok(()),
         }
         let fds = sockets.iter().map(|(_, socket)| socket).chain([&watched.bell]);
         let mut fds: Vec<_> = fds.map(|fd| PollFd::new(fd, PollFlags::IN)).collect();
         match poll(&mut fds, None) {
             Err(Errno::INTR) => continue,
-            Err(error) => return log::error!("no longer watching peers: {error}"),
-            Ok(_) => {}
-        }
+            polled => polled?,
+        };
         let mut ready: Vec<_> = fds.iter().map(|fd| !fd.revents().is_empty()).collect();
         ready.pop();
         let mut ready = ready.into_iter();
