@@ -30,6 +30,9 @@ const LOCAL: &str = "local:";
 /// The most ranks there may ever be: each has queues for all.
 pub const MOST_RANKS: u32 = 256;
 
+/// The most bytes of a rank's name.
+const MOST_NAME: usize = 255;
+
 /// Who joins what.
 #[derive(Clone)]
 pub struct Config {
@@ -49,9 +52,12 @@ pub struct Config {
     pub key: Vec<u8>,
     /// How many bytes of memory this rank publishes, all zero at first.
     pub segment_bytes: u64,
-    /// How long to wait for others to join; as rank 0, also for one that comes later and has begun to.
-    /// Default: a minute.
+    /// How long to wait for others to join, or, as one that comes later, to have joined. Default: a minute.
     pub timeout: Duration,
+    /// What this rank is called, 1 to 255 bytes that the fabric does not look into: no rank comes later
+    /// under the name of rank 0, or of another that came later, while that is there. Names of others that
+    /// were there at the start are not known. Default: none.
+    pub name: Option<String>,
     /// How long a machine may be silent before its ranks are lost, over TCP, in whole seconds and at
     /// least two. Default: five seconds.
     pub silence: Duration,
@@ -70,6 +76,7 @@ impl std::fmt::Debug for Config {
             is_late,
             segment_bytes,
             timeout,
+            name,
             silence,
             ucx,
             ..
@@ -78,7 +85,7 @@ impl std::fmt::Debug for Config {
         f.field("root", root).field("rank", rank).field("size", size);
         f.field("capacity", capacity).field("is_late", is_late);
         f.field("segment_bytes", segment_bytes).field("timeout", timeout);
-        f.field("silence", silence).field("ucx", ucx).finish_non_exhaustive()
+        f.field("name", name).field("silence", silence).field("ucx", ucx).finish_non_exhaustive()
     }
 }
 
@@ -96,6 +103,7 @@ impl Config {
             key,
             segment_bytes: 0,
             timeout: Duration::from_secs(60),
+            name: None,
             silence: Duration::from_secs(5),
             ucx: None,
         }
@@ -169,8 +177,9 @@ impl Config {
     pub(crate) fn check(&self) -> Result<Root<'_>, Error> {
         let wrong = |name, why: String| Err(Error::Config { name, why });
         let Some(root) = Root::of(&self.root) else {
-            let why = "should be `HOST:PORT`, `ucx:HOST:PORT`, or `local:NAME` of up to 64 letters, digits, `_`, `-`";
-            return wrong(ROOT, format!("`{}` {why}", self.root));
+            let is = "should be `HOST:PORT`, `ucx:HOST:PORT`, or `local:NAME`";
+            let why = format!("`{}` {is} of up to 64 letters, digits, `_`, `-`", self.root);
+            return wrong(ROOT, why);
         };
         if !(1..=MOST_RANKS).contains(&self.size) {
             return wrong(SIZE, format!("{} ranks; it takes 1 to {MOST_RANKS}", self.size));
@@ -186,6 +195,9 @@ impl Config {
         let is_open = self.is_late || self.is_open();
         if matches!(root, Root::Ucx(_)) && is_open {
             return wrong(ROOT, format!("`{}`: over UCX no rank comes later", self.root));
+        }
+        if self.name.as_ref().is_some_and(|name| !(1..=MOST_NAME).contains(&name.len())) {
+            return wrong("name", format!("a rank's has 1 to {MOST_NAME} bytes"));
         }
         if (self.size > 1 || is_open) && self.key.is_empty() {
             return wrong(KEY, "is empty; ranks need a secret that no one else knows".to_owned());
@@ -376,6 +388,13 @@ mod tests {
             let error = from(variables).unwrap_err().to_string();
             assert!(error.contains("over UCX no rank comes later"), "{error}");
         }
+    }
+
+    #[test]
+    fn a_name_has_some_bytes_and_not_too_many() {
+        let named = |bytes| Config { name: Some("n".repeat(bytes)), ..Config::later("a:1", b"k") };
+        assert!([1, 255].into_iter().all(|bytes| named(bytes).check().is_ok()));
+        assert!([0, 256].into_iter().all(|bytes| named(bytes).check().is_err()));
     }
 
     #[test]

@@ -33,9 +33,24 @@ pub enum Error {
         /// Why.
         why: &'static str,
     },
+    /// Ranks that were there at the start were told different numbers of ranks.
+    #[error(
+        "{name} is {theirs} for rank {rank}, and {ours} for this one: set it to the same for all"
+    )]
+    Disagreement {
+        /// The other one.
+        rank: u32,
+        /// The variable that says it: `ISOMETRY_SIZE` or `ISOMETRY_CAPACITY`.
+        name: &'static str,
+        /// How many it says that there are.
+        theirs: u32,
+        /// How many this one does.
+        ours: u32,
+    },
     /// Nobody lets a rank in that comes later.
     #[error(
-        "waited {waited:?}, and nobody at `{root}` lets ranks in that come later: is rank 0 there, and has it more room (ISOMETRY_CAPACITY) than ranks at the start?"
+        "waited {waited:?}, and nobody at `{root}` lets ranks in that come later: is rank 0 there, and \
+         has it more room (ISOMETRY_CAPACITY) than ranks at the start?"
     )]
     Unanswered {
         /// Where.
@@ -43,9 +58,29 @@ pub enum Error {
         /// How long was waited.
         waited: Duration,
     },
+    /// Rank 0 has heard a rank that comes later, which did not get its turn.
+    #[error(
+        "waited {waited:?} for its turn to join: rank 0 lets another rank in, which takes long, or it is \
+         stopped; try again, or wait for longer"
+    )]
+    Busy {
+        /// How long was waited.
+        waited: Duration,
+    },
+    /// A rank that is there has the name of one that comes later.
+    #[error(
+        "rank {rank} is there, and has the name `{name}`: choose another one, or wait until it has gone"
+    )]
+    NameTaken {
+        /// Which name.
+        name: String,
+        /// Who has it.
+        rank: u32,
+    },
     /// There is no room for one more rank, and there will be none.
     #[error(
-        "all {capacity} places of this fabric have been taken; ISOMETRY_CAPACITY of the ranks at the start says how many there are"
+        "all {capacity} places of this fabric have been taken; ISOMETRY_CAPACITY of the ranks at the \
+         start says how many there are"
     )]
     Full {
         /// How many there are.
@@ -160,7 +195,8 @@ pub enum ErrorKind {
     /// [`Error::OutOfBuffer`], [`Error::TooLong`], [`Error::TooMuch`], [`Error::InHandler`],
     /// [`Error::Late`].
     Usage,
-    /// [`Error::Missing`], [`Error::Refused`], [`Error::Unanswered`], [`Error::Full`].
+    /// [`Error::Missing`], [`Error::Refused`], [`Error::Disagreement`], [`Error::Unanswered`],
+    /// [`Error::Busy`], [`Error::NameTaken`], [`Error::Full`].
     Join,
     /// [`Error::PeerLost`].
     PeerLost,
@@ -187,7 +223,10 @@ impl Error {
             | Error::Late { .. } => ErrorKind::Usage,
             Error::Missing { .. }
             | Error::Refused { .. }
+            | Error::Disagreement { .. }
             | Error::Unanswered { .. }
+            | Error::Busy { .. }
+            | Error::NameTaken { .. }
             | Error::Full { .. } => ErrorKind::Join,
             Error::PeerLost { .. } => ErrorKind::PeerLost,
             Error::Timeout { .. } => ErrorKind::Timeout,

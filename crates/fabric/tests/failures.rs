@@ -376,13 +376,17 @@ fn pair(job: NewJob, configs: [(u32, u32, &str); 2]) -> Vec<Result<Fabric, Error
 
 #[test]
 fn who_has_another_key_or_size_does_not_join() {
-    let second = [((1, 2, "other"), "key"), ((1, 3, "key"), "counts other ranks")];
+    let second = [
+        ((1, 2, "other"), "key"),
+        ((1, 3, "key"), "ISOMETRY_SIZE is 2 for rank 0, and 3 for this one"),
+    ];
     for (job, (second, why)) in JOBS.into_iter().flat_map(|job| second.map(|s| (job, s))) {
         let joined = pair(job, [(0, 2, "key"), second]);
         let [Err(first), Err(second)] = &joined[..] else { panic!("{joined:?}") };
         assert!(matches!(first, Error::Missing { missing, .. } if *missing == [1]), "{first}");
-        assert!(matches!(second, Error::Refused { rank: 0, .. }), "{second}");
-        assert!(second.to_string().contains(why), "{second}");
+        let is_told =
+            matches!(second, Error::Refused { rank: 0, .. } | Error::Disagreement { rank: 0, .. });
+        assert!(is_told && second.to_string().contains(why), "{second}");
     }
 }
 

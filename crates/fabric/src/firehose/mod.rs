@@ -70,8 +70,9 @@ pub struct Statistics {
 
 /// Ranks that pin what they put to and get from, by one of several [`Strategy`]s.
 ///
-/// It is of the ranks that were there at the start. As for any [`Fabric`], somebody at the other end has to poll where it is asked to pin. All methods
-/// may be called by any thread. What is pinned when it is dropped stays so until the memory is gone.
+/// It is of the ranks that were there at the start. As for any [`Fabric`], somebody at the other end has
+/// to poll where it is asked to pin. All methods may be called by any thread. What is pinned when it is
+/// dropped stays so until the memory is gone.
 pub struct Firehose {
     fabric: Arc<Fabric>,
     state: Arc<State>,

@@ -1,19 +1,18 @@
 //! How a rank that comes later is told which one it is, and of whom there is.
 //!
 //! **Hazard.** Two come at once, and neither hears of the other; or one is told its number, and dies.
-//! **Guarantee.** Who was told its number knows of all that have joined before, since rank 0 tells the
-//! next one once this one has joined or failed, and no number is told twice. **Structure.** A newcomer
-//! says where it listens, is told the rest, and asks whether a rank that it does not reach is still there,
-//! until it says that it has joined.
+//! **Guarantee.** Who has joined knows of all that have joined before: rank 0 tells the next one its number
+//! once this one has joined or failed, and nobody has joined before rank 0 has said that it heard so. No
+//! rank is called by two that have the same number. **Structure.** A newcomer says how long it has, where
+//! it listens and what its name is, and is told the rest. It says that it calls others from now on, asks
+//! whether a rank that it does not reach is still there, and says that it has joined.
 
 use super::callers::Host;
-use super::handshake::{ADMISSION, ELSEWHERE, Handshake, MUTE};
+use super::handshake::{ADMISSION, ELSEWHERE, HUNG_UP, Handshake, MUTE};
 use super::{Lane, PATIENCE, RETRY, Socket, be_patient, is_late, left};
 use crate::config::{Config, MOST_RANKS};
 use crate::error::Error;
 use crate::locks::lock;
-use rustix::io::Errno;
-use rustix::net::{RecvFlags, recv};
 use std::collections::BTreeMap;
 use std::io::{self, ErrorKind, Read, Write};
 use std::os::fd::OwnedFd;
@@ -23,10 +22,15 @@ use std::time::{Duration, Instant};
 /// What rank 0 says first.
 const WELCOME: u32 = 1;
 const FULL: u32 = 2;
+const TAKEN: u32 = 3;
 
-/// What a newcomer says then.
+/// What a newcomer says then, and is answered.
 const IS_THERE: u32 = 1;
 const JOINED: u32 = 2;
+const CALLS: u32 = 3;
+
+/// The longest that one newcomer has others wait, however long it would take itself.
+const LONGEST: Duration = Duration::from_secs(600);
 
 /// What rank 0 knows of the ranks that there are. Any thread may call these.
 pub(crate) trait Members: Send + Sync {
@@ -47,39 +51,84 @@ pub(crate) trait Members: Send + Sync {
 pub(super) struct Admission<'a, M> {
     config: &'a Config,
     members: &'a M,
-    /// The number of the next one. Held until that has joined, or failed.
-    next: Mutex<u32>,
+    /// Held until the last one has joined, or failed.
+    given: Mutex<Given>,
+}
+
+/// What newcomers were given.
+struct Given {
+    /// The number of the next one.
+    next: u32,
+    /// The names of rank 0 and of those that came, empty where they have none.
+    names: BTreeMap<u32, Vec<u8>>,
+}
+
+/// What a newcomer says of itself.
+struct Said {
+    /// Until when it waits.
+    end: Instant,
+    place: Vec<u8>,
+    name: Vec<u8>,
 }
 
 impl<'a, M: Members> Admission<'a, M> {
     pub(super) fn new(config: &'a Config, members: &'a M) -> Admission<'a, M> {
-        Admission { config, members, next: Mutex::new(config.size) }
+        let names = BTreeMap::from([(config.rank, name_of(config).to_vec())]);
+        Admission { config, members, given: Mutex::new(Given { next: config.size, names }) }
     }
 
     fn admit(&self, socket: &Socket) -> io::Result<()> {
-        let said = hear_short(socket)?;
-        let mut next = lock(&self.next);
-        if has_hung_up(socket) {
-            // It takes no number.
+        let said = Said::hear(socket)?;
+        let mut given = lock(&self.given);
+        if socket.has_spoken() {
+            // It has given up, and takes no number.
             return Err(ErrorKind::ConnectionAborted.into());
         }
-        let number = *next;
+        let number = given.next;
         if number == self.config.capacity {
             return say(socket, [FULL, number]);
         }
-        *next += 1;
-        let end = Instant::now() + self.config.timeout;
-        self.members.note(number, socket, &said)?;
+        if let Some(rank) = self.named(&given, &said.name) {
+            return say(socket, [TAKEN, rank]);
+        }
+        self.members.note(number, socket, &said.place)?;
+        given.names.insert(number, said.name);
+        let (mut calls, end) = (false, said.end.min(Instant::now() + LONGEST));
+        let joined = self.attend(number, (socket, end), &mut calls);
+        if calls {
+            given.next += 1;
+        }
+        joined
+    }
+
+    /// Which of the ranks that are there has this name.
+    fn named(&self, given: &Given, name: &[u8]) -> Option<u32> {
+        let mut names = given.names.iter().filter(|(_, has)| !has.is_empty() && *has == name);
+        names.find(|(rank, _)| self.members.is_there(**rank)).map(|(rank, _)| *rank)
+    }
+
+    /// Answers a newcomer until it has joined; says whether others may have heard of its number.
+    fn attend(
+        &self,
+        number: u32,
+        (socket, end): (&Socket, Instant),
+        calls: &mut bool,
+    ) -> io::Result<()> {
         say(socket, [WELCOME, number])?;
         self.describe(number, socket)?;
-        loop {
+        while !left(end).is_zero() {
             be_patient(socket, left(end)).map_err(io::Error::other)?;
             match hear(socket)? {
+                [CALLS, _] => {
+                    *calls = true;
+                    say(socket, [number])?;
+                }
                 [IS_THERE, rank] => say(socket, [self.members.is_there(rank).into()])?,
-                [JOINED, _] => return Ok(()),
+                [JOINED, _] => return say(socket, [number]),
                 _ => return Err(ErrorKind::InvalidData.into()),
             }
         }
+        Err(ErrorKind::TimedOut.into())
     }
 
     /// Says who is there, before a newcomer of that number.
@@ -93,6 +142,14 @@ impl<'a, M: Members> Admission<'a, M> {
             socket.write_all(&[&[place.len() as u8], &place[..]].concat())?;
         }
         Ok(())
+    }
+}
+
+impl Said {
+    fn hear(socket: &Socket) -> io::Result<Said> {
+        let [most_ms] = hear(socket)?;
+        let end = Instant::now() + Duration::from_millis(most_ms.into());
+        Ok(Said { end, place: hear_short(socket)?, name: hear_short(socket)? })
     }
 }
 
@@ -127,22 +184,26 @@ pub(crate) struct Entry {
 /// hears the rest.
 ///
 /// # Errors
-/// [`Error::Unanswered`], [`Error::Full`], [`Error::Refused`], [`Error::Io`].
+/// [`Error::Unanswered`], [`Error::Busy`], [`Error::Full`], [`Error::NameTaken`], [`Error::Refused`],
+/// [`Error::Io`].
 pub(crate) fn enter(
     config: &Config,
     connect: impl Fn() -> io::Result<OwnedFd>,
     own: impl FnOnce(&Socket) -> Result<Vec<u8>, Error>,
 ) -> Result<Entry, Error> {
     let end = Instant::now() + config.timeout;
-    let unanswered = || Error::Unanswered { root: config.root.clone(), waited: config.timeout };
+    let waited = config.timeout;
+    let unanswered = || Error::Unanswered { root: config.root.clone(), waited };
     let socket = reach(config, connect, end)?.ok_or_else(unanswered)?;
     let own = own(&socket)?;
     be_patient(&socket, left(end))?;
-    let failed = |error: io::Error| if is_late(&error) { unanswered() } else { gone() };
-    let said = (&socket).write_all(&[&[own.len() as u8], &own[..]].concat());
-    let [kind, number] = said.and_then(|()| hear(&socket)).map_err(failed)?;
-    if kind == FULL {
-        return Err(Error::Full { capacity: number });
+    let failed = |error: io::Error| if is_late(&error) { Error::Busy { waited } } else { gone() };
+    introduce(&socket, end, [&own, name_of(config)]).map_err(failed)?;
+    let [kind, number] = hear(&socket).map_err(failed)?;
+    match (kind, &config.name) {
+        (FULL, _) => return Err(Error::Full { capacity: number }),
+        (TAKEN, Some(name)) => return Err(Error::NameTaken { name: name.clone(), rank: number }),
+        _ => {}
     }
     let [founders, capacity, count] = hear(&socket).map_err(failed)?;
     let mut there = BTreeMap::new();
@@ -161,6 +222,15 @@ pub(crate) fn enter(
     Ok(Entry { socket, number, founders, capacity, there, end })
 }
 
+/// Says until when this rank waits, where it listens, and its name.
+fn introduce(mut socket: &Socket, end: Instant, words: [&[u8]; 2]) -> io::Result<()> {
+    say(socket, [u32::try_from(left(end).as_millis()).unwrap_or(u32::MAX)])?;
+    words.into_iter().try_for_each(|word| {
+        debug_assert!(word.len() <= u8::MAX.into(), "its length is one byte");
+        socket.write_all(&[&[word.len() as u8], word].concat())
+    })
+}
+
 /// Calls rank 0 until it answers; `None` where it does not in time.
 fn reach(
     config: &Config,
@@ -174,8 +244,8 @@ fn reach(
             be_patient(&socket, PATIENCE.min(left(end)))?;
             match handshake.call(&socket, (0, 0)) {
                 Ok(()) => return Ok(Some(socket)),
-                // Those that are there at the start may not have met yet.
-                Err(Error::Refused { why: MUTE | ELSEWHERE, .. }) => {}
+                // Those that are there at the start may not have met yet, or strangers crowd the door.
+                Err(Error::Refused { why: MUTE | HUNG_UP | ELSEWHERE, .. }) => {}
                 Err(Error::Refused { why, .. }) => return Err(Error::Refused { rank: 0, why }),
                 Err(error) => return Err(error),
             }
@@ -210,27 +280,47 @@ impl Entry {
         &self.socket
     }
 
+    /// Says that this rank calls others from now on, and returns once rank 0 gives its number to nobody
+    /// else, whatever becomes of this rank.
+    ///
+    /// # Errors
+    /// As [`Entry::finish`].
+    pub(crate) fn begin(&self) -> Result<(), Error> {
+        self.ask([CALLS, self.number], left(self.end)).map(drop)
+    }
+
     /// Whether rank 0 takes `rank` for one that is there.
     ///
     /// # Errors
     /// [`Error::Refused`] where rank 0 does not answer.
     pub(super) fn is_there(&self, rank: u32) -> Result<bool, Error> {
-        let heard = be_patient(&self.socket, PATIENCE)
-            .and_then(|()| say(&self.socket, [IS_THERE, rank]).map_err(|_| gone()));
-        heard.and_then(|()| hear(&self.socket).map_err(|_| gone())).map(|[is_there]| is_there != 0)
+        self.ask([IS_THERE, rank], PATIENCE).map(|is_there| is_there != 0)
     }
 
-    /// Says that this rank has joined.
+    /// Says that this rank has joined, and returns once rank 0 tells the next ones so.
     ///
     /// # Errors
-    /// [`Error::Refused`] where rank 0 has gone.
+    /// [`Error::Refused`] where rank 0 has gone, no longer waits for this rank, or does not answer in time.
     pub(crate) fn finish(self) -> Result<(), Error> {
-        say(&self.socket, [JOINED, self.number]).map_err(|_| gone())
+        self.ask([JOINED, self.number], left(self.end)).map(drop)
+    }
+
+    fn ask(&self, question: [u32; 2], most: Duration) -> Result<u32, Error> {
+        be_patient(&self.socket, most)?;
+        let answer = say(&self.socket, question).and_then(|()| hear(&self.socket));
+        answer.map(|[answer]| answer).map_err(|_| gone())
     }
 }
 
 fn gone() -> Error {
-    Error::Refused { rank: 0, why: "left, or ended, before this rank had joined" }
+    let why =
+        "did not answer until this rank had joined: it left, ended or stopped, or waits no longer";
+    Error::Refused { rank: 0, why }
+}
+
+/// What this rank says of its name.
+fn name_of(config: &Config) -> &[u8] {
+    config.name.as_deref().unwrap_or_default().as_bytes()
 }
 
 fn say<const N: usize>(mut socket: &Socket, numbers: [u32; N]) -> io::Result<()> {
@@ -250,9 +340,4 @@ fn hear_short(mut socket: &Socket) -> io::Result<Vec<u8>> {
     let mut bytes = vec![0; length[0].into()];
     socket.read_exact(&mut bytes)?;
     Ok(bytes)
-}
-
-fn has_hung_up(socket: &Socket) -> bool {
-    let peeked = recv(socket, &mut [0], RecvFlags::PEEK | RecvFlags::DONTWAIT);
-    !matches!(peeked, Err(Errno::AGAIN | Errno::INTR))
 }

@@ -1,7 +1,8 @@
 //! Those that call at a listener. Each is heard by a thread of its own, as long as it takes to prove
-//! itself and to join, and no longer than [`PATIENCE`] before it has proved itself.
+//! itself and to join, and no longer than [`PATIENCE`] before it has proved itself; where too many have not,
+//! no longer than [`GRACE`], so that strangers hold nobody up who tries again.
 
-use super::handshake::Handshake;
+use super::handshake::{Handshake, LATE};
 use super::{Lane, PATIENCE, Socket};
 use crate::error::Error;
 use crate::locks::lock;
@@ -16,8 +17,11 @@ use std::thread::{Builder, scope};
 use std::time::{Duration, Instant};
 
 /// The most callers that are heard at once before they have proved themselves; others wait until one
-/// of these is through.
+/// of these is through, or the first of them was hung up on.
 const MOST_CALLERS: usize = 64;
+
+/// How long a caller has to prove itself while others wait for its place.
+const GRACE: Duration = Duration::from_millis(100);
 
 /// How long nobody is heard where the system has no room for one more.
 const BREATH: Duration = Duration::from_millis(100);
@@ -151,14 +155,17 @@ impl<H: Host> Callers<'_, H> {
         lock(&self.heard).iter().filter(|caller| !caller.has_proved).count() < MOST_CALLERS
     }
 
-    /// Hangs up on those that take too long to prove themselves; returns when that is to be done next.
+    /// Hangs up on those that take too long to prove themselves, and on the first of them sooner where
+    /// there is no room; returns when that is to be done next.
     fn hang_up_on_strangers(&self) -> Duration {
+        let mut most = if self.has_room() { PATIENCE } else { GRACE };
         let mut next = Duration::MAX;
         for caller in lock(&self.heard).iter().filter(|caller| !caller.has_proved) {
-            match PATIENCE.checked_sub(caller.since.elapsed()) {
+            match most.checked_sub(caller.since.elapsed()) {
                 Some(left) => next = next.min(left),
                 None => caller.hang_up(),
             }
+            most = PATIENCE;
         }
         next
     }
@@ -188,8 +195,13 @@ impl<H: Host> Callers<'_, H> {
         let greeted = proved.and_then(|lane| Ok((lane, self.host.greet(lane, &socket)?)));
         self.forget(id);
         let kept = greeted.and_then(|(lane, gift)| self.host.keep(lane, socket, gift));
-        if let Err(error) = kept {
-            log::warn!("turned a caller away: {error}");
+        match kept {
+            Ok(()) => {}
+            // It had no number yet.
+            Err(Error::Refused { rank: LATE, why }) => {
+                log::warn!("turned a rank away that comes later: {why}");
+            }
+            Err(error) => log::warn!("turned a caller away: {error}"),
         }
         self.bell.ring();
     }

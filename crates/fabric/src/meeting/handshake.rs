@@ -2,7 +2,7 @@
 //! proves itself, and the caller next.
 
 use super::{Lane, PATIENCE, Socket, be_patient};
-use crate::config::{Config, choose};
+use crate::config::{CAPACITY, Config, SIZE, choose};
 use crate::error::Error;
 use hmac::{Hmac, KeyInit, Mac};
 use sha2::Sha256;
@@ -10,7 +10,7 @@ use std::io::{self, Read, Write};
 use std::ops::Range;
 
 /// The version of what is said here, of messages, and of what shared memory looks like.
-const VERSION: u32 = 3;
+const VERSION: u32 = 4;
 
 const MAGIC: [u8; 8] = *b"isometry";
 const NUMBERS: usize = 6;
@@ -24,8 +24,10 @@ pub(super) const ADMISSION: u32 = 4;
 /// What such a rank says until then.
 pub(super) const LATE: u32 = 1 << 31;
 
-/// Why those are refused that a rank which comes later meets before it is its turn.
+/// Why those are refused that a rank meets before it is its turn, or in a crowd of strangers.
 pub(super) const MUTE: &str = "said nothing: has it joined others already?";
+pub(super) const HUNG_UP: &str =
+    "hung up before it had proved itself: has it joined others already?";
 pub(super) const ELSEWHERE: &str = "comes to another meeting";
 
 /// What either side says first.
@@ -50,12 +52,12 @@ impl Handshake<'_> {
             return Err(refused("calls itself another rank"));
         }
         let mut proof = [0; PROOF_BYTES];
-        let proved = socket.read_exact(&mut proof).is_ok();
-        if !proved || self.mac(b"called", &ours, &theirs).verify_slice(&proof).is_err() {
+        socket.read_exact(&mut proof).map_err(|_| refused(HUNG_UP))?;
+        if self.mac(b"called", &ours, &theirs).verify_slice(&proof).is_err() {
             return Err(refused("does not have this cluster's key"));
         }
         let proof = self.mac(b"caller", &ours, &theirs).finalize().into_bytes();
-        socket.write_all(&proof).map_err(|_| refused("turned this rank away"))
+        socket.write_all(&proof).map_err(|_| refused(HUNG_UP))
     }
 
     /// As who was called, by one of `callers`; returns which one it proved to be.
@@ -102,17 +104,20 @@ impl Handshake<'_> {
         let [version, kind, rank, size, lane, capacity] = [8, 12, 16, 20, 24, 28].map(number);
         // Who comes later has yet to be told.
         let is_told = self.kind != ADMISSION;
-        let why = match () {
-            () if hello[..8] != MAGIC => "does not speak as a rank does",
-            () if version != VERSION => "is of another version",
-            () if kind != self.kind => ELSEWHERE,
-            () if is_told && [size, capacity] != [self.config.size, self.config.capacity] => {
-                "counts other ranks"
+        let refused = |why| Err(Error::Refused { rank, why });
+        let disagree = |name, theirs, ours| Err(Error::Disagreement { rank, name, theirs, ours });
+        let Config { size: our_size, capacity: our_capacity, .. } = *self.config;
+        match () {
+            () if hello[..8] != MAGIC => refused("does not speak as a rank does"),
+            () if version != VERSION => refused("is of another version"),
+            () if kind != self.kind => refused(ELSEWHERE),
+            () if is_told && size != our_size => disagree(SIZE, size, our_size),
+            () if is_told && capacity != our_capacity => disagree(CAPACITY, capacity, our_capacity),
+            () if is_told && rank >= capacity || lane >= self.lanes => {
+                refused("is none of the ranks")
             }
-            () if is_told && rank >= capacity || lane >= self.lanes => "is none of the ranks",
-            () => return Ok((rank, lane)),
-        };
-        Err(Error::Refused { rank, why })
+            () => Ok((rank, lane)),
+        }
     }
 
     /// Of what both said, for one role.

@@ -20,8 +20,9 @@ pub(crate) use door::Door;
 use crate::config::Config;
 use crate::error::Error;
 use callers::{Bell, Callers, Host};
-use handshake::Handshake;
+use handshake::{HUNG_UP, Handshake, MUTE};
 use places::Places;
+use rustix::io::Errno;
 use rustix::net::sockopt::{Timeout, set_socket_timeout};
 use rustix::net::{RecvFlags, SendFlags, recv, send};
 use std::collections::BTreeMap;
@@ -43,6 +44,14 @@ const ADMITTED: u8 = b'A';
 /// A connected stream socket.
 #[derive(Debug)]
 pub(crate) struct Socket(pub(crate) OwnedFd);
+
+impl Socket {
+    /// Whether its other end has said something that was not heard yet, or hung up.
+    fn has_spoken(&self) -> bool {
+        let peeked = recv(&self.0, &mut [0], RecvFlags::PEEK | RecvFlags::DONTWAIT);
+        !matches!(peeked, Err(Errno::AGAIN | Errno::INTR))
+    }
+}
 
 impl AsFd for Socket {
     fn as_fd(&self) -> BorrowedFd<'_> {
@@ -144,6 +153,7 @@ pub(crate) fn call_there<W: Way>(
     entry: &Entry,
 ) -> Result<Met<W::Gift>, Error> {
     let calls = Calls { entry: Some(entry), ..Calls::new(config, way) };
+    entry.begin()?;
     let mut met = Met::new();
     for rank in entry.ranks() {
         match calls.call_all(rank).and_then(|lanes| calls.until_admitted(rank, lanes)) {
@@ -192,19 +202,22 @@ impl<'a, W: Way> Calls<'a, W> {
     /// Connects to a rank, as soon as it listens, and proves itself.
     fn reach(&self, (rank, lane): Lane) -> Result<Socket, Error> {
         let mut wait = Duration::from_millis(1);
+        let mut refusal = None;
         loop {
             if let Ok(socket) = self.way.connect(rank).map(Socket) {
                 be_patient(&socket, PATIENCE.min(self.left()))?;
                 match self.handshake().call(&socket, (rank, lane)) {
                     Ok(()) => return Ok(socket),
-                    // It may not have met all others yet, and hear only these.
-                    Err(_) if self.entry.is_some() => {}
+                    // Strangers may crowd it; or it has not met all others yet, and hears only these.
+                    Err(error @ Error::Refused { why: MUTE | HUNG_UP, .. }) => {
+                        refusal = Some(error);
+                    }
                     Err(error) => return Err(error),
                 }
             }
             let is_there = self.entry.map_or(Ok(true), |entry| entry.is_there(rank))?;
             if self.left().is_zero() || !is_there {
-                return Err(self.missing(rank));
+                return Err(refusal.unwrap_or_else(|| self.missing(rank)));
             }
             std::thread::sleep(wait.min(self.left()));
             wait = (2 * wait).min(RETRY);

@@ -206,11 +206,15 @@ fn told(config: &Config) -> crate::meeting::Entry {
 #[test]
 fn who_dies_while_it_joins_leaves_its_number_to_nobody() {
     let (root, late) = open(Duration::from_secs(20));
+    // Who has called nobody yet takes no number.
+    drop(told(&late));
     let first = told(&late);
     assert_eq!(first.config(&late).rank, 1);
-    // Who waits for its turn and gives up takes no number.
+    first.begin().unwrap();
+    // Nor does who waits for its turn and gives up.
     let hasty = Config { timeout: Duration::from_millis(100), ..late.clone() };
-    assert!(matches!(Shm::join(&hasty), Err(Error::Unanswered { .. })));
+    let error = Shm::join(&hasty).unwrap_err();
+    assert!(matches!(error, Error::Busy { .. }) && error.is_retryable(), "{error}");
     let has_died = AtomicU64::new(0);
     thread::scope(|scope| {
         let second = scope.spawn(|| {
@@ -232,10 +236,12 @@ fn who_dies_while_it_joins_leaves_its_number_to_nobody() {
 
 #[test]
 fn who_stops_while_it_joins_holds_the_next_up_for_so_long_only() {
-    let (_root, late) = open(Duration::from_millis(100));
-    let stopped = told(&late);
+    let (_root, late) = open(Duration::from_secs(20));
+    let stopped = told(&Config { timeout: Duration::from_millis(100), ..late.clone() });
+    stopped.begin().unwrap();
     assert_eq!(Shm::join(&late).unwrap().place().0, NodeId(2));
-    drop(stopped);
+    let error = stopped.finish().unwrap_err();
+    assert!(matches!(error, Error::Refused { rank: 0, .. }), "{error}");
 }
 
 #[test]

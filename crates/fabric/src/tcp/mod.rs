@@ -85,9 +85,10 @@ impl Tcp {
     ///
     /// # Errors
     /// [`Error::Config`] for what can't be; [`Error::Missing`] where not all join in time;
-    /// [`Error::Refused`] where this rank, or another, has another key, version or number of ranks,
-    /// or has joined already; [`Error::Unanswered`] and [`Error::Full`] where it comes later and nobody
-    /// lets it in; [`Error::Io`], also where somebody listens at rank 0's port already.
+    /// [`Error::Refused`] where this rank, or another, has another key or version, or has joined already;
+    /// [`Error::Disagreement`] where they count other ranks; [`Error::Unanswered`], [`Error::Busy`],
+    /// [`Error::NameTaken`] and [`Error::Full`] where it comes later and is not let in; [`Error::Io`], also
+    /// where somebody listens at rank 0's port already.
     pub fn join(config: &Config) -> Result<Tcp, Error> {
         let Root::At(root) = config.check()? else {
             let why = format!("`{}` is no host and port", config.root);

@@ -67,6 +67,51 @@ fn several_come_at_once_and_know_each_other() {
 }
 
 #[test]
+fn who_has_joined_knows_all_others_however_soon_rank_0_would_give_up_itself() {
+    const SIZE: u32 = 9;
+    for over in WAYS {
+        let place = Place::new(over, SIZE);
+        let config = Config::new(&place.root, (0, 1), b"key");
+        let hasty = Config { capacity: SIZE, timeout: Duration::from_millis(1), ..config };
+        let mut ranks = vec![place.join(hasty).unwrap()];
+        thread::scope(|scope| {
+            let coming: Vec<_> =
+                (1..SIZE).map(|_| scope.spawn(|| place.later().unwrap())).collect();
+            ranks.extend(coming.into_iter().map(|rank| rank.join().unwrap()));
+        });
+        for rank in &ranks {
+            assert!((0..SIZE).all(|peer| rank.has(NodeId(peer))), "over {over:?}");
+        }
+    }
+}
+
+#[test]
+fn a_name_is_of_one_rank_at_a_time_and_costs_no_number() {
+    for over in WAYS {
+        let place = Place::new(over, 3);
+        let named = |config: Config, name: &str| {
+            let timeout = Duration::from_secs(20);
+            place.join(Config { name: Some(name.to_owned()), capacity: 3, timeout, ..config })
+        };
+        let later = |name: &str| named(Config::later(&place.root, b"key"), name);
+        let founder = named(Config::new(&place.root, (0, 1), b"key"), "first").unwrap();
+        let second = later("second").unwrap();
+        for (name, rank) in [("first", 0), ("second", 1), ("second", 1)] {
+            let error = later(name).err().unwrap();
+            let is_it = |taken: &str, has| taken == name && has == rank;
+            assert!(
+                matches!(&error, Error::NameTaken { name, rank } if is_it(name, *rank)),
+                "{error}"
+            );
+            assert!(error.is_retryable() && error.kind() == ErrorKind::Join);
+        }
+        drop(second);
+        founder.until_lost(NodeId(1));
+        assert_eq!(later("second").unwrap().rank(), NodeId(2), "over {over:?}");
+    }
+}
+
+#[test]
 fn a_number_is_given_once() {
     for over in WAYS {
         let place = Place::new(over, 4);
@@ -160,7 +205,13 @@ fn founders_agree_about_how_many_there_may_be() {
         thread::scope(|scope| {
             let first = scope.spawn(|| join(0, 4));
             let error = join(1, 5).err().unwrap();
-            assert!(error.to_string().contains("counts other ranks"), "{error}");
+            assert!(
+                matches!(
+                    error,
+                    Error::Disagreement { rank: 0, name: CAPACITY, theirs: 4, ours: 5 }
+                ),
+                "{error}"
+            );
             let error = first.join().unwrap().err().unwrap();
             assert!(matches!(&error, Error::Missing { missing, .. } if *missing == [1]), "{error}");
         });
@@ -183,7 +234,7 @@ fn strangers_at_the_door_hold_nobody_up() {
             [&b"isometry"[..], numbers.as_flattened(), &[7; 32]].concat()
         };
         // Of another version; of a rank that may not call here; and without a proof.
-        let turned_away = [hello(2, 4), hello(3, 0), [hello(3, 4), vec![0; 32]].concat()];
+        let turned_away = [hello(3, 4), hello(4, 0), [hello(4, 4), vec![0; 32]].concat()];
         for bytes in turned_away {
             let mut heard = Vec::new();
             // Who has said more than was read may hear of that instead of the end.
@@ -198,6 +249,19 @@ fn strangers_at_the_door_hold_nobody_up() {
         drop(founder);
         assert!(start.elapsed() < Duration::from_secs(4), "it waited for a stranger");
         drop((silent, noisy));
+    }
+}
+
+#[test]
+fn a_crowd_of_strangers_that_say_nothing_holds_nobody_up() {
+    for over in [Over::Shm, Over::Tcp] {
+        let place = Place::new(over, 2);
+        let founder = place.founders(1);
+        let crowd: Vec<_> = (0..300).map(|_| place.call().unwrap()).collect();
+        // By patience alone with these strangers it would take longer.
+        let rank = place.later_with(b"key", Duration::from_secs(15)).unwrap();
+        assert_eq!(rank.rank(), NodeId(1));
+        drop((crowd, founder));
     }
 }
 
