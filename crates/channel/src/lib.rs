@@ -7,6 +7,7 @@
 //! its id. **Structure.** [`Regions`] maps ids to regions and forgets revoked ones; [`Region`]
 //! holds the views of one span of bytes; a backend keeps its own view behind [`Region::device`].
 
+pub mod accelerator;
 mod bell;
 mod bounds;
 #[cfg(any(test, feature = "conformance"))]

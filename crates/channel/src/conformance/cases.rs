@@ -64,7 +64,10 @@ fn small_trial(fixture: &dyn Fixture, draw: &mut Draw, request: u64) -> Trial {
 }
 
 /// Sleeps until the channel has something to say, and asks it.
-fn wait(channel: &mut dyn Channel, done: &mut Vec<Completion>) {
+///
+/// # Panics
+/// Where it says nothing for longer than any channel takes.
+pub fn wait(channel: &mut dyn Channel, done: &mut Vec<Completion>) {
     if let Some(fd) = channel.wake_fd() {
         let mut fds = [PollFd::new(&fd, PollFlags::IN)];
         let ready = poll(&mut fds, Some(&PATIENCE)).expect("poll works");

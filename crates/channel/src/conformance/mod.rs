@@ -4,9 +4,14 @@
 //! out. Every case panics, with the seed where it drew numbers, when the channel breaks its
 //! contract.
 
+mod accelerator;
 mod cases;
+mod device;
 mod shape;
 
+pub use accelerator::{DEVICE_CASES, DeviceCase};
+pub use cases::wait;
+pub use device::{Accelerator, DeviceSuite, Host, backwards, job, memory, run_one, sys};
 pub use shape::{Draw, Shape};
 
 use crate::{Channel, Region};
@@ -61,9 +66,22 @@ pub const CASES: &[Case] = &[
 /// At the first rule that its channel breaks.
 pub fn run(fixture: &dyn Fixture) {
     for case in CASES {
-        let check = AssertUnwindSafe(|| (case.check)(fixture));
-        if catch_unwind(check).is_err() {
-            panic!("the channel breaks the rule: {}", case.name);
-        }
+        judge(case.name, || (case.check)(fixture));
+    }
+}
+
+/// Checks every rule for devices on two of them.
+///
+/// # Panics
+/// At the first rule that they break.
+pub fn run_devices(devices: &[Accelerator; 2]) {
+    for case in DEVICE_CASES {
+        judge(case.name, || (case.check)(devices));
+    }
+}
+
+fn judge(name: &str, check: impl FnOnce()) {
+    if catch_unwind(AssertUnwindSafe(check)).is_err() {
+        panic!("it breaks the rule: {name}");
     }
 }

@@ -8,11 +8,12 @@ mod queue;
 
 #[cfg(test)]
 pub(crate) use queue::Hold;
-pub(crate) use queue::{Ends, Queue};
+pub(crate) use queue::Queue;
 
+use channel::accelerator::Over;
 use cl3::context::{create_context, release_context};
 use cl3::device::{CL_DEVICE_TYPE_ALL, get_device_data, get_device_ids};
-use cl3::error_codes::{CL_INVALID_VALUE, CL_SUCCESS, error_text};
+use cl3::error_codes::{CL_INVALID_VALUE, error_text};
 use cl3::event::{
     CL_COMPLETE, CL_EVENT_COMMAND_EXECUTION_STATUS, get_event_data, release_event,
     set_event_callback, wait_for_events,
@@ -167,9 +168,6 @@ impl Drop for Buffer {
     }
 }
 
-/// What calls back when a command is over.
-type Over = Box<dyn FnOnce() + Send>;
-
 /// What becomes of a command.
 #[derive(Debug)]
 pub(crate) struct Event {
@@ -190,8 +188,8 @@ impl Event {
 
     /// Calls `over` once, on a thread of OpenCL's or at once, when the command is over or has failed.
     /// It must be quick, wait for nothing, and not panic, which would end the process.
-    pub(crate) fn when_over(&self, over: impl FnOnce() + Send + 'static) -> Result<(), Failure> {
-        let over: Box<Over> = Box::new(Box::new(over));
+    pub(crate) fn when_over(&self, over: Over) -> Result<(), Failure> {
+        let over: Box<Over> = Box::new(over);
         let over = Box::into_raw(over);
         let set = set_event_callback(self.raw, CL_COMPLETE, call_over, over.cast());
         set.map_err(|code| {
@@ -201,18 +199,23 @@ impl Event {
         })
     }
 
-    /// Blocks until the command is over.
+    /// Blocks until the command is over; says why it failed, if it has.
     pub(crate) fn wait(&self) -> Result<(), Failure> {
-        let waited = wait_for_events(&[self.raw]);
-        self.result().and(waited.map_err(by("clWaitForEvents")))
+        let waited = match self.status() {
+            Ok(status) if status <= CL_COMPLETE => Ok(()),
+            _ => wait_for_events(&[self.raw]).map_err(by("clWaitForEvents")),
+        };
+        match self.status()? {
+            code if code < CL_COMPLETE => Err(Failure { call: self.call, code }),
+            _ => waited,
+        }
     }
 
-    /// Why the command failed, if it has.
-    pub(crate) fn result(&self) -> Result<(), Failure> {
+    /// How far the command is; below [`CL_COMPLETE`] why it failed.
+    fn status(&self) -> Result<c_int, Failure> {
         let status = get_event_data(self.raw, CL_EVENT_COMMAND_EXECUTION_STATUS);
         let status = status.map_err(by("clGetEventInfo"))?;
-        let status = status.try_into().map_or(CL_SUCCESS, c_int::from_ne_bytes);
-        if status < 0 { Err(Failure { call: self.call, code: status }) } else { Ok(()) }
+        Ok(status.try_into().map_or(CL_COMPLETE, c_int::from_ne_bytes))
     }
 }
 

@@ -1,7 +1,6 @@
 //! What OpenCL says, in the words of channels.
 
 use crate::cl::Failure;
-use channel::Region;
 use channel::model::{ChannelError, ChannelErrorKind};
 use cl3::error_codes::{
     CL_CONTEXT_TERMINATED_KHR, CL_DEVICE_NOT_AVAILABLE, CL_INVALID_BUFFER_SIZE,
@@ -52,15 +51,6 @@ pub(crate) fn lost(name: &str, why: &str) -> ChannelError {
 pub(crate) fn no_memory(name: &str, len_bytes: u64, why: &str) -> ChannelError {
     let detail = format!("can't allocate {len_bytes} bytes of OpenCL device `{name}`: {why}");
     ChannelError::new(ChannelErrorKind::OutOfMemory, detail)
-}
-
-/// A region that is not `what` the channel needs there.
-pub(crate) fn unknown(region: &Region, what: &str) -> ChannelError {
-    ChannelError::new(ChannelErrorKind::UnknownRegion, format!("{region:?} is not {what}"))
-}
-
-pub(crate) fn no_commit() -> ChannelError {
-    ChannelError::new(ChannelErrorKind::Io, "memory has nothing to commit or to abort")
 }
 
 #[cfg(test)]

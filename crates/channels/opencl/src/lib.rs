@@ -6,22 +6,20 @@
 //! commands is over; no thread waits for a transfer, and nothing spins; what fails is the error of
 //! that request. **Structure.** [`find`] says which devices there are: the library is loaded then,
 //! and its absence is a value. Each [`Device`] has a context of its own, so that memories of two
-//! never mix. A request becomes rects (`rects`, which decides and does nothing), a `Transfer` has
-//! them copied by few commands, and an [`OpenClChannel`] hears when they are over. `cl` owns
-//! OpenCL's objects.
+//! never mix. What a channel does stands in [`channel::accelerator`]; `copier` has OpenCL's queues
+//! copy the rects that it makes, and `cl` owns OpenCL's objects.
 
 mod cl;
+mod copier;
 mod device;
 mod error;
 mod memory;
 mod opencl;
-mod rects;
-mod transfer;
 
+pub use channel::accelerator::Direction;
 pub use device::{Absent, Device, DeviceInfo, DeviceKind, Found, find};
 pub use memory::{FbmProvider, ZcmProvider};
 pub use opencl::OpenClChannel;
-pub use transfer::Direction;
 
 #[cfg(test)]
 #[path = "../tests/common/mod.rs"]

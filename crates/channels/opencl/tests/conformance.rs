@@ -1,14 +1,15 @@
-//! The channels of a device against the contract of channels.
+//! The channels of a device against the contract of channels, and devices against theirs.
 
 mod common;
 
-use channel::conformance;
-use common::{Host, Suite, devices};
+use channel::conformance::{self, DeviceSuite, Host};
+use common::{devices, under_test};
 use isometry_channel_opencl::Direction;
 
 fn conforms(test: &str, which: usize, (direction, host, queues): (Direction, Host, usize)) {
     let Some(devices) = devices(test) else { return };
-    conformance::run(&Suite::new(&devices[which], direction, host, queues));
+    let device = under_test(&devices[which], queues);
+    conformance::run(&DeviceSuite::new(&device, direction, host));
 }
 
 #[test]
@@ -40,5 +41,13 @@ fn copies_inside_a_device_conform() {
 fn several_queues_conform() {
     for direction in [Direction::Write, Direction::Read, Direction::Copy] {
         conforms("several_queues_conform", 1, (direction, Host::Sys, 3));
+    }
+}
+
+#[test]
+fn devices_conform() {
+    let Some(devices) = devices("devices_conform") else { return };
+    for queues in [1, 2] {
+        conformance::run_devices(&devices.each_ref().map(|device| under_test(device, queues)));
     }
 }

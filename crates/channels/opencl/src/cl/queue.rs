@@ -1,24 +1,13 @@
 //! Queues, and what they are asked to do.
 
 use super::{Buffer, Context, Event, FILL_BYTES, Failure, by};
-use crate::rects::{Rect, origin};
+use channel::accelerator::{Ends, Rect, origin};
 use cl3::command_queue as queue;
 use cl3::memory::{CL_MAP_READ, CL_MAP_WRITE};
 use cl3::types::{CL_FALSE, CL_TRUE, cl_command_queue};
 use std::ffi::c_void;
 use std::ptr::{NonNull, null, null_mut};
 use std::sync::Arc;
-
-/// The two ends of copies on one queue, each where its region starts.
-#[derive(Debug, Clone, Copy)]
-pub(crate) enum Ends<'a> {
-    /// From the host to a device.
-    Write(NonNull<u8>, &'a Buffer),
-    /// From a device to the host.
-    Read(&'a Buffer, NonNull<u8>),
-    /// Inside a device.
-    Copy(&'a Buffer, &'a Buffer),
-}
 
 /// Commands that a device carries out one after the other.
 #[derive(Debug)]
@@ -108,7 +97,11 @@ impl Queue {
     /// # Safety
     /// The rect lies inside both ends. Where one is memory of the host it stays valid until the
     /// event is over, and until then nobody touches bytes of it in a conflicting way.
-    pub(crate) unsafe fn copy(&self, ends: Ends<'_>, rect: &Rect) -> Result<Event, Failure> {
+    pub(crate) unsafe fn copy(
+        &self,
+        ends: Ends<'_, Buffer>,
+        rect: &Rect,
+    ) -> Result<Event, Failure> {
         // SAFETY: the caller's promise.
         unsafe {
             if rect.is_run() { self.copy_run(ends, rect) } else { self.copy_rect(ends, rect) }
@@ -117,7 +110,7 @@ impl Queue {
 
     /// # Safety
     /// As [`Queue::copy`].
-    unsafe fn copy_run(&self, ends: Ends<'_>, rect: &Rect) -> Result<Event, Failure> {
+    unsafe fn copy_run(&self, ends: Ends<'_, Buffer>, rect: &Rect) -> Result<Event, Failure> {
         let Rect { src, dst, size: [bytes, ..], .. } = *rect;
         match ends {
             Ends::Write(from, to) => {
@@ -175,7 +168,7 @@ impl Queue {
 
     /// # Safety
     /// As [`Queue::copy`].
-    unsafe fn copy_rect(&self, ends: Ends<'_>, rect: &Rect) -> Result<Event, Failure> {
+    unsafe fn copy_rect(&self, ends: Ends<'_, Buffer>, rect: &Rect) -> Result<Event, Failure> {
         let Rect { src, dst, size, src_pitch: [src_row, src_slice], .. } = *rect;
         let [dst_row, dst_slice] = rect.dst_pitch;
         let src_at = origin(src, rect.src_pitch);

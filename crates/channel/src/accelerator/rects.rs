@@ -6,34 +6,45 @@
 //! them: further dimensions, those that run backwards or stand still, the parts of an index table
 //! whose entries are not equally far apart, and fields that differ.
 
-use channel::layout::{CopyDim, FieldCopy, NdCopy};
-use channel::model::CopyList;
+use layout::{CopyDim, FieldCopy, NdCopy};
+use model::CopyList;
 
-/// Bytes that one command moves. Places count from the start of either region.
+/// Bytes that one command moves. Places count from the start of either region; all are in bytes.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(crate) struct Rect {
+pub struct Rect {
     /// The first byte read.
-    pub(crate) src: usize,
+    pub src: usize,
     /// The first byte written.
-    pub(crate) dst: usize,
+    pub dst: usize,
     /// Bytes of a row, rows of a slice, slices.
-    pub(crate) size: [usize; 3],
+    pub size: [usize; 3],
     /// From row to row, and from slice to slice, of the source.
-    pub(crate) src_pitch: [usize; 2],
+    pub src_pitch: [usize; 2],
     /// Likewise of the destination.
-    pub(crate) dst_pitch: [usize; 2],
+    pub dst_pitch: [usize; 2],
 }
 
 impl Rect {
     /// Whether it is one run of bytes.
-    pub(crate) fn is_run(&self) -> bool {
+    #[must_use]
+    pub fn is_run(&self) -> bool {
         self.size[1] == 1 && self.size[2] == 1
     }
 }
 
-/// Byte `at` of a buffer as a place in rows and slices of these pitches, which is how devices
+/// What a device's API asks of rects besides.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct RectRules {
+    /// The longest way from row to row. Rows that are farther apart are copied one by one.
+    pub most_pitch_bytes: usize,
+    /// Whether both sides have the same pitches where they are one region.
+    pub equal_pitches_in_place: bool,
+}
+
+/// Byte `at` of a buffer as a place in rows and slices of these pitches, which is how some APIs
 /// count.
-pub(crate) fn origin(at: usize, [row, slice]: [usize; 2]) -> [usize; 3] {
+#[must_use]
+pub fn origin(at: usize, [row, slice]: [usize; 2]) -> [usize; 3] {
     let in_slice = at % slice;
     [in_slice % row, in_slice / row, at / slice]
 }
@@ -63,9 +74,18 @@ struct Nest {
     loops: Vec<Loop>,
 }
 
+/// How the nests of a request become rects.
+#[derive(Debug, Clone, Copy)]
+struct Fit {
+    most_pitch: i64,
+    equal_pitches: bool,
+    /// Whether both sides are one region: then no rect spans bytes that the other side touches.
+    in_place: bool,
+}
+
 /// The rects of a list of copies whose bounds have been checked, made one at a time.
 #[derive(Debug)]
-pub(crate) struct Rects {
+pub struct Rects {
     list: CopyList,
     /// The copy that comes next.
     next: usize,
@@ -73,15 +93,20 @@ pub(crate) struct Rects {
     walk: Option<Walk>,
     /// Where the offsets of source and destination count from.
     bases: (u64, u64),
-    /// Whether both sides are one buffer: then pitches are equal on both, and no rect spans bytes
-    /// that the other side touches.
-    in_place: bool,
+    fit: Fit,
 }
 
 impl Rects {
-    /// The rects of `list`, whose offsets count from `bases`.
-    pub(crate) fn new(list: CopyList, bases: (u64, u64), in_place: bool) -> Self {
-        Rects { list, next: 0, nests: None, walk: None, bases, in_place }
+    /// The rects of `list` by `rules`, its offsets counted from `bases`; `in_place` where both sides
+    /// are one region.
+    #[must_use]
+    pub fn new(list: CopyList, bases: (u64, u64), rules: RectRules, in_place: bool) -> Self {
+        let fit = Fit {
+            most_pitch: rules.most_pitch_bytes.try_into().unwrap_or(i64::MAX),
+            equal_pitches: in_place && rules.equal_pitches_in_place,
+            in_place,
+        };
+        Rects { list, next: 0, nests: None, walk: None, bases, fit }
     }
 
     /// The next nest of the present copy, or of the next that has one.
@@ -107,7 +132,7 @@ impl Iterator for Rects {
                 return Some(rect);
             }
             let nest = self.next_nest()?.simplified();
-            self.walk = Some(Walk::over(nest, self.in_place));
+            self.walk = Some(Walk::over(nest, self.fit));
         }
     }
 }
@@ -257,18 +282,18 @@ impl Nest {
     }
 
     /// The loops that are rows and slices, by their places: those that leave the fewest rects.
-    fn choice(&self, in_place: bool) -> (Option<usize>, Option<usize>) {
-        if in_place && self.overlaps_itself() {
+    fn choice(&self, fit: Fit) -> (Option<usize>, Option<usize>) {
+        if fit.in_place && self.overlaps_itself() {
             return (None, None);
         }
         let (mut best, mut most) = ((None, None), 1);
-        for (r, row) in self.loops.iter().enumerate().filter(|(_, l)| self.is_row(l, in_place)) {
+        for (r, row) in self.loops.iter().enumerate().filter(|(_, l)| self.is_row(l, fit)) {
             if row.count > most {
                 (best, most) = ((Some(r), None), row.count);
             }
             for (s, slice) in self.loops.iter().enumerate() {
                 let both = row.count.saturating_mul(slice.count);
-                if s != r && both > most && is_slice(row, slice, in_place) {
+                if s != r && both > most && is_slice(row, slice, fit) {
                     (best, most) = ((Some(r), Some(s)), both);
                 }
             }
@@ -276,9 +301,10 @@ impl Nest {
         best
     }
 
-    fn is_row(&self, l: &Loop, in_place: bool) -> bool {
-        let bytes = self.bytes.cast_signed();
-        l.src >= bytes && l.dst >= bytes && (!in_place || l.src == l.dst)
+    fn is_row(&self, l: &Loop, fit: Fit) -> bool {
+        let pitches = self.bytes.cast_signed()..=fit.most_pitch;
+        let fits = pitches.contains(&l.src) && pitches.contains(&l.dst);
+        fits && (!fit.equal_pitches || l.src == l.dst)
     }
 
     /// Whether the bytes between the first and the last that are read touch those that are written.
@@ -296,12 +322,14 @@ impl Nest {
 }
 
 /// Whether the turns of `slice` can be slices of rows that are those of `row`.
-fn is_slice(row: &Loop, slice: &Loop, in_place: bool) -> bool {
+fn is_slice(row: &Loop, slice: &Loop, fit: Fit) -> bool {
     let fits = |row_pitch: i64, slice_pitch: i64| {
         let rows = i128::from(row_pitch) * i128::from(row.count);
         i128::from(slice_pitch) >= rows && slice_pitch % row_pitch == 0
     };
-    fits(row.src, slice.src) && fits(row.dst, slice.dst) && (!in_place || slice.src == slice.dst)
+    fits(row.src, slice.src)
+        && fits(row.dst, slice.dst)
+        && (!fit.equal_pitches || slice.src == slice.dst)
 }
 
 /// The rects of a nest: one, and the loops around it.
@@ -314,8 +342,8 @@ struct Walk {
 }
 
 impl Walk {
-    fn over(mut nest: Nest, in_place: bool) -> Self {
-        let (row, slice) = nest.choice(in_place);
+    fn over(mut nest: Nest, fit: Fit) -> Self {
+        let (row, slice) = nest.choice(fit);
         let none = Loop { count: 1, src: 0, dst: 0 };
         let of = |place: Option<usize>| place.map_or(none, |k| nest.loops[k]);
         let (rows, slices) = (of(row), of(slice));
@@ -359,6 +387,20 @@ impl Iterator for Walk {
             self.turn = None;
         }
         Some(rect)
+    }
+}
+
+#[cfg(test)]
+impl Rect {
+    /// Where each of its runs is read and written.
+    pub(super) fn runs(self) -> impl Iterator<Item = (usize, usize)> {
+        let Rect { src, dst, size, src_pitch, dst_pitch } = self;
+        (0..size[2]).flat_map(move |z| {
+            (0..size[1]).map(move |y| {
+                let way = |[row, slice]: [usize; 2]| y * row + z * slice;
+                (src + way(src_pitch), dst + way(dst_pitch))
+            })
+        })
     }
 }
 

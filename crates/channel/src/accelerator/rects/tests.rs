@@ -1,12 +1,18 @@
-//! Rects against the oracle, against what OpenCL allows, and how many there are.
+//! Rects against the oracle, against what devices allow, and how many there are.
 
 use super::*;
-use channel::conformance::{Draw, Shape};
-use channel::layout::{self, Stride};
+use crate::conformance::{Draw, Shape};
+use layout::Stride;
 use std::sync::Arc;
 
+const STRICT: RectRules = RectRules { most_pitch_bytes: usize::MAX, equal_pitches_in_place: true };
+
 fn rects(copy: &NdCopy, bases: (u64, u64), in_place: bool) -> Vec<Rect> {
-    Rects::new([copy.clone()].into(), bases, in_place).collect()
+    by(STRICT, copy, bases, in_place)
+}
+
+fn by(rules: RectRules, copy: &NdCopy, bases: (u64, u64), in_place: bool) -> Vec<Rect> {
+    Rects::new([copy.clone()].into(), bases, rules, in_place).collect()
 }
 
 fn plain(extent: u64) -> CopyDim {
@@ -24,18 +30,7 @@ fn count(copy: &NdCopy) -> usize {
     rects(copy, (0, 0), false).len()
 }
 
-/// Each run of `rect`: where it is read and written.
-fn runs(rect: &Rect) -> impl Iterator<Item = (usize, usize)> {
-    let Rect { src, dst, size, src_pitch, dst_pitch } = *rect;
-    (0..size[2]).flat_map(move |z| {
-        (0..size[1]).map(move |y| {
-            let way = |[row, slice]: [usize; 2]| y * row + z * slice;
-            (src + way(src_pitch), dst + way(dst_pitch))
-        })
-    })
-}
-
-/// What OpenCL asks of a rect.
+/// What devices ask of a rect.
 fn assert_allowed(rect: &Rect, in_place: bool) {
     assert!(rect.size.iter().all(|&n| n > 0), "{rect:?}");
     for (at, pitch) in [(rect.src, rect.src_pitch), (rect.dst, rect.dst_pitch)] {
@@ -62,7 +57,7 @@ fn rects_move_what_the_oracle_moves() {
         layout::oracle::copy(&shape.copy, &from, src as usize, &mut expected, dst as usize);
         for rect in rects(&shape.copy, (src, dst), false) {
             assert_allowed(&rect, false);
-            for (read, written) in runs(&rect) {
+            for (read, written) in rect.runs() {
                 to[written..][..rect.size[0]].copy_from_slice(&from[read..][..rect.size[0]]);
             }
         }
@@ -81,7 +76,7 @@ fn rects_inside_one_buffer_move_the_same() {
         layout::oracle::copy(&shape.copy, &before, src as usize, &mut expected, dst as usize);
         for rect in rects(&shape.copy, (src, dst), true) {
             assert_allowed(&rect, true);
-            for (read, written) in runs(&rect) {
+            for (read, written) in rect.runs() {
                 bytes.copy_within(read..read + rect.size[0], written);
             }
         }
@@ -141,4 +136,24 @@ fn copies_that_lie_among_each_other_are_runs() {
     assert_eq!(moved(8).len(), 4);
     assert!(moved(8).iter().all(Rect::is_run));
     assert_eq!(rects(&copy(8, &[(4, 16, 32)]), (0, 64), true).len(), 4, "pitches differ");
+}
+
+#[test]
+fn rows_too_far_apart_are_runs() {
+    let rows = copy(100, &[(50, 1000, 200)]);
+    let within = |most| by(RectRules { most_pitch_bytes: most, ..STRICT }, &rows, (0, 0), false);
+    assert_eq!((within(1000).len(), within(999).len()), (1, 50));
+    assert!(within(999).iter().all(Rect::is_run));
+    // Of two loops the one whose pitch is short enough holds the rows.
+    let slices = copy(100, &[(50, 1000, 1000), (4, 200, 200)]);
+    let rules = RectRules { most_pitch_bytes: 200, ..STRICT };
+    assert_eq!(by(rules, &slices, (0, 0), false).len(), 1);
+}
+
+#[test]
+fn pitches_of_one_region_differ_where_they_may() {
+    let rows = copy(8, &[(4, 16, 32)]);
+    let free = RectRules { equal_pitches_in_place: false, ..STRICT };
+    assert_eq!((by(free, &rows, (0, 64), true).len(), rects(&rows, (0, 64), true).len()), (1, 4));
+    assert_eq!(by(free, &rows, (0, 8), true).len(), 4, "they lie among each other");
 }

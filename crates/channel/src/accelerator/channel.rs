@@ -1,0 +1,211 @@
+//! GPUWrite, GPURead and GPUCopy (paper, table 2).
+
+use super::transfer::Transfer;
+use super::{Batch, Copier, Direction};
+use crate::{Bell, Capabilities, Channel, DoneQueue, Job};
+use model::{ChannelError, ChannelErrorKind, Completion};
+use std::collections::VecDeque;
+use std::io;
+use std::os::fd::{AsFd, BorrowedFd};
+use std::sync::Arc;
+
+/// Requests held at once: while one is moved others are queued behind it, so that the device does
+/// not wait. More would only stand in front of an urgent one.
+const MAX_IN_FLIGHT: u32 = 4;
+
+/// Commands that are reported together.
+const BATCH_COMMANDS: usize = 128;
+
+/// Commands queued at once, of all requests of a channel.
+const MOST_COMMANDS: usize = 4 * BATCH_COMMANDS;
+
+/// The end of a batch: the slot of its transfer, and its number.
+#[derive(Debug, Clone, Copy)]
+struct Ended {
+    slot: usize,
+    batch: u64,
+}
+
+/// Moves bytes between a device and the host, or inside the device.
+///
+/// Each request becomes commands on the copier's queues, which follow each other in turn. When a
+/// batch of them is over the channel's bell rings; more are queued by the next call of
+/// [`Channel::poll`]. A device that is lost takes no more requests: each ends at once with
+/// [`ChannelErrorKind::DeviceLost`].
+#[derive(Debug)]
+pub struct RectChannel<C: Copier> {
+    direction: Direction,
+    copier: C,
+    /// Batches begun; the next one's queue follows from it.
+    batches: u64,
+    /// Commands queued and not known to be over.
+    commands: usize,
+    /// The requests held, and those among them with commands left to queue, oldest first.
+    slots: Vec<Option<Transfer<C::Batch>>>,
+    waiting: VecDeque<usize>,
+    ended: Arc<DoneQueue<Ended>>,
+    done: Vec<Completion>,
+    /// Taken and not yet polled.
+    held: u32,
+}
+
+impl<C: Copier> RectChannel<C> {
+    /// A channel over `copier` with nothing in flight.
+    ///
+    /// # Errors
+    /// [`ChannelErrorKind::Io`] when the process has no descriptor left.
+    pub fn new(copier: C, direction: Direction) -> Result<Self, ChannelError> {
+        let bell = Bell::new().map_err(|e| no_bell(&e))?;
+        Ok(RectChannel {
+            direction,
+            copier,
+            batches: 0,
+            commands: 0,
+            slots: (0..MAX_IN_FLIGHT).map(|_| None).collect(),
+            waiting: VecDeque::new(),
+            ended: Arc::new(DoneQueue::new(Arc::new(bell))),
+            done: Vec::new(),
+            held: 0,
+        })
+    }
+
+    /// What it copies by.
+    #[must_use]
+    pub fn copier(&self) -> &C {
+        &self.copier
+    }
+
+    fn take(&mut self, job: Job) {
+        let request = job.request;
+        match Transfer::begin(job, self.direction, &self.copier) {
+            Err(error) => self.done.push(Completion { request, result: Err(error) }),
+            Ok(transfer) => {
+                let free = self.slots.iter().position(Option::is_none);
+                let slot = free.expect("as many slots as requests are held");
+                self.slots[slot] = Some(transfer);
+                self.waiting.push_back(slot);
+            }
+        }
+    }
+
+    /// Queues commands while there is room, and has the device begin.
+    fn pump(&mut self) {
+        let before = self.batches;
+        while self.commands < MOST_COMMANDS
+            && let Some(&slot) = self.waiting.front()
+        {
+            self.start_batch(slot);
+            if !self.slots[slot].as_mut().is_some_and(Transfer::has_more) {
+                self.waiting.pop_front();
+                // Where it moves nothing, or was refused.
+                self.retire(slot);
+            }
+        }
+        if self.batches != before && self.copier.flush().is_err() {
+            // Waiting has it begin, or says why not.
+            self.wait();
+        }
+    }
+
+    fn start_batch(&mut self, slot: usize) {
+        let batch = self.batches;
+        self.batches += 1;
+        let queue = (batch % self.copier.queues() as u64) as usize;
+        let Some(transfer) = &mut self.slots[slot] else { return };
+        self.commands += transfer.queue(&mut self.copier, (queue, batch), BATCH_COMMANDS);
+        let Some(queued) = transfer.batch(batch) else { return };
+        let ended = Arc::clone(&self.ended);
+        if queued.when_over(Box::new(move || ended.push(Ended { slot, batch }))).is_err() {
+            // Who is not called back has to wait; this is as rare as a lost device.
+            self.commands -= transfer.wait();
+        }
+    }
+
+    /// Blocks until what is queued is over, by waiting for commands and not for calls: these may
+    /// come later, and find nothing to do.
+    fn wait(&mut self) {
+        for transfer in self.slots.iter_mut().flatten() {
+            self.commands -= transfer.wait();
+        }
+        (0..self.slots.len()).for_each(|slot| self.retire(slot));
+    }
+
+    /// Takes in what has ended, and queues what that made room for.
+    fn advance(&mut self) {
+        self.ended.bell().clear();
+        let mut ended = Vec::new();
+        self.ended.take(&mut ended);
+        for Ended { slot, batch } in ended {
+            if let Some(transfer) = &mut self.slots[slot] {
+                self.commands -= transfer.end_batch(batch);
+                self.retire(slot);
+            }
+        }
+        self.pump();
+    }
+
+    /// Gives back the slot of a request that is over, for one that starts behind all others.
+    fn retire(&mut self, slot: usize) {
+        if let Some(mut over) = self.slots[slot].take_if(|transfer| transfer.is_over()) {
+            self.waiting.retain(|&waits| waits != slot);
+            self.done.push(over.completion());
+        }
+    }
+}
+
+fn no_bell(error: &io::Error) -> ChannelError {
+    let detail = format!("no descriptor for a channel of an accelerator: {error}");
+    ChannelError {
+        os_error: error.raw_os_error(),
+        ..ChannelError::new(ChannelErrorKind::Io, detail)
+    }
+}
+
+impl<C: Copier> Channel for RectChannel<C> {
+    fn capabilities(&self) -> Capabilities {
+        Capabilities { max_in_flight: MAX_IN_FLIGHT, commits: false }
+    }
+
+    fn submit(&mut self, job: Job) -> Result<(), Job> {
+        if self.held == MAX_IN_FLIGHT {
+            return Err(job);
+        }
+        self.held += 1;
+        self.take(job);
+        self.pump();
+        if !self.done.is_empty() {
+            self.ended.bell().ring();
+        }
+        Ok(())
+    }
+
+    fn poll(&mut self, done: &mut Vec<Completion>) {
+        self.advance();
+        self.held -= u32::try_from(self.done.len()).expect("no more than were held");
+        done.append(&mut self.done);
+    }
+
+    fn wake_fd(&self) -> Option<BorrowedFd<'_>> {
+        Some(self.ended.bell().as_fd())
+    }
+
+    fn drain(&mut self) {
+        self.advance();
+        while self.slots.iter().any(Option::is_some) {
+            self.wait();
+            self.pump();
+        }
+        if !self.done.is_empty() {
+            self.ended.bell().ring();
+        }
+    }
+}
+
+impl<C: Copier> Drop for RectChannel<C> {
+    fn drop(&mut self) {
+        self.drain();
+    }
+}
+
+#[cfg(test)]
+mod tests;

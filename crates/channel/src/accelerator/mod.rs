@@ -1,0 +1,148 @@
+//! What channels of accelerators have in common, whatever the device's API: a request becomes rects,
+//! these are queued in batches, and the channel hears when a batch is over.
+//!
+//! **Hazard.** A device moves bytes long after it was asked to, and calls back on threads of its own.
+//! **Guarantee.** A request holds its regions until the last of its commands is over; no thread waits
+//! for a transfer, and nothing spins. **Structure.** [`Rects`] decides and does nothing. A backend's
+//! [`Copier`] queues what they say, as a [`Batch`]; [`RectChannel`] is the channel over it.
+
+mod channel;
+mod rects;
+mod transfer;
+
+pub use channel::RectChannel;
+pub use rects::{Rect, RectRules, Rects, origin};
+
+use crate::Region;
+use model::{ChannelError, ChannelErrorKind};
+use std::fmt::Debug;
+use std::ptr::NonNull;
+
+/// Which way a channel moves bytes.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Direction {
+    /// GPUWrite: from host memory to the device's.
+    Write,
+    /// GPURead: from the device's memory to the host's.
+    Read,
+    /// GPUCopy: inside the device's memory.
+    Copy,
+}
+
+/// The two ends of copies, each where its region starts. `M` is the device's memory.
+#[derive(Debug)]
+pub enum Ends<'a, M> {
+    /// From the host to a device.
+    Write(NonNull<u8>, &'a M),
+    /// From a device to the host.
+    Read(&'a M, NonNull<u8>),
+    /// Inside a device.
+    Copy(&'a M, &'a M),
+}
+
+impl<M> Clone for Ends<'_, M> {
+    fn clone(&self) -> Self {
+        *self
+    }
+}
+
+impl<M> Copy for Ends<'_, M> {}
+
+/// What is called when a batch is over.
+pub type Over = Box<dyn FnOnce() + Send>;
+
+/// Commands that were queued together. Dropping one blocks until its commands are over, and so does
+/// giving it back: nobody frees memory that a device still uses.
+pub trait Batch: Debug + Send {
+    /// Calls `over` once, on any thread or at once, when all commands are over or have failed.
+    ///
+    /// # Errors
+    /// Where nobody will call; `over` was not called then.
+    fn when_over(&self, over: Over) -> Result<(), ChannelError>;
+
+    /// Blocks, without spinning, until all commands are over; returns at once where they are.
+    ///
+    /// # Errors
+    /// Why the first command failed that has.
+    fn wait(&mut self) -> Result<(), ChannelError>;
+}
+
+/// What became of asking for copies.
+#[derive(Debug)]
+pub struct Queued<B> {
+    /// How many commands were queued.
+    pub count: usize,
+    /// They, if there are any.
+    pub batch: Option<B>,
+    /// Why no more were.
+    pub result: Result<(), ChannelError>,
+}
+
+/// How a device's API copies rects. One thread at a time calls it, and not always the same.
+pub trait Copier: Debug + Send {
+    /// Memory of the device.
+    type Memory;
+    /// Commands queued together.
+    type Batch: Batch;
+
+    /// What rects have to be; constant.
+    fn rules(&self) -> RectRules;
+
+    /// How many queues there are, at least one; constant.
+    fn queues(&self) -> usize;
+
+    /// Whether the device can be used.
+    ///
+    /// # Errors
+    /// [`ChannelErrorKind::DeviceLost`], with the reason.
+    fn check(&self) -> Result<(), ChannelError>;
+
+    /// The device's memory that `region` is.
+    ///
+    /// # Errors
+    /// [`ChannelErrorKind::UnknownRegion`] where it is another's.
+    fn memory<'a>(&self, region: &'a Region) -> Result<&'a Self::Memory, ChannelError>;
+
+    /// Queues the copies of `rects`, in their order, on queue number `queue`. Stops at the first that
+    /// is refused. Does not block, unless the API does where it reads memory that may be paged out.
+    ///
+    /// # Safety
+    /// Each rect lies inside both ends. Memory of the host, and the regions that the ends are of, stay
+    /// valid until the batch is over, and until then nobody touches bytes of a rect in a conflicting
+    /// way.
+    unsafe fn copy(
+        &mut self,
+        queue: usize,
+        ends: Ends<'_, Self::Memory>,
+        rects: &mut dyn Iterator<Item = Rect>,
+    ) -> Queued<Self::Batch>;
+
+    /// Has the device begin what is queued.
+    ///
+    /// # Errors
+    /// What the device says.
+    fn flush(&mut self) -> Result<(), ChannelError>;
+}
+
+/// Where `src` and `dst` start, one of which is host memory unless both are the device's.
+fn ends<'a, C: Copier>(
+    copier: &C,
+    direction: Direction,
+    (src, dst): (&'a Region, &'a Region),
+) -> Result<Ends<'a, C::Memory>, ChannelError> {
+    let host = |region: &Region| {
+        let span = region.host_span().ok_or_else(|| unknown(region, "host memory"))?;
+        Ok(span.start())
+    };
+    Ok(match direction {
+        Direction::Write => Ends::Write(host(src)?, copier.memory(dst)?),
+        Direction::Read => Ends::Read(copier.memory(src)?, host(dst)?),
+        Direction::Copy => Ends::Copy(copier.memory(src)?, copier.memory(dst)?),
+    })
+}
+
+/// A region that is not `what` a channel needs there.
+#[must_use]
+pub fn unknown(region: &Region, what: &str) -> ChannelError {
+    ChannelError::new(ChannelErrorKind::UnknownRegion, format!("{region:?} is not {what}"))
+}

@@ -1,0 +1,123 @@
+//! One request on its way.
+//!
+//! **Hazard.** A device reads and writes memory of the host long after it was asked to.
+//! **Guarantee.** A [`Transfer`] holds its job, and so both regions, until the last of its batches is
+//! over, also where it is dropped.
+
+use super::{Batch, Copier, Direction, Rects, ends};
+use crate::{Job, check_bounds};
+use model::{ChannelError, ChannelErrorKind, Completion, Work};
+use std::iter::Peekable;
+use std::sync::Arc;
+
+/// A job whose commands are queued in batches.
+#[derive(Debug)]
+pub(super) struct Transfer<B> {
+    /// What is not known to be over: number, commands, how many. It is dropped, and so waited for,
+    /// before the job.
+    batches: Vec<(u64, B, usize)>,
+    rects: Peekable<Rects>,
+    direction: Direction,
+    error: Option<ChannelError>,
+    job: Job,
+}
+
+impl<B: Batch> Transfer<B> {
+    /// `job`, all bytes of which lie in regions that `copier` can move between.
+    pub(super) fn begin<C: Copier>(
+        job: Job,
+        direction: Direction,
+        copier: &C,
+    ) -> Result<Self, ChannelError> {
+        let Work::Copy(work) = &job.work else { return Err(no_commit()) };
+        copier.check()?;
+        ends(copier, direction, (&job.src, &job.dst))?;
+        check_bounds(work, job.src.len_bytes(), job.dst.len_bytes())?;
+        let (bases, in_place) =
+            ((work.src.offset, work.dst.offset), Arc::ptr_eq(&job.src, &job.dst));
+        let rects = Rects::new(Arc::clone(&work.list), bases, copier.rules(), in_place);
+        let rects = rects.peekable();
+        Ok(Transfer { batches: Vec::new(), rects, direction, error: None, job })
+    }
+
+    /// Queues up to `most` more commands on a queue as batch `number`, and returns how many. What is
+    /// refused ends the job; what was queued before still counts.
+    pub(super) fn queue<C: Copier<Batch = B>>(
+        &mut self,
+        copier: &mut C,
+        (queue, number): (usize, u64),
+        most: usize,
+    ) -> usize {
+        let ends = copier
+            .check()
+            .and_then(|()| ends(copier, self.direction, (&self.job.src, &self.job.dst)));
+        let ends = match ends {
+            Ok(ends) => ends,
+            Err(error) => {
+                self.fail(error);
+                return 0;
+            }
+        };
+        // SAFETY: the rects of copies whose bounds were checked lie inside the regions, which this
+        // value holds until the batch is over: it is dropped, and so waited for, before the job.
+        let queued = unsafe { copier.copy(queue, ends, &mut self.rects.by_ref().take(most)) };
+        self.batches.extend(queued.batch.map(|batch| (number, batch, queued.count)));
+        if let Err(error) = queued.result {
+            self.fail(error);
+        }
+        queued.count
+    }
+
+    /// Batch `number`, unless it is over or empty.
+    pub(super) fn batch(&self, number: u64) -> Option<&B> {
+        self.batches.iter().find(|(n, ..)| *n == number).map(|(_, batch, _)| batch)
+    }
+
+    /// Takes in that batch `number` is over; returns how many commands it had, 0 where that was
+    /// known.
+    pub(super) fn end_batch(&mut self, number: u64) -> usize {
+        let Some(at) = self.batches.iter().position(|(n, ..)| *n == number) else { return 0 };
+        let (_, batch, count) = self.batches.swap_remove(at);
+        self.end(batch);
+        count
+    }
+
+    /// Blocks until all that is queued is over; returns how many commands that were.
+    pub(super) fn wait(&mut self) -> usize {
+        let batches = std::mem::take(&mut self.batches);
+        let count = batches.iter().map(|(_, _, count)| count).sum();
+        batches.into_iter().for_each(|(_, batch, _)| self.end(batch));
+        count
+    }
+
+    fn end(&mut self, mut batch: B) {
+        if let Err(error) = batch.wait() {
+            self.fail(error);
+        }
+    }
+
+    /// Remembers the first error; nothing more is queued.
+    fn fail(&mut self, error: ChannelError) {
+        self.error.get_or_insert(error);
+    }
+
+    /// Whether there are commands left to queue.
+    pub(super) fn has_more(&mut self) -> bool {
+        self.error.is_none() && self.rects.peek().is_some()
+    }
+
+    /// Whether all is over.
+    pub(super) fn is_over(&mut self) -> bool {
+        self.batches.is_empty() && !self.has_more()
+    }
+
+    /// How it ended.
+    pub(super) fn completion(&mut self) -> Completion {
+        let result = self.error.take().map_or(Ok(()), Err);
+        Completion { request: self.job.request, result }
+    }
+}
+
+fn no_commit() -> ChannelError {
+    ChannelError::new(ChannelErrorKind::Io, "memory has nothing to commit or to abort")
+}

@@ -1,0 +1,178 @@
+//! What memories and channels of devices must do besides the contract of channels, as cases for two
+//! devices at once.
+
+use super::device::{Accelerator, backwards, job, memory, run, run_one, sys};
+use super::{Draw, Shape};
+use crate::Job;
+use crate::accelerator::Direction;
+use model::{ChannelErrorKind, Completion, CopyDim, FieldCopy, NdCopy, Stride};
+use std::sync::Arc;
+use std::thread;
+
+/// One rule for devices.
+#[derive(Debug, Clone, Copy)]
+pub struct DeviceCase {
+    /// The rule.
+    pub name: &'static str,
+    /// Panics where the devices break it. They are two openings that share no memory.
+    pub check: fn(&[Accelerator; 2]),
+}
+
+/// Every rule.
+pub const DEVICE_CASES: &[DeviceCase] = &[
+    DeviceCase { name: "regions are zeroed and aligned", check: regions_are_zeroed_and_aligned },
+    DeviceCase { name: "too much is out of memory", check: too_much_is_out_of_memory },
+    DeviceCase { name: "memory of another device is refused", check: another_device_is_refused },
+    DeviceCase { name: "thousands of commands arrive whole", check: thousands_of_commands },
+    DeviceCase { name: "rows move inside one region", check: rows_move_inside_one_region },
+    DeviceCase { name: "an array is turned on another device", check: an_array_is_turned },
+    DeviceCase { name: "copies from several threads arrive whole", check: several_threads },
+];
+
+fn run_on(device: &Accelerator, direction: Direction, job: Job) -> Completion {
+    run_one((device.channel)(direction).as_mut(), job)
+}
+
+fn regions_are_zeroed_and_aligned([device, _]: &[Accelerator; 2]) {
+    let sizes = [(0, 1), (1, 1), (5000, 4096), (100, 1 << 20), (77, 0), ((1 << 20) + 3, 64)];
+    for (len, align) in sizes {
+        let region = device.zcm.allocate(len, align).unwrap();
+        let start = region.host_span().unwrap().start().as_ptr().addr() as u64;
+        assert!(start.is_multiple_of(align.max(1)));
+        assert_eq!((region.len_bytes(), region.memory()), (len, memory(1)));
+        assert!(device.contents(&Arc::new(region)).iter().all(|&b| b == 0));
+        let region = device.fbm.allocate(len, align).unwrap();
+        assert_eq!((region.len_bytes(), region.memory()), (len, memory(2)));
+        assert!(region.host_span().is_none());
+        assert!(device.contents(&Arc::new(region)).iter().all(|&b| b == 0));
+    }
+}
+
+fn too_much_is_out_of_memory([device, _]: &[Accelerator; 2]) {
+    for len in [1 << 60, u64::MAX] {
+        for provider in [&device.fbm, &device.zcm] {
+            let error = provider.allocate(len, 4096).unwrap_err();
+            assert_eq!(error.kind, ChannelErrorKind::OutOfMemory, "{error}");
+        }
+    }
+    assert_eq!(device.contents(&device.fbm(&[7; 9])), [7; 9], "what is left can be used");
+}
+
+fn another_device_is_refused([first, second]: &[Accelerator; 2]) {
+    let (ours, theirs) = (first.fbm(&[1; 64]), second.fbm(&[2; 64]));
+    let cases = [
+        (Direction::Copy, (&ours, &theirs)),
+        (Direction::Copy, (&theirs, &ours)),
+        (Direction::Write, (&sys(&[3; 64]), &theirs)),
+        (Direction::Read, (&theirs, &sys(&[3; 64]))),
+        (Direction::Write, (&ours, &ours)),
+        (Direction::Read, (&ours, &ours)),
+    ];
+    for (direction, (src, dst)) in cases {
+        let ends = (Arc::clone(src), Arc::clone(dst));
+        let done = run_on(first, direction, job(1, &[run(64)], (0, 0), ends));
+        assert_eq!(done.result.unwrap_err().kind, ChannelErrorKind::UnknownRegion);
+    }
+    assert_eq!((first.contents(&ours), second.contents(&theirs)), (vec![1; 64], vec![2; 64]));
+}
+
+fn thousands_of_commands([device, _]: &[Accelerator; 2]) {
+    const COUNT: usize = 3000;
+    let bytes = Draw::new(1).bytes(COUNT);
+    let reversed: Vec<u8> = bytes.iter().rev().copied().collect();
+    let ends = (device.fbm(&bytes), sys(&[0; COUNT]));
+    let dst = Arc::clone(&ends.1);
+    let copy = backwards(COUNT as u64);
+    let done = run_on(device, Direction::Read, job(1, &[copy], (0, 0), ends));
+    assert_eq!(done.result, Ok(()));
+    assert_eq!(device.contents(&dst), reversed);
+}
+
+fn rows_move_inside_one_region([device, _]: &[Accelerator; 2]) {
+    let region = device.fbm(&Draw::new(2).bytes(4096));
+    let rows = |dst_stride| {
+        let dim = CopyDim { extent: 10, src_index: None, dst_index: None };
+        let strides = vec![Stride { src: 100, dst: dst_stride }];
+        let field = FieldCopy { bytes: 40, src_offset: 0, dst_offset: 50, strides };
+        NdCopy { dims: vec![dim], fields: vec![field] }
+    };
+    // Among the source's rows, behind them, and behind them at another pitch.
+    for (copy, at) in [(rows(100), (0, 0)), (rows(100), (0, 1500)), (rows(60), (0, 3000))] {
+        let mut expected = device.contents(&region);
+        let before = expected.clone();
+        layout::oracle::copy(&copy, &before, at.0 as usize, &mut expected, at.1 as usize);
+        let ends = (Arc::clone(&region), Arc::clone(&region));
+        let done = run_on(device, Direction::Copy, job(1, &[copy], at, ends));
+        assert_eq!(done.result, Ok(()));
+        assert!(device.contents(&region) == expected, "at {at:?}");
+    }
+}
+
+/// Elements of four bytes whose rows become columns.
+fn turned(here: u64, there: u64) -> NdCopy {
+    let dims = [here, there].map(|extent| CopyDim { extent, src_index: None, dst_index: None });
+    let (row, column) = (4 * there.cast_signed(), 4 * here.cast_signed());
+    let strides = vec![Stride { src: row, dst: 4 }, Stride { src: 4, dst: column }];
+    let field = FieldCopy { bytes: 4, src_offset: 0, dst_offset: 0, strides };
+    NdCopy { dims: dims.into(), fields: vec![field] }
+}
+
+fn an_array_is_turned([first, second]: &[Accelerator; 2]) {
+    let (rows, columns) = (37, 53);
+    let bytes = Draw::new(3).bytes(4 * 37 * 53);
+    let zeros = vec![0; bytes.len()];
+    let mut expected = zeros.clone();
+    layout::oracle::copy(&turned(rows, columns), &bytes, 0, &mut expected, 0);
+    let stops = [first.fbm(&bytes), first.zcm(&zeros), second.fbm(&zeros), second.fbm(&zeros)];
+    let legs = [
+        (first, Direction::Read, turned(rows, columns)),
+        (second, Direction::Write, run(bytes.len() as u64)),
+        (second, Direction::Copy, turned(columns, rows)),
+    ];
+    for ((device, direction, copy), ends) in legs.into_iter().zip(stops.windows(2)) {
+        let ends = (Arc::clone(&ends[0]), Arc::clone(&ends[1]));
+        let done = run_on(device, direction, job(1, &[copy], (0, 0), ends));
+        assert_eq!(done.result, Ok(()));
+    }
+    assert!(second.contents(&stops[2]) == expected);
+    assert!(second.contents(&stops[3]) == bytes, "turned back");
+}
+
+/// Channels of all kinds at once, each driven by a thread of its own, on two devices.
+fn several_threads(devices: &[Accelerator; 2]) {
+    thread::scope(|scope| {
+        for (seed, device) in (0..).zip(devices) {
+            for direction in [Direction::Write, Direction::Read, Direction::Copy] {
+                scope.spawn(move || drive(device, direction, seed));
+            }
+        }
+    });
+}
+
+/// Rounds of random copies, as many at once as the channel takes.
+fn drive(device: &Accelerator, direction: Direction, seed: u64) {
+    let draw = &mut Draw::new(seed);
+    let mut channel = (device.channel)(direction);
+    for round in 0..12 {
+        let mut expected = Vec::new();
+        for request in 0..channel.capabilities().max_in_flight.into() {
+            let shape = Shape::draw(draw, 300);
+            let src = draw.bytes(shape.src_bytes as usize);
+            let mut dst = draw.bytes(shape.dst_bytes as usize);
+            let (from, to) = match direction {
+                Direction::Write => (sys(&src), device.fbm(&dst)),
+                Direction::Read => (device.fbm(&src), device.zcm(&dst)),
+                Direction::Copy => (device.fbm(&src), device.fbm(&dst)),
+            };
+            layout::oracle::copy(&shape.copy, &src, 0, &mut dst, 0);
+            expected.push((Arc::clone(&to), dst));
+            channel.submit(job(request, &[shape.copy], (0, 0), (from, to))).unwrap();
+        }
+        channel.drain();
+        let mut done = Vec::new();
+        channel.poll(&mut done);
+        assert!(done.len() == expected.len() && done.iter().all(|c| c.result == Ok(())));
+        let right = expected.iter().all(|(to, bytes)| device.contents(to) == *bytes);
+        assert!(right, "{direction:?}, seed {seed}, round {round}");
+    }
+}

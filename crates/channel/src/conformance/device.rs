@@ -1,0 +1,212 @@
+//! What the tests of every accelerator work with: two memories of a device, regions of them that hold
+//! given bytes, and the suite over one of its channels.
+
+use super::{Fixture, Shape};
+use crate::accelerator::Direction;
+use crate::{Channel, HostSpan, Job, Provider, Region};
+use model::{
+    Completion, CopyDim, CopyWork, FieldCopy, MemoryId, NdCopy, NodeId, Place, RegionId, RequestId,
+    Stride, Work,
+};
+use std::fmt;
+use std::ptr::NonNull;
+use std::sync::{Arc, Mutex, Weak};
+
+/// What makes a channel of a device.
+type MakeChannel = Box<dyn Fn(Direction) -> Box<dyn Channel> + Send + Sync>;
+
+/// A device under test.
+pub struct Accelerator {
+    /// Its own memory.
+    pub fbm: Box<dyn Provider>,
+    /// Host memory near to it.
+    pub zcm: Box<dyn Provider>,
+    /// Its channels, none of which may fail to be made.
+    pub channel: MakeChannel,
+}
+
+impl fmt::Debug for Accelerator {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Accelerator").finish_non_exhaustive()
+    }
+}
+
+impl Accelerator {
+    /// Memory of the device that holds `bytes`.
+    ///
+    /// # Panics
+    /// Where it can't be had or written.
+    #[must_use]
+    pub fn fbm(&self, bytes: &[u8]) -> Arc<Region> {
+        let region = self.fbm.allocate(bytes.len() as u64, 64).expect("a small region");
+        let region = Arc::new(region);
+        self.copy(Direction::Write, (sys(bytes), Arc::clone(&region)));
+        region
+    }
+
+    /// Host memory near to the device that holds `bytes`.
+    ///
+    /// # Panics
+    /// Where it can't be had.
+    #[must_use]
+    pub fn zcm(&self, bytes: &[u8]) -> Arc<Region> {
+        let region = self.zcm.allocate(bytes.len() as u64, 64).expect("a small region");
+        let span = region.host_span().expect("host memory");
+        // SAFETY: the region is new, and as long as the bytes.
+        unsafe { span.start().as_ptr().copy_from_nonoverlapping(bytes.as_ptr(), bytes.len()) };
+        Arc::new(region)
+    }
+
+    /// What a region of host memory, or of the device, holds; no request on it is in flight.
+    ///
+    /// # Panics
+    /// Where it can't be read.
+    #[must_use]
+    pub fn contents(&self, region: &Arc<Region>) -> Vec<u8> {
+        let host = if region.host_span().is_some() {
+            Arc::clone(region)
+        } else {
+            let host = sys(&vec![0; size(region.len_bytes())]);
+            self.copy(Direction::Read, (Arc::clone(region), Arc::clone(&host)));
+            host
+        };
+        let span = host.host_span().expect("host memory");
+        // SAFETY: the memory is initialized, and no request on it is in flight.
+        unsafe { std::slice::from_raw_parts(span.start().as_ptr(), span.len_bytes()) }.to_vec()
+    }
+
+    fn copy(&self, direction: Direction, ends: (Arc<Region>, Arc<Region>)) {
+        let job = job(0, &[run(ends.0.len_bytes())], (0, 0), ends);
+        let done = run_one((self.channel)(direction).as_mut(), job);
+        done.result.expect("a small copy");
+    }
+}
+
+fn size(bytes: u64) -> usize {
+    usize::try_from(bytes).expect("a test's size")
+}
+
+/// A memory of the tests'.
+#[must_use]
+pub fn memory(index: u16) -> MemoryId {
+    MemoryId { node: NodeId(0), index }
+}
+
+/// Host memory that is a vector (SYS), and holds `bytes`.
+///
+/// # Panics
+/// Never.
+#[must_use]
+pub fn sys(bytes: &[u8]) -> Arc<Region> {
+    let mut owner = bytes.to_vec();
+    let start = NonNull::new(owner.as_mut_ptr()).expect("a vector's pointer");
+    // SAFETY: the bytes are there as long as the vector, which the region owns and nobody else has.
+    let span = unsafe { HostSpan::new(start, owner.len()) };
+    Arc::new(Region::host(memory(0), span, Arc::new(owner)))
+}
+
+/// One run of `bytes`.
+pub(super) fn run(bytes: u64) -> NdCopy {
+    Shape::run(bytes).copy
+}
+
+/// `count` bytes, the last first: no two of them are one rect.
+#[must_use]
+pub fn backwards(count: u64) -> NdCopy {
+    let dim = CopyDim { extent: count, src_index: None, dst_index: None };
+    let strides = vec![Stride { src: -1, dst: 1 }];
+    let src_offset = count.cast_signed() - 1;
+    let field = FieldCopy { bytes: 1, src_offset, dst_offset: 0, strides };
+    NdCopy { dims: vec![dim], fields: vec![field] }
+}
+
+/// A request for `list`, its offsets counted from `at`, between two regions.
+#[must_use]
+pub fn job(
+    request: u64,
+    list: &[NdCopy],
+    at: (u64, u64),
+    (src, dst): (Arc<Region>, Arc<Region>),
+) -> Job {
+    // Channels are handed regions, not ids.
+    let place = |offset| Place { region: RegionId { index: 0, generation: 0 }, offset };
+    let payload_bytes = list.iter().map(NdCopy::payload_bytes).sum();
+    let work = Work::Copy(CopyWork {
+        list: list.into(),
+        src: place(at.0),
+        dst: place(at.1),
+        payload_bytes,
+        result_bytes: payload_bytes,
+    });
+    Job { request: RequestId(request), work, src, dst }
+}
+
+/// Runs `job` alone on an empty channel.
+///
+/// # Panics
+/// Where the channel breaks its contract.
+pub fn run_one(channel: &mut dyn Channel, job: Job) -> Completion {
+    channel.submit(job).expect("an empty channel takes a job");
+    channel.drain();
+    let mut done = Vec::new();
+    channel.poll(&mut done);
+    done.pop().expect("a drained channel tells of its job")
+}
+
+/// What host memory a channel is tested with.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Host {
+    /// Any.
+    Sys,
+    /// Memory near to the device.
+    Zcm,
+}
+
+/// A channel of a device, and what lies at its ends.
+#[derive(Debug)]
+pub struct DeviceSuite<'a> {
+    device: &'a Accelerator,
+    direction: Direction,
+    host: Host,
+    /// The regions made, since a job needs more than a reference to read one.
+    made: Mutex<Vec<Weak<Region>>>,
+}
+
+impl<'a> DeviceSuite<'a> {
+    /// The suite's fixture for one channel.
+    #[must_use]
+    pub fn new(device: &'a Accelerator, direction: Direction, host: Host) -> Self {
+        DeviceSuite { device, direction, host, made: Mutex::default() }
+    }
+
+    fn side(&self, bytes: &[u8], on_device: bool) -> Arc<Region> {
+        let region = match (on_device, self.host) {
+            (true, _) => self.device.fbm(bytes),
+            (false, Host::Sys) => sys(bytes),
+            (false, Host::Zcm) => self.device.zcm(bytes),
+        };
+        self.made.lock().expect("no test panicked here").push(Arc::downgrade(&region));
+        region
+    }
+}
+
+impl Fixture for DeviceSuite<'_> {
+    fn channel(&self) -> Box<dyn Channel> {
+        (self.device.channel)(self.direction)
+    }
+
+    fn source(&self, bytes: &[u8]) -> Arc<Region> {
+        self.side(bytes, self.direction != Direction::Write)
+    }
+
+    fn destination(&self, bytes: &[u8]) -> Arc<Region> {
+        self.side(bytes, self.direction != Direction::Read)
+    }
+
+    fn contents(&self, destination: &Region) -> Vec<u8> {
+        let mut made = self.made.lock().expect("no test panicked here");
+        made.retain(|region| region.strong_count() > 0);
+        let region = made.iter().find(|region| std::ptr::eq(region.as_ptr(), destination));
+        self.device.contents(&region.and_then(Weak::upgrade).expect("one of this suite's"))
+    }
+}

@@ -1,0 +1,125 @@
+//! Rects on OpenCL's queues.
+
+use crate::cl::{Buffer, Event, Queue};
+use crate::device::Device;
+use crate::error::When;
+use crate::memory::DeviceSpan;
+use channel::Region;
+use channel::accelerator::{self, Batch, Copier, Ends, Over, Queued, Rect, RectRules};
+use channel::model::ChannelError;
+
+/// The queues of a channel.
+#[derive(Debug)]
+pub(crate) struct Queues {
+    device: Device,
+    pub(crate) queues: Vec<Queue>,
+}
+
+impl Queues {
+    /// So many queues of `device`, at least one.
+    pub(crate) fn new(device: &Device, queues: usize) -> Result<Self, ChannelError> {
+        device.check()?;
+        let queues: Result<_, _> =
+            (0..queues.max(1)).map(|_| Queue::new(device.context())).collect();
+        let queues = queues.map_err(|failure| device.failed(failure, When::Asked))?;
+        Ok(Queues { device: device.clone(), queues })
+    }
+}
+
+/// Commands, one after the other on one queue. There is at least one.
+#[derive(Debug)]
+pub(crate) struct Commands {
+    device: Device,
+    events: Vec<Event>,
+}
+
+impl Commands {
+    fn last(&self) -> &Event {
+        self.events.last().expect("no batch is empty")
+    }
+}
+
+impl Batch for Commands {
+    fn when_over(&self, over: Over) -> Result<(), ChannelError> {
+        let set = self.last().when_over(over);
+        set.map_err(|failure| self.device.failed(failure, When::Asked))
+    }
+
+    fn wait(&mut self) -> Result<(), ChannelError> {
+        // Each fails by itself, and all of them tell of the device.
+        let mut result = Ok(());
+        for event in &self.events {
+            let over = event.wait().map_err(|failure| self.device.failed(failure, When::Ran));
+            result = result.and(over);
+        }
+        result
+    }
+}
+
+impl Drop for Commands {
+    fn drop(&mut self) {
+        // Whoever wanted to know has asked.
+        let _ = self.wait();
+    }
+}
+
+impl Copier for Queues {
+    type Memory = Buffer;
+    type Batch = Commands;
+
+    fn rules(&self) -> RectRules {
+        RectRules { most_pitch_bytes: usize::MAX, equal_pitches_in_place: true }
+    }
+
+    fn queues(&self) -> usize {
+        self.queues.len()
+    }
+
+    fn check(&self) -> Result<(), ChannelError> {
+        self.device.check()
+    }
+
+    fn memory<'a>(&self, region: &'a Region) -> Result<&'a Buffer, ChannelError> {
+        let device = &self.device;
+        let span = region.view::<DeviceSpan>().filter(|s| s.buffer.is_of(device.context()));
+        let what = || {
+            format!("memory of OpenCL device `{}`, or of this opening of it", device.info().name)
+        };
+        span.map(|span| &span.buffer).ok_or_else(|| accelerator::unknown(region, &what()))
+    }
+
+    unsafe fn copy(
+        &mut self,
+        queue: usize,
+        ends: Ends<'_, Buffer>,
+        rects: &mut dyn Iterator<Item = Rect>,
+    ) -> Queued<Commands> {
+        let (mut events, mut result) = (Vec::new(), Ok(()));
+        for rect in rects {
+            // SAFETY: the caller's promise.
+            match unsafe { self.queues[queue].copy(ends, &rect) } {
+                Ok(event) => events.push(event),
+                Err(failure) => {
+                    result = Err(self.device.failed(failure, When::Asked));
+                    break;
+                }
+            }
+        }
+        let count = events.len();
+        let batch = (count > 0).then(|| Commands { device: self.device.clone(), events });
+        Queued { count, batch, result }
+    }
+
+    fn flush(&mut self) -> Result<(), ChannelError> {
+        let flushed: Result<(), _> = self.queues.iter().try_for_each(Queue::flush);
+        flushed.map_err(|failure| self.device.failed(failure, When::Asked))
+    }
+}
+
+#[cfg(test)]
+impl Commands {
+    /// A batch that holds `event` only.
+    pub(crate) fn of(device: &Device, event: Event) -> Self {
+        Commands { device: device.clone(), events: vec![event] }
+    }
+}
