@@ -11,7 +11,7 @@ STAMPS := $(VENV)/.stamps
 RUST_SOURCES := $(shell find crates -name '*.rs' -o -name Cargo.toml) Cargo.toml Cargo.lock
 PYTHON_SOURCES := $(shell find python/isometry -name '*.py*' -not -path '*/__pycache__/*')
 
-# What bench, count, fuzz and mutant runs take.
+# What bench, count, GPU, fuzz and mutant runs take.
 GROUP ?= small
 FILTER ?=
 RUNS ?=
@@ -22,11 +22,12 @@ FIRST_SEED ?= 0
 MUTANT ?=
 WRITE ?=
 QUICK ?=
+CARRY ?=
 
 # The crates that properties are stated of.
 PROPERTIES := layout planner engine kernels files cluster
 
-.PHONY: help test demo paper bench bench-group bench-kernels bench-fabric bench-kv counts lint fuzz-sim properties miri mutants package clean
+.PHONY: help test demo paper bench bench-group bench-kernels bench-fabric bench-kv counts gpu lint fuzz-sim properties miri mutants package clean
 
 help: ## Say what there is to make
 	@sed -n 's/^\([a-z-]*\):.*## /  \1\t/p' Makefile | expand -t 14
@@ -77,6 +78,9 @@ bench-kv: $(FABRIC)/.stamps/peers package
 
 counts: ## Compare what the kernels execute with their limits; WRITE=1 writes these anew
 	@scripts/counts.sh $(if $(WRITE),--write)
+
+gpu: ## Run the tests of CUDA's channels on this machine's GPU; CARRY=DIR makes a folder that does so elsewhere
+	@scripts/gpu.sh $(if $(CARRY),carry '$(value CARRY)')
 
 lint: ## Formatting, clippy, documentation
 	@scripts/lint.sh

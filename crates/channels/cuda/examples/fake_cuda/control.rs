@@ -1,0 +1,83 @@
+//! What tests tell the fake driver, and ask it.
+
+use crate::gpu::{Code, GPUS, Gpu};
+use std::collections::BTreeMap;
+use std::ffi::{CStr, c_char, c_int};
+use std::sync::{Mutex, MutexGuard, PoisonError};
+
+/// What is told of calls, by their names.
+#[derive(Default)]
+pub(crate) struct Calls {
+    /// How often each was made.
+    counts: BTreeMap<&'static str, u64>,
+    /// Which are to be refused, once.
+    refused: BTreeMap<String, Code>,
+    /// Memory of the host that was allocated, and how much of it.
+    pub(crate) pinned: BTreeMap<usize, usize>,
+}
+
+static CALLS: Mutex<Calls> = Mutex::new(Calls {
+    counts: BTreeMap::new(),
+    refused: BTreeMap::new(),
+    pinned: BTreeMap::new(),
+});
+
+pub(crate) fn calls() -> MutexGuard<'static, Calls> {
+    CALLS.lock().unwrap_or_else(PoisonError::into_inner)
+}
+
+impl Calls {
+    /// Counts a call; fails where it is to be refused.
+    pub(crate) fn enter(&mut self, name: &'static str) -> Result<(), Code> {
+        *self.counts.entry(name).or_default() += 1;
+        self.refused.remove(name).map_or(Ok(()), Err)
+    }
+}
+
+fn text<'a>(name: *const c_char) -> &'a str {
+    // SAFETY: tests hand over texts that live as long as the call.
+    unsafe { CStr::from_ptr(name) }.to_str().expect("names of calls")
+}
+
+/// Has the next call of this name answer `code`, and do nothing.
+#[unsafe(no_mangle)]
+extern "C" fn fake_refuse(name: *const c_char, code: Code) {
+    calls().refused.insert(text(name).to_owned(), code);
+}
+
+/// Has the next copy of a device fail: alone, or as a fault that every later call answers.
+#[unsafe(no_mangle)]
+extern "C" fn fake_fail(device: c_int, code: Code, is_fault: bool) {
+    GPUS[device as usize].state().failure = Some((code, is_fault));
+}
+
+/// Has the streams of a device stand still, or go on.
+#[unsafe(no_mangle)]
+extern "C" fn fake_hold(device: c_int, held: bool) {
+    GPUS[device as usize].state().held = held;
+    GPUS[device as usize].tell();
+}
+
+/// Chooses how late streams are.
+#[unsafe(no_mangle)]
+extern "C" fn fake_seed(seed: u64) {
+    GPUS.iter().for_each(|gpu| gpu.state().seed = seed);
+}
+
+/// How often a call was made.
+#[unsafe(no_mangle)]
+extern "C" fn fake_count(name: *const c_char) -> u64 {
+    calls().counts.get(text(name)).copied().unwrap_or(0)
+}
+
+/// How many objects there are that somebody has to give back, once closed streams have ended.
+#[unsafe(no_mangle)]
+extern "C" fn fake_live() -> u64 {
+    let of_device = |gpu: &Gpu| {
+        let _ = gpu.wait_until(|state| !state.has_closed_streams());
+        let state = gpu.state();
+        state.blocks.len() + state.streams.len() + state.events.len() + state.contexts
+    };
+    let pinned = calls().pinned.len();
+    (pinned + GPUS.iter().map(of_device).sum::<usize>()) as u64
+}

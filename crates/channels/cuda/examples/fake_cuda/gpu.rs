@@ -1,0 +1,305 @@
+//! A device of the fake driver: its memory, and streams that are threads.
+//!
+//! Copies run as late as the seed likes, one after the other in each stream, and look at memory only
+//! then. What has been freed by then is a fault, as on a device.
+
+use cudarc::driver::sys::{CUresult, CUstream};
+use std::collections::{BTreeMap, VecDeque};
+use std::ffi::c_void;
+use std::sync::{Condvar, Mutex, MutexGuard, PoisonError};
+use std::thread;
+
+/// A result as a number: tests also inject ones that no header has.
+pub(crate) type Code = u32;
+
+/// What a device has.
+pub(crate) const MEMORY_BYTES: usize = 64 << 20;
+
+/// The longest pitch, far below a device's, so that tests exceed it.
+pub(crate) const MAX_PITCH_BYTES: usize = 65_536;
+
+/// One end of a copy.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum End {
+    Host(usize),
+    Device(u64),
+}
+
+/// Rows and slices of bytes; pitches are in bytes.
+#[derive(Debug, Clone, Copy)]
+pub(crate) struct Copy3 {
+    pub(crate) src: End,
+    pub(crate) dst: End,
+    pub(crate) size: [usize; 3],
+    pub(crate) src_pitch: [usize; 2],
+    pub(crate) dst_pitch: [usize; 2],
+}
+
+/// Called with the stream, a result and this.
+pub(crate) type Call = unsafe extern "C" fn(CUstream, Code, *mut c_void);
+
+/// What a stream does.
+pub(crate) enum Command {
+    Copy(Copy3),
+    Fill(u64, u8, usize),
+    Event(u64),
+    Call(Call, usize),
+}
+
+#[derive(Default)]
+pub(crate) struct Stream {
+    commands: VecDeque<Command>,
+    /// Whether one of them is being carried out.
+    busy: bool,
+    closed: bool,
+    /// What copies since the last event failed with.
+    error: Code,
+}
+
+/// How often an event is still to come, and what came before it failed with.
+#[derive(Default)]
+pub(crate) struct Event {
+    pending: usize,
+    error: Code,
+}
+
+#[derive(Default)]
+pub(crate) struct State {
+    pub(crate) blocks: BTreeMap<u64, Vec<u8>>,
+    pub(crate) streams: BTreeMap<u64, Stream>,
+    pub(crate) events: BTreeMap<u64, Event>,
+    pub(crate) contexts: usize,
+    /// Whether streams stand still.
+    pub(crate) held: bool,
+    /// What every call answers, once a fault has come.
+    pub(crate) fault: Code,
+    /// What the next copy fails with, and whether that is a fault.
+    pub(crate) failure: Option<(Code, bool)>,
+    pub(crate) seed: u64,
+    names: u64,
+}
+
+pub(crate) struct Gpu {
+    state: Mutex<State>,
+    changed: Condvar,
+}
+
+pub(crate) static GPUS: [Gpu; 2] = [Gpu::new(), Gpu::new()];
+
+impl Gpu {
+    const fn new() -> Self {
+        let state = State {
+            blocks: BTreeMap::new(),
+            streams: BTreeMap::new(),
+            events: BTreeMap::new(),
+            contexts: 0,
+            held: false,
+            fault: 0,
+            failure: None,
+            seed: 0,
+            names: 0,
+        };
+        Gpu { state: Mutex::new(state), changed: Condvar::new() }
+    }
+
+    pub(crate) fn state(&self) -> MutexGuard<'_, State> {
+        self.state.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    fn wait<'a>(&self, state: MutexGuard<'a, State>) -> MutexGuard<'a, State> {
+        self.changed.wait(state).unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// Tells whoever sleeps that the state is another.
+    pub(crate) fn tell(&self) {
+        self.changed.notify_all();
+    }
+
+    /// A stream, whose thread ends when it is closed and empty.
+    pub(crate) fn open_stream(&'static self) -> u64 {
+        let mut state = self.state();
+        let name = state.name();
+        state.streams.insert(name, Stream::default());
+        thread::spawn(move || self.run(name));
+        name
+    }
+
+    /// Carries out what a stream is asked to, in its order.
+    fn run(&self, name: u64) {
+        let mut state = self.state();
+        loop {
+            let stream = state.streams.get_mut(&name).expect("a stream ends here only");
+            let ended = stream.closed && stream.commands.is_empty();
+            if ended {
+                state.streams.remove(&name);
+                self.tell();
+                return;
+            }
+            let idle = state.held || state.streams[&name].commands.is_empty();
+            if idle {
+                state = self.wait(state);
+                continue;
+            }
+            let stream = state.streams.get_mut(&name).expect("as above");
+            let command = stream.commands.pop_front().expect("it has one");
+            stream.busy = true;
+            let is_late = state.draw(4) == 0;
+            drop(state);
+            if is_late {
+                thread::yield_now();
+            }
+            self.carry_out(name, command);
+            state = self.state();
+            state.streams.get_mut(&name).expect("as above").busy = false;
+            self.tell();
+        }
+    }
+
+    fn carry_out(&self, name: u64, command: Command) {
+        let mut state = self.state();
+        match command {
+            Command::Copy(copy) => state.copy(name, &copy),
+            Command::Fill(at, byte, bytes) => match state.bytes(at, bytes) {
+                Some(place) => place.fill(byte),
+                None => state.fault = CUresult::CUDA_ERROR_ILLEGAL_ADDRESS as Code,
+            },
+            Command::Event(event) => {
+                let error = state.streams.get_mut(&name).map(|s| std::mem::take(&mut s.error));
+                if let Some(event) = state.events.get_mut(&event) {
+                    event.pending -= 1;
+                    event.error = error.unwrap_or(0);
+                }
+            }
+            Command::Call(call, data) => {
+                let fault = state.fault;
+                drop(state);
+                // SAFETY: who added it promised that it may be called once with this.
+                unsafe { call(name as CUstream, fault, data as *mut c_void) };
+            }
+        }
+    }
+
+    /// Blocks until `over` holds, or a fault has come, which it returns.
+    pub(crate) fn wait_until(&self, mut over: impl FnMut(&State) -> bool) -> Result<(), Code> {
+        let mut state = self.state();
+        while state.fault == 0 && !over(&state) {
+            state = self.wait(state);
+        }
+        if state.fault == 0 { Ok(()) } else { Err(state.fault) }
+    }
+}
+
+impl State {
+    /// A number for an object.
+    pub(crate) fn name(&mut self) -> u64 {
+        self.names += 1;
+        self.names
+    }
+
+    fn draw(&mut self, below: u64) -> u64 {
+        self.seed = self.seed.wrapping_mul(6_364_136_223_846_793_005).wrapping_add(1);
+        (self.seed >> 33) % below
+    }
+
+    /// Adds `command` to a stream; false where there is no such stream.
+    pub(crate) fn ask(&mut self, stream: u64, command: Command) -> bool {
+        let open = self.streams.get_mut(&stream).filter(|stream| !stream.closed);
+        let Some(stream) = open else { return false };
+        if let Command::Event(event) = &command {
+            self.events.entry(*event).or_default().pending += 1;
+        }
+        stream.commands.push_back(command);
+        true
+    }
+
+    /// Whether a stream has nothing left to do.
+    pub(crate) fn is_idle(&self, stream: u64) -> bool {
+        self.streams.get(&stream).is_none_or(|s| s.commands.is_empty() && !s.busy)
+    }
+
+    /// Has a stream end when it is empty; false where there is none.
+    pub(crate) fn close_stream(&mut self, stream: u64) -> bool {
+        self.streams.get_mut(&stream).map(|stream| stream.closed = true).is_some()
+    }
+
+    pub(crate) fn has_closed_streams(&self) -> bool {
+        self.streams.values().any(|stream| stream.closed)
+    }
+
+    /// What copies before an event failed with, once it is over.
+    pub(crate) fn event_error(&self, event: u64) -> Option<Code> {
+        let event = self.events.get(&event)?;
+        (event.pending == 0).then_some(event.error)
+    }
+
+    /// The bytes from `at` on, where they are all of one allocation.
+    fn bytes(&mut self, at: u64, bytes: usize) -> Option<&mut [u8]> {
+        let (start, block) = self.blocks.range_mut(..=at).next_back()?;
+        let from = usize::try_from(at - start).ok()?;
+        block.get_mut(from..from.checked_add(bytes)?)
+    }
+
+    /// Whether the bytes from `at` on are all of one allocation.
+    pub(crate) fn has(&self, at: u64, bytes: usize) -> bool {
+        let before = self.blocks.range(..=at).next_back();
+        before.is_some_and(|(start, block)| {
+            let from = (at - start) as usize;
+            from.checked_add(bytes).is_some_and(|to| to <= block.len())
+        })
+    }
+
+    /// Copies, unless the device has a fault, or the copy is to fail.
+    fn copy(&mut self, stream: u64, copy: &Copy3) {
+        if self.fault != 0 {
+            return;
+        }
+        if let Some((code, is_fault)) = self.failure.take() {
+            let place = match self.streams.get_mut(&stream).filter(|_| !is_fault) {
+                Some(stream) => &mut stream.error,
+                None => &mut self.fault,
+            };
+            *place = code;
+            return;
+        }
+        for z in 0..copy.size[2] {
+            for y in 0..copy.size[1] {
+                let way = |[row, slice]: [usize; 2]| y * row + z * slice;
+                let ends = (copy.src.by(way(copy.src_pitch)), copy.dst.by(way(copy.dst_pitch)));
+                if !self.copy_row(ends, copy.size[0]) {
+                    self.fault = CUresult::CUDA_ERROR_ILLEGAL_ADDRESS as Code;
+                    return;
+                }
+            }
+        }
+    }
+
+    /// Copies a row; false where memory of the device is not there any more.
+    fn copy_row(&mut self, (src, dst): (End, End), bytes: usize) -> bool {
+        let row = match src {
+            End::Device(at) => match self.bytes(at, bytes) {
+                Some(place) => place.to_vec(),
+                None => return false,
+            },
+            // SAFETY: who asked keeps the memory of the host until this is over.
+            End::Host(at) => unsafe { std::slice::from_raw_parts(at as *const u8, bytes) }.to_vec(),
+        };
+        match dst {
+            End::Device(at) => match self.bytes(at, bytes) {
+                Some(place) => place.copy_from_slice(&row),
+                None => return false,
+            },
+            // SAFETY: as above.
+            End::Host(at) => unsafe { (at as *mut u8).copy_from(row.as_ptr(), bytes) },
+        }
+        true
+    }
+}
+
+impl End {
+    fn by(self, bytes: usize) -> End {
+        match self {
+            End::Host(at) => End::Host(at + bytes),
+            End::Device(at) => End::Device(at + bytes as u64),
+        }
+    }
+}

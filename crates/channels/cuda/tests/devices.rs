@@ -1,0 +1,145 @@
+//! What devices say of themselves, where there is none, and how many copies a request takes.
+
+mod common;
+
+use channel::conformance::{Shape, job, memory, run_one, sys};
+use channel::model::{CopyDim, FieldCopy, NdCopy, Stride};
+use channel::{Channel, Provider};
+use common::{Fake, devices, under_test};
+use isometry_channel_cuda::{
+    Absent, CudaChannel, Direction, FbmProvider, ZcmProvider, find, find_in,
+};
+use std::path::Path;
+use std::sync::Arc;
+
+#[test]
+fn devices_say_what_they_are() {
+    let Some((fake, devices)) = devices("devices_say_what_they_are", 1) else { return };
+    for device in &devices {
+        let info = device.info();
+        println!("on {info:?}");
+        assert!(!info.name.is_empty() && info.bus_id.contains(':'), "{info:?}");
+        assert!(info.cuda_version >= (12, 0) && info.capability.0 > 0, "{info:?}");
+        assert!(info.memory_bytes > 0 && info.most_pitch_bytes > 0, "{info:?}");
+        assert!(!device.is_lost());
+    }
+    if fake.is_some() {
+        let info = devices[1].info();
+        assert_eq!((info.name.as_str(), info.bus_id.as_str()), ("Emulated 1", "0000:01:00.0"));
+        assert_eq!((info.cuda_version, info.capability), ((12, 8), (8, 6)));
+        assert_eq!((info.memory_bytes, info.most_pitch_bytes), (64 << 20, 65_536));
+    }
+}
+
+#[test]
+fn a_missing_library_is_one_sentence() {
+    let dir = tempfile::tempdir().unwrap();
+    let empty = dir.path().join("libcuda.so.1");
+    std::fs::write(&empty, "").unwrap();
+    // A library that is there, and is another.
+    let others = [dir.path().join("nowhere"), empty, Path::new("libm.so.6").into()];
+    for library in others {
+        let absent = find_in(&library).unwrap_err();
+        let Absent::Library { library: named, .. } = &absent else { panic!("{absent}") };
+        assert_eq!(*named, library.display().to_string());
+        assert!(absent.to_string().starts_with("no CUDA: "), "{absent}");
+    }
+    assert!(find_in(Path::new("libm.so.6")).unwrap_err().to_string().contains("cuInit"));
+    // Whatever there is here, asking for it is safe, and says the same again.
+    let said = || find().map(|found| found.len());
+    assert_eq!(said(), said());
+}
+
+#[test]
+fn a_driver_without_devices_is_one_sentence() {
+    let Some(fake) = Fake::load("a_driver_without_devices_is_one_sentence") else { return };
+    fake.refuse("cuInit", 100);
+    assert_eq!(find_in(fake.path()).unwrap_err(), Absent::Device);
+    fake.refuse("cuInit", 34);
+    let said = find_in(fake.path()).unwrap_err().to_string();
+    assert_eq!(said, "CUDA doesn't work: cuInit: CUDA_ERROR_STUB_LIBRARY (34)");
+    fake.refuse("cuDeviceGetName", 999);
+    assert_eq!(find_in(fake.path()).unwrap().len(), 1, "one that fails is left out");
+    fake.refuse("cuDevicePrimaryCtxRetain", 46);
+    let refused = find_in(fake.path()).unwrap()[0].open().unwrap_err().to_string();
+    assert!(refused.contains("CUDA_ERROR_DEVICE_UNAVAILABLE (46)"), "{refused}");
+}
+
+/// Elements of `bytes` in loops of (extent, source stride, destination stride).
+fn copy(bytes: u64, loops: &[(u64, i64, i64)]) -> NdCopy {
+    let dim =
+        |&(extent, ..): &(u64, i64, i64)| CopyDim { extent, src_index: None, dst_index: None };
+    let strides = loops.iter().map(|&(_, src, dst)| Stride { src, dst }).collect();
+    let field = FieldCopy { bytes, src_offset: 0, dst_offset: 0, strides };
+    NdCopy { dims: loops.iter().map(dim).collect(), fields: vec![field] }
+}
+
+#[test]
+fn a_request_takes_as_few_copies_as_rects() {
+    let Some(fake) = Fake::load("a_request_takes_as_few_copies_as_rects") else { return };
+    let [device, _] = fake.devices();
+    let there = under_test(&device, 1);
+    let calls = ["cuMemcpyHtoDAsync_v2", "cuMemcpy2DAsync_v2", "cuMemcpy3DAsync_v2"];
+    let counts = || calls.map(|call| fake.count(call));
+    for (copy, expected) in [
+        (copy(4, &[(100, 4, 4), (10, 400, 400)]), [1, 0, 0]),
+        (copy(100, &[(50, 1000, 200)]), [0, 1, 0]),
+        (copy(12, &[(4, 10_000, 240), (20, 100, 12)]), [0, 0, 1]),
+        // The rows are farther apart than the device's pitch is long.
+        (copy(8, &[(3, 70_000, 8)]), [3, 0, 0]),
+    ] {
+        let ends = (sys(&[7; 200_000]), there.fbm(&[0; 50_000]));
+        let dst = Arc::clone(&ends.1);
+        let mut channel = (there.channel)(Direction::Write);
+        let before = counts();
+        let done = run_one(channel.as_mut(), job(1, std::slice::from_ref(&copy), (0, 0), ends));
+        assert_eq!(done.result, Ok(()));
+        let mut made = counts();
+        made.iter_mut().zip(before).for_each(|(after, before)| *after -= before);
+        assert_eq!(made, expected, "{copy:?}");
+        let written = there.contents(&dst).iter().filter(|&&byte| byte == 7).count() as u64;
+        assert_eq!(written, copy.payload_bytes());
+    }
+}
+
+#[test]
+fn all_is_given_back() {
+    let Some(fake) = Fake::load("all_is_given_back") else { return };
+    let devices = fake.devices();
+    for device in &devices {
+        let there = under_test(device, 3);
+        let ends = (there.zcm(&[1; 1000]), there.fbm(&[2; 1000]));
+        let mut channel = CudaChannel::new(device, Direction::Write).unwrap();
+        let made = fake.count("cuEventCreate");
+        for request in 0..8 {
+            let job = job(request, &[Shape::run(1000).copy], (0, 0), ends.clone());
+            assert_eq!(run_one(&mut channel, job).result, Ok(()));
+        }
+        assert_eq!(fake.count("cuEventCreate"), made + 1, "an event is used again");
+        let job = job(9, &[Shape::run(1000).copy], (0, 0), ends.clone());
+        channel.submit(job).unwrap();
+        drop(channel);
+        assert_eq!(there.contents(&ends.1), [1; 1000]);
+    }
+    assert!(fake.live() > 0);
+    drop(devices);
+    assert_eq!(fake.live(), 0);
+    assert_eq!(fake.count("cuCtxPushCurrent_v2"), fake.count("cuCtxPopCurrent_v2"));
+}
+
+#[test]
+fn what_is_freed_makes_room() {
+    let Some(fake) = Fake::load("what_is_freed_makes_room") else { return };
+    let [device, _] = fake.devices();
+    let fbm = FbmProvider::new(memory(2), device.clone());
+    let most = device.info().memory_bytes;
+    let half = fbm.allocate(most / 2, 64).unwrap();
+    let error = fbm.allocate(most / 2 + 1, 64).unwrap_err().to_string();
+    let expected = "cuMemAlloc: CUDA_ERROR_OUT_OF_MEMORY (2)";
+    assert!(error.contains(expected) && error.contains("Emulated 0"), "{error}");
+    drop(half);
+    fbm.allocate(most, 64).unwrap();
+    let error = ZcmProvider::new(memory(1), device.clone()).allocate(2 << 30, 64).unwrap_err();
+    assert!(error.to_string().contains("cuMemHostAlloc: CUDA_ERROR_OUT_OF_MEMORY"), "{error}");
+    assert!(!device.is_lost());
+}

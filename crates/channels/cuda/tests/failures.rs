@@ -1,0 +1,260 @@
+//! What becomes of requests when the driver refuses a call, when copies fail, and when a device is
+//! lost: all of it emulated.
+
+mod common;
+
+use channel::conformance::{Shape, backwards, job, memory, run_one, sys, wait};
+use channel::model::{ChannelErrorKind, Completion, CopyDim, FieldCopy, NdCopy, Stride};
+use channel::{Channel, Provider, Region};
+use common::{Fake, under_test};
+use isometry_channel_cuda::{CudaChannel, Device, Direction, FbmProvider, ZcmProvider};
+use std::sync::Arc;
+use std::thread;
+
+const BYTES: usize = 100_000;
+
+type Ends = (Arc<Region>, Arc<Region>);
+
+/// Every call that a request may take, with a copy that takes it.
+fn calls() -> [(&'static str, Direction, NdCopy); 7] {
+    let run = || Shape::run(64).copy;
+    [
+        ("cuMemcpyHtoDAsync", Direction::Write, run()),
+        ("cuMemcpyDtoHAsync", Direction::Read, run()),
+        ("cuMemcpyDtoDAsync", Direction::Copy, run()),
+        ("cuMemcpy2DAsync", Direction::Write, loops(&[(5, 20, 10)])),
+        ("cuMemcpy3DAsync", Direction::Read, loops(&[(5, 20, 10), (3, 200, 100)])),
+        ("cuEventCreate", Direction::Write, run()),
+        ("cuEventRecord", Direction::Write, run()),
+    ]
+}
+
+/// Elements of eight bytes in loops of (extent, source stride, destination stride).
+fn loops(loops: &[(u64, i64, i64)]) -> NdCopy {
+    let dim =
+        |&(extent, ..): &(u64, i64, i64)| CopyDim { extent, src_index: None, dst_index: None };
+    let strides = loops.iter().map(|&(_, src, dst)| Stride { src, dst }).collect();
+    let field = FieldCopy { bytes: 8, src_offset: 0, dst_offset: 0, strides };
+    NdCopy { dims: loops.iter().map(dim).collect(), fields: vec![field] }
+}
+
+/// The name of a call in the library.
+fn symbol(call: &str) -> String {
+    if call.starts_with("cuEvent") { call.to_owned() } else { format!("{call}_v2") }
+}
+
+fn ends(device: &Device, direction: Direction) -> Ends {
+    let there = under_test(device, 1);
+    match direction {
+        Direction::Write => (sys(&[1; 1000]), there.fbm(&[0; 1000])),
+        Direction::Read => (there.fbm(&[1; 1000]), sys(&[0; 1000])),
+        Direction::Copy => (there.fbm(&[1; 1000]), there.fbm(&[0; 1000])),
+    }
+}
+
+#[test]
+fn a_refused_call_ends_its_request_by_name() {
+    let Some(fake) = Fake::load("a_refused_call_ends_its_request_by_name") else { return };
+    let [device, _] = fake.devices();
+    for (call, direction, copy) in calls() {
+        for (code, name) in [(801, "CUDA_ERROR_NOT_SUPPORTED"), (4321, "an error without a name")] {
+            let mut channel = CudaChannel::new(&device, direction).unwrap();
+            let ends = ends(&device, direction);
+            let again = job(2, std::slice::from_ref(&copy), (0, 0), ends.clone());
+            fake.refuse(&symbol(call), code);
+            let done = run_one(&mut channel, job(1, std::slice::from_ref(&copy), (0, 0), ends));
+            let error = done.result.unwrap_err();
+            assert_eq!(error.kind, ChannelErrorKind::Io);
+            let expected = format!("CUDA device `Emulated 0`: {call}: {name} ({code})");
+            assert_eq!(error.detail, expected);
+            assert_eq!(run_one(&mut channel, again).result, Ok(()), "the channel goes on");
+        }
+    }
+    let waited = fake.count("cuStreamSynchronize");
+    assert_eq!(waited, 2, "copies without an event behind them are waited for by their stream");
+    assert!(!device.is_lost());
+}
+
+#[test]
+fn who_is_not_called_back_waits() {
+    let Some(fake) = Fake::load("who_is_not_called_back_waits") else { return };
+    let [device, _] = fake.devices();
+    let mut channel = CudaChannel::new(&device, Direction::Write).unwrap();
+    let ends = ends(&device, Direction::Write);
+    let dst = Arc::clone(&ends.1);
+    fake.refuse("cuStreamAddCallback", 801);
+    channel.submit(job(1, &[Shape::run(1000).copy], (0, 0), ends)).unwrap();
+    let done = polled(&mut channel);
+    assert_eq!(done[0].result, Ok(()));
+    assert_eq!(under_test(&device, 1).contents(&dst), [1; 1000]);
+}
+
+#[test]
+fn out_of_memory_under_a_request_is_not_the_devices_end() {
+    let test = "out_of_memory_under_a_request_is_not_the_devices_end";
+    let Some(fake) = Fake::load(test) else { return };
+    let [device, _] = fake.devices();
+    let mut channel = CudaChannel::new(&device, Direction::Write).unwrap();
+    let ends = ends(&device, Direction::Write);
+    fake.refuse("cuMemcpyHtoDAsync_v2", 2);
+    let done = run_one(&mut channel, job(1, &[Shape::run(8).copy], (0, 0), ends));
+    assert_eq!(done.result.unwrap_err().kind, ChannelErrorKind::OutOfMemory);
+    assert!(!device.is_lost());
+}
+
+#[test]
+fn a_refusal_in_the_middle_waits_for_what_was_queued() {
+    let test = "a_refusal_in_the_middle_waits_for_what_was_queued";
+    let Some(fake) = Fake::load(test) else { return };
+    let [device, _] = fake.devices();
+    let mut channel = CudaChannel::with_streams(&device, Direction::Write, 1).unwrap();
+    let ends = ends(&device, Direction::Write);
+    fake.hold(0, true);
+    // The run is queued, and the rows behind it are refused.
+    fake.refuse("cuMemcpy2DAsync_v2", 801);
+    let list = [Shape::run(8).copy, loops(&[(5, 20, 10)])];
+    channel.submit(job(1, &list, (0, 0), ends.clone())).unwrap();
+    assert_eq!(polled(&mut channel), [], "one copy is not over");
+    fake.hold(0, false);
+    channel.drain();
+    let error = polled(&mut channel)[0].result.clone().unwrap_err();
+    assert!(error.detail.contains("cuMemcpy2DAsync"), "{error}");
+    let written = under_test(&device, 1).contents(&ends.1);
+    assert_eq!((&written[..8], &written[8..]), (&[1; 8][..], &[0; 992][..]));
+}
+
+fn polled(channel: &mut CudaChannel) -> Vec<Completion> {
+    let mut done = Vec::new();
+    channel.poll(&mut done);
+    done.sort_by_key(|completion| completion.request);
+    done
+}
+
+/// A channel of so many streams that reads from the first device, which stands still, and as many
+/// jobs in flight.
+fn in_flight(fake: &Fake, device: &Device, jobs: u64, streams: usize) -> (CudaChannel, Vec<Ends>) {
+    let there = under_test(device, 1);
+    let ends = |n: u64| (there.fbm(&[n as u8 + 1; BYTES]), sys(&[0; BYTES]));
+    let ends: Vec<Ends> = (0..jobs).map(ends).collect();
+    let mut channel = CudaChannel::with_streams(device, Direction::Read, streams).unwrap();
+    fake.hold(0, true);
+    for (n, ends) in (0..).zip(&ends) {
+        channel.submit(job(n, &[Shape::run(BYTES as u64).copy], (0, 0), ends.clone())).unwrap();
+    }
+    (channel, ends)
+}
+
+#[test]
+fn a_copy_that_fails_ends_its_request_alone() {
+    let Some(fake) = Fake::load("a_copy_that_fails_ends_its_request_alone") else { return };
+    let [device, _] = fake.devices();
+    let (mut channel, ends) = in_flight(&fake, &device, 3, 1);
+    fake.fail(0, 801, false);
+    fake.hold(0, false);
+    channel.drain();
+    let done = polled(&mut channel);
+    let error = done[0].result.clone().unwrap_err();
+    assert!(error.detail.contains("CUDA_ERROR_NOT_SUPPORTED (801)"), "{error}");
+    for n in [1, 2] {
+        assert_eq!(done[n].result, Ok(()));
+        assert_eq!(under_test(&device, 1).contents(&ends[n].1), [n as u8 + 1; BYTES]);
+    }
+    assert!(!device.is_lost());
+}
+
+#[test]
+fn a_fault_ends_all_in_flight_and_all_that_comes_later() {
+    let test = "a_fault_ends_all_in_flight_and_all_that_comes_later";
+    for (code, name) in [(700, "ILLEGAL_ADDRESS"), (719, "LAUNCH_FAILED")] {
+        let Some(fake) = Fake::load(test) else { return };
+        let [device, other] = fake.devices();
+        let (mut channel, ends) = in_flight(&fake, &device, 4, 2);
+        fake.fail(0, code, true);
+        fake.hold(0, false);
+        let mut done = Vec::new();
+        while done.len() < 4 {
+            // The driver calls back also after a fault: nobody drains here.
+            wait(&mut channel, &mut done);
+        }
+        for completion in done {
+            let error = completion.result.unwrap_err();
+            assert_eq!(error.kind, ChannelErrorKind::DeviceLost);
+            assert!(error.detail.contains(name), "{error}");
+        }
+        refuses_all(&device, &mut channel, &ends[0], name);
+        assert!(!other.is_lost());
+        let there = under_test(&other, 1);
+        assert_eq!(there.contents(&there.fbm(&[5; 8])), [5; 8]);
+    }
+}
+
+/// Nothing of a lost device does anything any more, and says why.
+fn refuses_all(device: &Device, channel: &mut CudaChannel, ends: &Ends, why: &str) {
+    assert!(device.is_lost());
+    let later = job(9, &[Shape::run(8).copy], (0, 0), ends.clone());
+    let results = [
+        run_one(channel, later).result,
+        CudaChannel::new(device, Direction::Copy).map(drop),
+        FbmProvider::new(memory(2), device.clone()).allocate(8, 1).map(drop),
+        ZcmProvider::new(memory(1), device.clone()).allocate(8, 1).map(drop),
+    ];
+    for result in results {
+        let error = result.unwrap_err();
+        assert_eq!(error.kind, ChannelErrorKind::DeviceLost);
+        assert!(error.detail.contains("is lost") && error.detail.contains(why), "{error}");
+    }
+}
+
+#[test]
+fn a_device_that_is_gone_when_asked_closes_the_channel() {
+    let Some(fake) = Fake::load("a_device_that_is_gone_when_asked_closes_the_channel") else {
+        return;
+    };
+    let [device, _] = fake.devices();
+    let mut channel = CudaChannel::new(&device, Direction::Write).unwrap();
+    let ends = ends(&device, Direction::Write);
+    fake.refuse("cuMemcpyHtoDAsync_v2", 46);
+    let done = run_one(&mut channel, job(1, &[Shape::run(8).copy], (0, 0), ends.clone()));
+    let error = done.result.unwrap_err();
+    assert_eq!(error.kind, ChannelErrorKind::DeviceLost);
+    let expected = "cuMemcpyHtoDAsync: CUDA_ERROR_DEVICE_UNAVAILABLE (46)";
+    assert!(error.detail.ends_with(expected), "{error}");
+    refuses_all(&device, &mut channel, &ends, "CUDA_ERROR_DEVICE_UNAVAILABLE");
+}
+
+#[test]
+fn a_dropped_channel_waits_and_holds_its_regions_until_then() {
+    let test = "a_dropped_channel_waits_and_holds_its_regions_until_then";
+    let Some(fake) = Fake::load(test) else { return };
+    let [device, _] = fake.devices();
+    let (channel, ends) = in_flight(&fake, &device, 4, 2);
+    thread::scope(|scope| {
+        let dropped = scope.spawn(move || drop(channel));
+        let held = ends
+            .iter()
+            .all(|(src, dst)| (Arc::strong_count(src), Arc::strong_count(dst)) == (2, 2));
+        assert!(held && !dropped.is_finished());
+        fake.hold(0, false);
+    });
+    for (n, (src, dst)) in ends.iter().enumerate() {
+        assert_eq!((Arc::strong_count(src), Arc::strong_count(dst)), (1, 1));
+        assert_eq!(under_test(&device, 1).contents(dst), [n as u8 + 1; BYTES]);
+    }
+}
+
+#[test]
+fn a_channel_of_a_lost_device_is_dropped_with_a_long_request_in_flight() {
+    let test = "a_channel_of_a_lost_device_is_dropped_with_a_long_request_in_flight";
+    let Some(fake) = Fake::load(test) else { return };
+    let [device, _] = fake.devices();
+    let there = under_test(&device, 1);
+    let ends = (there.fbm(&[1; 3000]), sys(&[0; 3000]));
+    let mut channel = CudaChannel::new(&device, Direction::Read).unwrap();
+    fake.hold(0, true);
+    channel.submit(job(1, &[backwards(3000)], (0, 0), ends.clone())).unwrap();
+    fake.fail(0, 700, true);
+    fake.hold(0, false);
+    drop(channel);
+    assert!(device.is_lost());
+    assert_eq!((Arc::strong_count(&ends.0), Arc::strong_count(&ends.1)), (1, 1));
+}
