@@ -120,17 +120,27 @@ impl Config {
     /// which rank this is, and rank 0 hands out the rest, but for a key that is set: each rank of the job
     /// is to call this equally often, and waits here for the others, up to a minute where PMIx can tell.
     /// One rank alone where none is set; one that comes [later](Config::later) where [`ROOT`] and [`KEY`]
-    /// are, and neither [`RANK`] nor [`SIZE`]. Where those are, [`CAPACITY`] may be.
+    /// are, and neither [`RANK`] nor [`SIZE`]. Where those are, [`CAPACITY`] may be, and nowhere else.
     ///
     /// # Errors
-    /// [`Error::Config`] where one is missing or can't be, or PMIx can't be loaded; [`Error::Io`] for what
-    /// PMIx says.
+    /// [`Error::Config`] where one is missing, can't be, or would change nothing, or PMIx can't be loaded;
+    /// [`Error::Io`] for what PMIx says.
     pub fn from_variables(lookup: impl Fn(&str) -> Option<String>) -> Result<Config, Error> {
+        let no_capacity = |why: &str| match lookup(CAPACITY) {
+            Some(_) => Err(Error::Config { name: CAPACITY, why: why.to_owned() }),
+            None => Ok(()),
+        };
         if [ROOT, RANK, SIZE].iter().all(|name| lookup(name).is_none()) {
-            return match lookup(pmix::NAMESPACE) {
-                Some(_) => Config::by_pmix(&lookup),
-                None => Ok(Config::new("local:alone", (0, 1), &[])),
-            };
+            if lookup(pmix::NAMESPACE).is_some() {
+                no_capacity(
+                    "PMIx says where ranks meet, which none that comes later knows: unset it",
+                )?;
+                return Config::by_pmix(&lookup);
+            }
+            no_capacity(
+                "a rank alone has none: unset it, or set the other variables of a rank too",
+            )?;
+            return Ok(Config::new("local:alone", (0, 1), &[]));
         }
         let text = |name: &'static str| {
             lookup(name).ok_or(Error::Config { name, why: "is not set, others are".to_owned() })
@@ -141,6 +151,9 @@ impl Config {
             text.parse::<u32>().map_err(|_| Error::Config { name, why: why() })
         };
         let mut config = if [RANK, SIZE].iter().all(|name| lookup(name).is_none()) {
+            no_capacity(
+                "is said by the ranks at the start, not by one that comes later: unset it",
+            )?;
             Config::later(&text(ROOT)?, text(KEY)?.as_bytes())
         } else {
             let size = number(SIZE)?;
@@ -387,6 +400,15 @@ mod tests {
         ] {
             let error = from(variables).unwrap_err().to_string();
             assert!(error.contains("over UCX no rank comes later"), "{error}");
+        }
+    }
+
+    #[test]
+    fn a_capacity_that_would_change_nothing_is_refused() {
+        let pmix = [(pmix::NAMESPACE, "job")];
+        for variables in [&[][..], &[(ROOT, "local:a"), (KEY, "k")], &pmix] {
+            let error = from(&[variables, &[(CAPACITY, "4")]].concat()).unwrap_err().to_string();
+            assert!(error.starts_with(CAPACITY) && error.contains("unset it"), "{error}");
         }
     }
 
