@@ -6,12 +6,13 @@
 //! under its name is another one, and what was found at the one before stays lost.
 
 use super::known::{Introduction, Known};
-use super::letters::{Letter, Topic};
+use super::letters::{Inbox, Letter, Topic};
 use super::topology::NODE;
 use super::{LinkRates, Nodes, Registered, postcard, registry};
 use crate::{ArgumentError, Error, probe};
 use channel::Channel;
 use channel_remote::{RemoteChannel, RemoteSpan};
+use fabric::{Config, Fabric, Handlers};
 use model::{MemoryId, NodeClass, NodeId, Topology};
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
@@ -22,6 +23,25 @@ const MEASURED_BYTES: u64 = 16 << 20;
 
 /// How long a node waits for another of its name to go: one that died may be there for some seconds.
 const NAME_PATIENCE: Duration = Duration::from_secs(10);
+
+/// How soon it asks again whether that one has gone.
+const RETRY: Duration = Duration::from_millis(50);
+
+/// Joins the ranks that `config` speaks of, also where its name is about to be free.
+pub(super) fn join(config: &Config, inbox: &Arc<Inbox>) -> Result<Fabric, Error> {
+    let end = Instant::now() + config.timeout.min(NAME_PATIENCE);
+    loop {
+        match Fabric::join(config, Inbox::handle(inbox, Handlers::new())) {
+            Err(fabric::Error::NameTaken { name, rank }) => {
+                if Instant::now() >= end {
+                    return Err(ArgumentError::NodeNameTaken { name, by: rank }.into());
+                }
+                std::thread::sleep(RETRY);
+            }
+            joined => return joined.map_err(Error::nodes),
+        }
+    }
+}
 
 impl Nodes {
     /// Tells all others what this node is, hears what they are, and returns the cluster.

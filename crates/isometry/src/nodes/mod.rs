@@ -31,7 +31,7 @@ use channel::{Region, Regions};
 use described::Described;
 use desk::Desk;
 use engine::Packet;
-use fabric::{Barrier, Config, Fabric, Handlers, MOST_RANKS};
+use fabric::{Barrier, Config, Fabric, MOST_RANKS};
 use files::Served;
 use known::Known;
 use letters::{Inbox, Outbox, Topic};
@@ -105,9 +105,9 @@ impl Nodes {
         }
         let served = Served::new(&own.served)?;
         let inbox: Arc<Inbox> = Arc::default();
-        let handlers = Inbox::handle(&inbox, Handlers::new());
-        let config = Config { segment_bytes: bytes, ..config.clone() };
-        let fabric = Fabric::join(&config, handlers).map_err(Error::nodes)?;
+        let name = own.name.clone();
+        let config = Config { segment_bytes: bytes, name, ..config.clone() };
+        let fabric = members::join(&config, &inbox)?;
         // The first copies shall not wait for memory.
         fabric.segment().populate().map_err(Error::nodes)?;
         Ok(Arc::new(Nodes {

@@ -72,7 +72,9 @@ pub(crate) fn is_name(name: &str) -> bool {
 /// Whether a node may be called `name`: not as another is that has no name.
 pub(crate) fn is_node_name(name: &str) -> bool {
     let rank = name.strip_prefix(NODE);
-    is_name(name) && !rank.is_some_and(|rank| rank.chars().all(|c| c.is_ascii_digit()))
+    is_name(name)
+        && name.len() < MOST_NAME
+        && !rank.is_some_and(|rank| rank.chars().all(|c| c.is_ascii_digit()))
 }
 
 impl Registry {
