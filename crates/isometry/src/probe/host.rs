@@ -9,12 +9,14 @@ use super::{Bench, TIMES, job_of, memory, nanos_of};
 use crate::Error;
 use channel::{Channel, Provider, Region};
 use channel_host::{Crossover, HostProvider, Limits, MemcpyChannel, Pages, last_cache_bytes};
-use model::{Curves, FieldCopy, NdCopy, Throughput};
+use model::{ChannelError, Curves, FieldCopy, NdCopy, Throughput};
 use std::sync::Arc;
 use std::time::Duration;
 
-/// Source and destination of a measurement: each as large as the last cache, within these bounds.
-const SIDE_BYTES: std::ops::RangeInclusive<u64> = (16 << 20)..=(112 << 20);
+/// Source and destination of a measurement are so many times as large as the last cache, within
+/// these bounds: a shape may read only half of its source, which would otherwise stay there.
+const SIDE_CACHES: u64 = 4;
+const SIDE_BYTES: std::ops::RangeInclusive<u64> = (64 << 20)..=(224 << 20);
 /// Each takes at most this part of the memory that the process may use.
 const SIDE_PARTS: u64 = 16;
 /// How long a point is measured each time, at least one round of requests.
@@ -54,10 +56,9 @@ pub(crate) fn memcpy(channel: &mut MemcpyChannel) -> Result<HostRates, Error> {
 /// Curves of a channel into registered memory of another node, which `dst` is, and the time of a
 /// request that moves next to nothing.
 pub(crate) fn link(channel: &mut dyn Channel, dst: Region) -> Result<(Curves, u64), Error> {
-    let pages = Pages { prefault: true, ..Pages::default() };
-    let src = HostProvider::new(memory(0), pages).allocate(dst.len_bytes(), 4096)?;
-    let sides = Sides { src: Arc::new(src), dst: Arc::new(dst) };
-    let mut points = Points::new(channel, sides);
+    let turns = (side_bytes() / dst.len_bytes()).max(1);
+    let src = Arc::new(touched(turns * dst.len_bytes())?);
+    let mut points = Points::new(channel, Sides { src, dst: Arc::new(dst) });
     let latency_ns = points.latency_ns()?;
     let mut curves = LINK.map(|(sizes, shape)| points.to_measure(sizes, shape));
     // Another process at the other end may be busy for a while, which is to count for all alike.
@@ -88,8 +89,29 @@ type Requests = fn(u64, u64) -> Vec<NdCopy>;
 /// A point of a curve, and the best rate that was measured so far.
 struct Point {
     size: u64,
-    lists: Vec<Arc<[NdCopy]>>,
+    requests: Round,
     best: f64,
+}
+
+/// Requests that are given round and round. Where a measurement ends the next goes on: what it
+/// moved last may still be in the caches.
+struct Round {
+    lists: Vec<Arc<[NdCopy]>>,
+    next: usize,
+}
+
+impl Round {
+    /// At least one request.
+    fn of(copies: Vec<NdCopy>) -> Self {
+        Round { lists: copies.into_iter().map(|copy| [copy].into()).collect(), next: 0 }
+    }
+
+    /// The next request, and how many rounds there were before it.
+    fn next(&mut self) -> (&Arc<[NdCopy]>, u64) {
+        let (rounds, at) = (self.next / self.lists.len(), self.next % self.lists.len());
+        self.next += 1;
+        (&self.lists[at], rounds as u64)
+    }
 }
 
 /// Curves of a channel between memory of a device and the host's, or inside it, and the time of a
@@ -108,7 +130,8 @@ pub(crate) fn device(
     Ok((Curves { run, interleave, transpose, gather }, latency_ns))
 }
 
-/// Memory to copy between, every page of which has been touched.
+/// Memory to copy between, every page of which has been touched. The source may be several times as
+/// large as the destination, and is then read part by part.
 struct Sides {
     src: Arc<Region>,
     dst: Arc<Region>,
@@ -116,13 +139,14 @@ struct Sides {
 
 impl Sides {
     fn new() -> Result<Self, Error> {
-        let pages = Pages { prefault: true, ..Pages::default() };
-        let provider = HostProvider::new(memory(0), pages);
-        let cache_bytes = last_cache_bytes().unwrap_or(*SIDE_BYTES.start());
-        let bytes = side_bytes(cache_bytes, Limits::detect().usable_bytes());
-        let region = || provider.allocate(bytes, 4096).map(Arc::new);
-        Ok(Sides { src: region()?, dst: region()? })
+        let side = || touched(side_bytes()).map(Arc::new);
+        Ok(Sides { src: side()?, dst: side()? })
     }
+}
+
+fn touched(len_bytes: u64) -> Result<Region, ChannelError> {
+    let pages = Pages { prefault: true, ..Pages::default() };
+    HostProvider::new(memory(0), pages).allocate(len_bytes, 4096)
 }
 
 struct HostBench<'a> {
@@ -160,10 +184,10 @@ impl<'a> Points<'a> {
         let run =
             FieldCopy { bytes: TINY_BYTES, src_offset: 0, dst_offset: 0, strides: Vec::new() };
         let tiny = NdCopy { dims: Vec::new(), fields: vec![run] };
-        let lists = lists(vec![tiny]);
+        let mut requests = Round::of(vec![tiny]);
         let mut best = 0.0f64;
         for _ in 0..TIMES {
-            best = best.max(self.rate(1, &lists)?);
+            best = best.max(self.rate(1, &mut requests)?);
         }
         Ok(nanos_of(TINY_BYTES, best))
     }
@@ -180,47 +204,51 @@ impl<'a> Points<'a> {
     }
 
     fn measure(&mut self, point: &mut Point) -> Result<(), Error> {
-        point.best = point.best.max(self.rate(self.depth, &point.lists)?);
+        point.best = point.best.max(self.rate(self.depth, &mut point.requests)?);
         Ok(())
     }
 
     fn to_measure(&self, sizes: &[u64], shape: Requests) -> Vec<Point> {
-        let requests = |&size| lists(shape(size, self.sides.src.len_bytes()));
-        sizes.iter().map(|size| Point { size: *size, lists: requests(size), best: 0.0 }).collect()
+        let requests = |size| Round::of(shape(size, self.sides.dst.len_bytes()));
+        let point = |&size| Point { size, requests: requests(size), best: 0.0 };
+        sizes.iter().map(point).collect()
     }
 
-    fn rate(&mut self, depth: u32, lists: &[Arc<[NdCopy]>]) -> Result<f64, Error> {
-        let mut turns = lists.iter().cycle();
+    fn rate(&mut self, depth: u32, requests: &mut Round) -> Result<f64, Error> {
+        let Sides { src, dst } = &self.sides;
+        let parts = src.len_bytes() / dst.len_bytes();
         let mut job = |_| {
-            let list = turns.next().expect("a conversion is at least one request");
-            job_of(list, (&self.sides.src, 0), (&self.sides.dst, 0))
+            let (list, rounds) = requests.next();
+            job_of(list, (src, rounds % parts * dst.len_bytes()), (dst, 0))
         };
         Ok(self.bench.rate(depth, POINT, &mut job)?)
     }
-}
-
-fn lists(requests: Vec<NdCopy>) -> Vec<Arc<[NdCopy]>> {
-    requests.into_iter().map(|copy| [copy].into()).collect()
 }
 
 fn measured(points: Vec<Point>) -> Result<Throughput, Error> {
     Ok(Throughput::measured(points.into_iter().map(|point| (point.size, point.best)).collect())?)
 }
 
-fn side_bytes(cache_bytes: u64, usable_bytes: Option<u64>) -> u64 {
+fn side_bytes() -> u64 {
+    let cache_bytes = last_cache_bytes().unwrap_or(0);
+    side_bytes_of(cache_bytes, Limits::detect().usable_bytes())
+}
+
+fn side_bytes_of(cache_bytes: u64, usable_bytes: Option<u64>) -> u64 {
     let most = usable_bytes.map_or(u64::MAX, |bytes| bytes / SIDE_PARTS);
-    cache_bytes.clamp(*SIDE_BYTES.start(), *SIDE_BYTES.end()).min(most)
+    let bytes = cache_bytes.saturating_mul(SIDE_CACHES);
+    bytes.clamp(*SIDE_BYTES.start(), *SIDE_BYTES.end()).min(most)
 }
 
 #[cfg(test)]
 mod tests {
-    use super::side_bytes;
+    use super::side_bytes_of;
 
     #[test]
-    fn a_side_is_as_large_as_the_cache_where_memory_allows() {
-        assert_eq!(side_bytes(48 << 20, Some(64 << 30)), 48 << 20);
-        assert_eq!(side_bytes(1 << 30, None), 112 << 20);
-        assert_eq!(side_bytes(1 << 20, None), 16 << 20);
-        assert_eq!(side_bytes(48 << 20, Some(160 << 20)), 10 << 20);
+    fn a_side_is_larger_than_the_cache_where_memory_allows() {
+        assert_eq!(side_bytes_of(32 << 20, Some(64 << 30)), 128 << 20);
+        assert_eq!(side_bytes_of(1 << 30, None), 224 << 20);
+        assert_eq!(side_bytes_of(1 << 20, None), 64 << 20);
+        assert_eq!(side_bytes_of(48 << 20, Some(160 << 20)), 10 << 20);
     }
 }
