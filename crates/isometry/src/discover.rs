@@ -8,8 +8,11 @@ use channel_host::{Cores, Crossover, Limits, MemcpyChannel};
 use model::{
     Channel, ChannelKind, Curves, Memory, MemoryId, MemoryKind, NodeClass, Throughput, Topology,
 };
-use std::fs;
+use std::cell::OnceCell;
+use std::fs::{self, File, TryLockError};
 use std::path::PathBuf;
+use std::thread;
+use std::time::{Duration, Instant};
 
 /// Of a memory's staging, the part that one intermediate buffer may take: a conversion on disk
 /// needs two, and some must remain for others.
@@ -135,11 +138,20 @@ pub(crate) fn machine_key() -> String {
 }
 
 /// Topologies kept in files, each under the key that its figures depend on.
+///
+/// Who finds nothing kept measures, and others of the machine that would wait meanwhile: side by side
+/// each would find the memory half as fast.
 pub(crate) struct Cache<'a> {
     key: &'a str,
     path: Option<PathBuf>,
     fresh: bool,
+    /// Held until what was measured is kept.
+    alone: OnceCell<File>,
 }
+
+/// How long one waits for others that measure; one of them may be stopped.
+const MOST_WAITING: Duration = Duration::from_secs(5);
+const BETWEEN_LOOKS: Duration = Duration::from_millis(5);
 
 impl<'a> Cache<'a> {
     pub(crate) fn new(settings: &Settings, key: &'a str) -> Self {
@@ -147,11 +159,37 @@ impl<'a> Cache<'a> {
         let hash = foldhash::quality::FixedState::with_seed(0).hash_one(key);
         let dir = settings.cache_dir.as_ref().filter(|_| !settings.assume);
         let path = dir.map(|dir| dir.join(format!("curves-{hash:016x}.json")));
-        Cache { key, path, fresh: settings.remeasure }
+        Cache { key, path, fresh: settings.remeasure, alone: OnceCell::new() }
     }
 
-    /// What was kept under this very key. A file that can't be read counts as none.
+    /// What was kept under this very key, if need be by somebody who measures just now. Where there is
+    /// none, others wait until this value is gone.
     pub(crate) fn load(&self) -> Option<Topology> {
+        self.kept().or_else(|| {
+            let _ = self.alone.set(self.wait_for_others()?);
+            self.kept()
+        })
+    }
+
+    /// A lock that others respect; without one where there can be none, or one of them takes too long.
+    fn wait_for_others(&self) -> Option<File> {
+        let dir = self.path.as_ref()?.parent()?;
+        fs::create_dir_all(dir).ok()?;
+        let file = File::create(dir.join("measuring.lock")).ok()?;
+        let since = Instant::now();
+        loop {
+            match file.try_lock() {
+                Ok(()) => return Some(file),
+                Err(TryLockError::WouldBlock) if since.elapsed() < MOST_WAITING => {
+                    thread::sleep(BETWEEN_LOOKS);
+                }
+                Err(_) => return None,
+            }
+        }
+    }
+
+    /// A file that can't be read counts as none.
+    fn kept(&self) -> Option<Topology> {
         let text = fs::read_to_string(self.path.as_ref().filter(|_| !self.fresh)?).ok()?;
         cluster::parse_json(&text).ok().filter(|kept| kept.name == self.key)
     }
@@ -179,6 +217,37 @@ mod tests {
     use super::*;
     use channel_host::NumaNode;
     use std::collections::BTreeSet;
+    use std::sync::mpsc;
+
+    #[test]
+    fn one_measures_and_others_wait_for_what_is_kept() {
+        let dir = tempfile::tempdir().unwrap();
+        let settings = Settings { cache_dir: Some(dir.path().to_owned()), ..Settings::default() };
+        let cache = Cache::new(&settings, "a machine");
+        assert!(cache.load().is_none());
+        let topology = skeleton(&settings, &Cores::detect());
+        thread::scope(|scope| {
+            let (has_found, finds) = mpsc::channel();
+            let settings = &settings;
+            scope.spawn(move || has_found.send(Cache::new(settings, "a machine").load()).unwrap());
+            assert!(finds.recv_timeout(10 * BETWEEN_LOOKS).is_err(), "it waits");
+            cache.store(&topology);
+            drop(cache);
+            assert_eq!(finds.recv().unwrap().unwrap().classes, topology.classes);
+        });
+        assert!(Cache::new(&settings, "another").load().is_none(), "nobody is waited for");
+    }
+
+    #[test]
+    fn who_waits_for_others_too_long_measures_beside_them() {
+        let dir = tempfile::tempdir().unwrap();
+        let settings = Settings { cache_dir: Some(dir.path().to_owned()), ..Settings::default() };
+        let stopped = Cache::new(&settings, "a machine");
+        assert!(stopped.load().is_none());
+        let since = Instant::now();
+        assert!(Cache::new(&settings, "a machine").load().is_none());
+        assert!(since.elapsed() >= MOST_WAITING);
+    }
 
     #[test]
     fn each_node_has_room_for_two_of_the_largest_buffers_and_more() {
