@@ -87,6 +87,20 @@ pub trait Conduit: Debug + Send + Sync {
     /// When it is not sent, which says why.
     fn send(&self, to: NodeId, queue: Queue, message: &Message<'_>) -> Result<(), Refusal>;
 
+    /// Sends the first of `messages`, of which there is one, as [`Conduit::send`] does each. Returns how
+    /// many.
+    ///
+    /// # Errors
+    /// As [`Conduit::send`].
+    fn send_some(
+        &self,
+        to: NodeId,
+        queue: Queue,
+        messages: &[Message<'_>],
+    ) -> Result<usize, Refusal> {
+        self.send(to, queue, &messages[0]).map(|()| 1)
+    }
+
     /// Calls `run` for messages that have come, and returns how many, or 1 where only a part of
     /// something long has; none while another thread does so for that queue. Takes a limited number of
     /// each peer's.

@@ -392,6 +392,21 @@ impl Fabric {
         self.until_taken((to, queue), || self.conduit.send(to, queue, message))
     }
 
+    /// As [`Fabric::send`], several in their order.
+    pub(crate) fn send_all(
+        &self,
+        to: NodeId,
+        queue: Queue,
+        mut messages: &[Message<'_>],
+    ) -> Result<(), Error> {
+        messages.iter().try_for_each(|message| self.check_message(to, message))?;
+        while !messages.is_empty() {
+            let send = || self.conduit.send_some(to, queue, messages);
+            messages = &messages[self.until_taken((to, queue), send)?..];
+        }
+        Ok(())
+    }
+
     /// Puts `runs`, none of which is empty, within the segment of a rank that there is, without
     /// messages.
     pub(crate) fn put_directly(

@@ -37,6 +37,11 @@ impl<'a> Payload<'a> {
     pub(crate) fn of(bytes: &'a [u8]) -> Payload<'a> {
         if bytes.is_empty() { Payload::None } else { Payload::Bytes(bytes) }
     }
+
+    /// What of it travels with the message.
+    pub(crate) fn carried(self) -> &'a [u8] {
+        if let Payload::Bytes(bytes) = self { bytes } else { &[] }
+    }
 }
 
 /// An active message.
@@ -136,7 +141,7 @@ impl<'a> Message<'a> {
 
     /// The bytes of its payload that travel with it.
     pub(crate) fn bytes(&self) -> usize {
-        if let Payload::Bytes(bytes) = self.payload { bytes.len() } else { 0 }
+        self.payload.carried().len()
     }
 
     pub(crate) fn head(&self) -> Head {

@@ -39,7 +39,8 @@ pub(crate) fn packing(piece: &NdCopy) -> NdCopy {
 /// The copies of one field each that together are `copy`, whose words and bytes take at most `room`
 /// bytes each, which is at least 64.
 pub(crate) fn pieces(copy: &NdCopy, room: usize) -> Vec<NdCopy> {
-    let bytes = |piece: &NdCopy| piece.payload_bytes().saturating_add(8 * words(piece) as u64);
+    let bytes =
+        |piece: &NdCopy| piece.payload_bytes().saturating_add(description_bytes(piece) as u64);
     fields(copy).flat_map(|field| cut(field, |piece| bytes(piece) <= room as u64)).collect()
 }
 
@@ -159,12 +160,23 @@ fn words(piece: &NdCopy) -> usize {
     3 + piece.dims.iter().map(|dim| 3 + table(dim)).sum::<usize>()
 }
 
-/// Says where `piece` puts what is packed, if offset 0 is byte `at` there; `None` where that passes
-/// 63 bits.
-pub(crate) fn describe(piece: &NdCopy, at: u64, to: &mut Vec<u8>) -> Option<()> {
+/// How many bytes [`describe`] says of `piece`.
+pub(crate) fn description_bytes(piece: &NdCopy) -> usize {
+    8 * words(piece)
+}
+
+/// Says in `to` where `piece` puts what is packed, if offset 0 is byte `at` there; `None` where that
+/// passes 63 bits.
+///
+/// # Panics
+/// Where `to` does not have [`description_bytes`].
+pub(crate) fn describe(piece: &NdCopy, at: u64, to: &mut [u8]) -> Option<()> {
     let only = &piece.fields[0];
     let start = i64::try_from(at).ok()?.checked_add(only.dst_offset)?;
-    let mut put = |word: u64| to.extend(word.to_le_bytes());
+    let mut places = to.as_chunks_mut().0.iter_mut();
+    let mut put = |word: u64| {
+        *places.next().expect("as many words as there are") = word.to_le_bytes();
+    };
     [start as u64, only.bytes, piece.dims.len() as u64].into_iter().for_each(&mut put);
     for (dim, stride) in piece.dims.iter().zip(&only.strides) {
         let table = dim.dst_index.as_deref().map(|t| &t[..dim.extent as usize]);
@@ -311,14 +323,12 @@ mod tests {
             prop_assert!(bounds.start == 0 && bounds.end <= 699_990, "{bounds:?}");
             kernels::copy_slices(&copy, &src, 0, &mut direct, 10).unwrap();
             for piece in pieces(&copy, room) {
-                let mut message = Vec::new();
-                describe(&piece, 10, &mut message).unwrap();
-                prop_assert_eq!(message.len(), 8 * words(&piece));
-                let start = message.len();
-                let payload = piece.payload_bytes() as usize;
-                message.resize(start + payload, 0);
+                let (start, payload) = (description_bytes(&piece), piece.payload_bytes() as usize);
+                let mut message = vec![0; start + payload];
                 prop_assert!(message.len() <= room || payload == 1);
-                kernels::copy_slices(&packing(&piece), &src, 0, &mut message[start..], 0).unwrap();
+                let (said, packed) = message.split_at_mut(start);
+                describe(&piece, 10, said).unwrap();
+                kernels::copy_slices(&packing(&piece), &src, 0, packed, 0).unwrap();
                 let (there, packed) = described(&message, MOST_BYTES).unwrap();
                 prop_assert_eq!(packed.len(), payload);
                 kernels::copy_slices(&there, packed, 0, &mut pieced, 0).unwrap();

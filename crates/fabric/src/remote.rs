@@ -191,7 +191,7 @@ pub(crate) fn answer(call: &Call<'_>, handler: u8, args: &[u32], bytes: &[u8]) {
 }
 
 pub(crate) fn bytes_of<'a>(call: &Call<'a>) -> &'a [u8] {
-    if let Payload::Bytes(bytes) = call.payload() { bytes } else { &[] }
+    call.payload().carried()
 }
 
 fn put_asked(call: &Call<'_>) -> Option<()> {

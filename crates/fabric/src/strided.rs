@@ -9,9 +9,10 @@ use crate::error::Error;
 use crate::fabric::Fabric;
 use crate::handle::Handle;
 use crate::message::{Message, Payload};
-use crate::pieces::{Runs, describe, described, packing, pieces, turned};
+use crate::pieces::{Runs, describe, described, description_bytes, packing, pieces, turned};
 use crate::remote::{self, DATA, Ticket, arguments, bytes_of, numbers};
 use model::{CopyDim, FieldCopy, NdCopy, NodeId, Stride};
+use std::cell::Cell;
 use std::collections::BTreeMap;
 use std::sync::Arc;
 
@@ -77,6 +78,73 @@ pub fn runs(src: &[(u64, u64)], dst: &[(u64, u64)]) -> Option<Vec<NdCopy>> {
     (from.is_none() && to.is_none()).then(|| all.collect())
 }
 
+thread_local! {
+    static SCRATCH: Cell<Vec<u8>> = const { Cell::new(Vec::new()) };
+}
+
+/// Memory to pack in. It is the thread's: new memory would cost as much as packing.
+struct Scratch(Vec<u8>);
+
+impl Scratch {
+    fn take() -> Scratch {
+        Scratch(SCRATCH.take())
+    }
+
+    /// So many bytes, which hold anything.
+    fn bytes(&mut self, count: usize) -> &mut [u8] {
+        if self.0.len() < count {
+            self.0.resize(count, 0);
+        }
+        &mut self.0[..count]
+    }
+}
+
+impl Drop for Scratch {
+    fn drop(&mut self) {
+        SCRATCH.set(std::mem::take(&mut self.0));
+    }
+}
+
+/// Messages that were packed and not sent.
+struct Packed<'a> {
+    fabric: &'a Fabric,
+    to: NodeId,
+    /// They, one after the other.
+    scratch: &'a mut Scratch,
+    /// Where each ends.
+    ends: Vec<usize>,
+}
+
+impl Packed<'_> {
+    /// Room for another message of so many bytes.
+    fn next(&mut self, bytes: usize) -> Result<&mut [u8], Error> {
+        if self.end() + bytes > PACKED_BYTES as usize {
+            self.send()?;
+        }
+        let start = self.end();
+        self.ends.push(start + bytes);
+        Ok(&mut self.scratch.bytes(start + bytes)[start..])
+    }
+
+    fn end(&self) -> usize {
+        self.ends.last().copied().unwrap_or(0)
+    }
+
+    fn send(&mut self) -> Result<(), Error> {
+        let packed = self.scratch.bytes(self.end());
+        let mut start = 0;
+        let message = |&end: &usize| {
+            let payload = Payload::Bytes(&packed[start..end]);
+            start = end;
+            Message { handler: SCATTER, args: &[], payload }
+        };
+        let messages: Vec<_> = self.ends.iter().map(message).collect();
+        self.fabric.send_all(self.to, Queue::Request, &messages)?;
+        self.ends.clear();
+        Ok(())
+    }
+}
+
 /// Where runs start on one side: as far apart as each other, or as a table says.
 struct Places {
     first: i64,
@@ -131,11 +199,11 @@ impl Fabric {
         self.outside("reach memory that is not mapped")?;
         let ticket = Ticket::new(self, to, 1, 0);
         let there = (start, self.published_bytes(to));
-        let mut buffer = Vec::new();
+        let mut scratch = Scratch::take();
         for copy in copies.iter().filter(|copy| copy.payload_bytes() > 0) {
             kernels::check_bounds(copy, (src.1, src.0.len()), there)
                 .map_err(|e| outside(copy, e.side))?;
-            self.send_pieces((to, at), copy, src, &mut buffer)?;
+            self.send_pieces((to, at), copy, src, &mut scratch)?;
         }
         self.put_by(Queue::Request, (to, 0), &[], ticket.id())?;
         Ok(Handle::of(self, ticket, &mut []))
@@ -148,14 +216,14 @@ impl Fabric {
         to: (NodeId, u64),
         copy: &NdCopy,
         src: (&[u8], usize),
-        buffer: &mut Vec<u8>,
+        scratch: &mut Scratch,
     ) -> Result<(), Error> {
         let puts = self.puts();
         for runs in Runs::of(copy, puts.map_or(u64::MAX, Puts::run_bytes)) {
             match puts.filter(|puts| runs.bytes() >= puts.run_bytes()) {
                 Some(puts) if runs.are_whole() => self.put_runs(puts, to, &runs, src)?,
-                Some(puts) => self.pack_runs(puts, to, runs, (src, buffer))?,
-                None => self.send_described(to, &runs.copy, (src, buffer))?,
+                Some(puts) => self.pack_runs(puts, to, runs, (src, scratch))?,
+                None => self.send_described(to, &runs.copy, src, scratch)?,
             }
         }
         Ok(())
@@ -200,10 +268,10 @@ impl Fabric {
         puts: &dyn Puts,
         (to, at): (NodeId, u64),
         runs: Runs,
-        ((src, base), buffer): ((&[u8], usize), &mut Vec<u8>),
+        ((src, base), scratch): ((&[u8], usize), &mut Scratch),
     ) -> Result<(), Error> {
         for part in runs.parts(PACKED_BYTES) {
-            buffer.resize(part.copy.payload_bytes() as usize, 0);
+            let buffer = scratch.bytes(part.copy.payload_bytes() as usize);
             kernels::copy_slices(&packing(&part.copy), src, base, buffer, 0)
                 .expect("a part of what was checked");
             let starts = part.starts().map(|start| at.wrapping_add_signed(start.dst));
@@ -212,14 +280,16 @@ impl Fabric {
         Ok(())
     }
 
+    /// Sends messages that say where their bytes belong, as many at once as the caches hold.
     fn send_described(
         &self,
         (to, at): (NodeId, u64),
         copy: &NdCopy,
-        ((src, base), message): ((&[u8], usize), &mut Vec<u8>),
+        (src, base): (&[u8], usize),
+        scratch: &mut Scratch,
     ) -> Result<(), Error> {
+        let mut packed = Packed { fabric: self, to, scratch, ends: Vec::new() };
         for piece in pieces(copy, self.capabilities().medium_bytes) {
-            message.clear();
             let payload = piece.payload_bytes() as usize;
             if piece.dims.is_empty() {
                 // One run of bytes, which needs no packing.
@@ -229,15 +299,13 @@ impl Fabric {
                 self.put_ahead(Queue::Request, (to, there), &src[start..start + payload])?;
                 continue;
             }
-            describe(&piece, at, message).ok_or_else(|| self.beyond(to, at, payload))?;
-            let start = message.len();
-            message.resize(start + payload, 0);
-            kernels::copy_slices(&packing(&piece), src, base, &mut message[start..], 0)
+            let said = description_bytes(&piece);
+            let (words, bytes) = packed.next(said + payload)?.split_at_mut(said);
+            describe(&piece, at, words).ok_or_else(|| self.beyond(to, at, payload))?;
+            kernels::copy_slices(&packing(&piece), src, base, bytes, 0)
                 .expect("a part of what was checked");
-            let payload = Payload::Bytes(message);
-            self.send(to, Queue::Request, &Message { handler: SCATTER, args: &[], payload })?;
         }
-        Ok(())
+        packed.send()
     }
 
     /// Makes `copies` from the segment of `from`, where offset 0 is byte `at`, to `dst`, where it is
@@ -288,8 +356,8 @@ impl Fabric {
         let mut unpacking = Vec::with_capacity(pieces.len());
         let (mut message, mut offset) = (Vec::new(), 0);
         for piece in pieces {
-            message.clear();
             let payload = piece.payload_bytes() as usize;
+            message.resize(description_bytes(piece), 0);
             describe(piece, at, &mut message).ok_or_else(|| self.beyond(from, at, payload))?;
             let args = arguments([ticket.id(), offset as u64]);
             let payload_of = Payload::Bytes(&message);

@@ -168,11 +168,6 @@ impl<'a> PutFrame<'a> {
         self.bytes
     }
 
-    /// How many bytes it has.
-    pub(crate) fn length(&self) -> usize {
-        PUT_FRONT + self.bytes
-    }
-
     /// What it is made of, in order.
     pub(crate) fn parts(&self) -> impl Iterator<Item = &[u8]> {
         once(&self.front[..]).chain(self.behind.iter().copied())
@@ -209,7 +204,7 @@ mod tests {
 
     fn sent(message: &Message<'_>) -> Vec<u8> {
         let (front, length) = message.front();
-        let payload = if let Payload::Bytes(bytes) = message.payload { bytes } else { &[] };
+        let payload = message.payload.carried();
         [&front[..length], payload].concat()
     }
 
@@ -279,7 +274,7 @@ mod tests {
             let limits = Limits { medium_bytes: 1000, segment_bytes: end };
             for frame in &frames {
                 let bytes = frame.parts().collect::<Vec<_>>().concat();
-                prop_assert!(bytes.len() == frame.length() && frame.puts() <= PUT_BYTES);
+                prop_assert!(bytes.len() == PUT_FRONT + frame.puts() && frame.puts() <= PUT_BYTES);
                 let front = Front::of(&bytes, limits).unwrap().unwrap();
                 let put = front.with(&bytes, |put| match put {
                     Frame::Put { at, bytes } => (at as usize, bytes as usize),

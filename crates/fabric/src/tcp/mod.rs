@@ -37,6 +37,7 @@ use rustix::io::Errno;
 use rustix::net::{RecvFlags, SendFlags, recv, send};
 use std::io;
 use std::os::fd::{AsFd, OwnedFd};
+use std::slice;
 use std::sync::atomic::Ordering;
 use std::sync::{Arc, Mutex};
 use std::time::{Duration, Instant};
@@ -370,8 +371,17 @@ impl Conduit for Tcp {
     }
 
     fn send(&self, to: NodeId, queue: Queue, message: &Message<'_>) -> Result<(), Refusal> {
+        self.send_some(to, queue, slice::from_ref(message)).map(|_| ())
+    }
+
+    fn send_some(
+        &self,
+        to: NodeId,
+        queue: Queue,
+        messages: &[Message<'_>],
+    ) -> Result<usize, Refusal> {
         let peer = self.shared.peer(to).ok_or(Refusal::Lost)?;
-        peer.streams[queue as usize].send(&self.shared.waiting, message)
+        peer.streams[queue as usize].send(&self.shared.waiting, messages)
     }
 
     fn receive(&self, queue: Queue, run: &mut dyn FnMut(NodeId, Message<'_>)) -> usize {

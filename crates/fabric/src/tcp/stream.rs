@@ -10,7 +10,7 @@ use super::bells::Bells;
 use super::frame::{Broken, FAREWELL, Frame, Front, Limits, PutFrame, put_frames};
 use crate::conduit::{Refusal, Run};
 use crate::locks::lock;
-use crate::message::{FRONT_BYTES, Message, Payload};
+use crate::message::{FRONT_BYTES, Message};
 use crate::segment::Segment;
 use rustix::event::Timespec;
 use rustix::event::epoll::{self, EventData, EventFlags};
@@ -34,6 +34,9 @@ pub(crate) const CREDITS: usize = QUEUE_BYTES / FRONT_BYTES;
 
 /// From how many bytes on a run has a frame of its own.
 pub(crate) const RUN_BYTES: u64 = 8 << 10;
+
+/// The most messages that are written at once.
+const MESSAGES: usize = 256;
 
 /// The bytes that are read at once: of messages, and behind a put.
 const BUFFER_BYTES: usize = 256 << 10;
@@ -111,24 +114,26 @@ impl Stream {
         self.from.as_ref().unwrap_or(&self.to).as_fd()
     }
 
+    /// Sends the first of `messages`, of which there is one; returns how many.
     pub(crate) fn send(
         &self,
         waiting: &Waiting,
-        message: &Message<'_>,
-    ) -> std::result::Result<(), Refusal> {
-        let (front, length) = message.front();
-        let payload = if let Payload::Bytes(bytes) = message.payload { bytes } else { &[] };
-        let parts = [&front[..length], payload];
+        messages: &[Message<'_>],
+    ) -> std::result::Result<usize, Refusal> {
         self.write(waiting, |writer, socket| {
-            if writer.flush(socket)? {
-                let sent = send_some(socket, &parts.map(IoSlice::new))?;
-                writer.keep(&parts, sent);
-            } else if writer.rest.len() - writer.written < QUEUE_BYTES {
-                writer.keep(&parts, 0);
-            } else {
+            let has_room = writer.flush(socket)?;
+            if !has_room && writer.rest.len() - writer.written >= QUEUE_BYTES {
                 return Ok(None);
             }
-            Ok(Some(()))
+            let fronts: Vec<_> = messages.iter().take(MESSAGES).map(Message::front).collect();
+            let frames: Vec<_> = (fronts.iter().zip(messages))
+                .map(|((front, length), message)| [&front[..*length], message.payload.carried()])
+                .collect();
+            let sent = if has_room { writer.write(socket, &frames)? } else { 0 };
+            if sent == 0 {
+                writer.keep(&frames[0], 0);
+            }
+            Ok(Some(sent.max(1)))
         })
     }
 
@@ -274,25 +279,36 @@ impl Writer {
         }
     }
 
-    /// Writes frames of the first of `runs`, and keeps the rest of the last; returns how many bytes
-    /// that are.
+    /// Writes the first of `frames`, each of which is given by its parts, and keeps the rest of the
+    /// last; returns how many.
+    fn write<'a>(
+        &mut self,
+        socket: BorrowedFd<'_>,
+        frames: &[impl AsRef<[&'a [u8]]>],
+    ) -> Result<usize> {
+        let parts: Vec<_> =
+            frames.iter().flat_map(AsRef::as_ref).map(|part| IoSlice::new(part)).collect();
+        let mut sent = send_some(socket, &parts)?;
+        for (taken, frame) in frames.iter().enumerate() {
+            if sent == 0 {
+                return Ok(taken);
+            }
+            let length: usize = frame.as_ref().iter().map(|part| part.len()).sum();
+            if sent < length {
+                self.keep(frame.as_ref(), sent);
+                return Ok(taken + 1);
+            }
+            sent -= length;
+        }
+        Ok(frames.len())
+    }
+
+    /// Writes frames of the first of `runs`; returns how many bytes of these they have.
     fn put(&mut self, socket: BorrowedFd<'_>, runs: &[Run<'_>]) -> Result<usize> {
         let frames = put_frames(runs);
-        let parts: Vec<_> = frames.iter().flat_map(PutFrame::parts).map(IoSlice::new).collect();
-        let mut sent = send_some(socket, &parts)?;
-        let mut taken = 0;
-        for frame in &frames {
-            if sent == 0 {
-                break;
-            }
-            taken += frame.puts();
-            if sent < frame.length() {
-                self.keep(&frame.parts().collect::<Vec<_>>(), sent);
-                break;
-            }
-            sent -= frame.length();
-        }
-        Ok(taken)
+        let parts: Vec<Vec<_>> = frames.iter().map(|frame| frame.parts().collect()).collect();
+        let written = self.write(socket, &parts)?;
+        Ok(frames[..written].iter().map(PutFrame::puts).sum())
     }
 }
 

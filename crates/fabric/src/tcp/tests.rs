@@ -141,6 +141,36 @@ fn a_queue_has_room_for_its_credits_and_what_it_took_comes() {
 }
 
 #[test]
+fn messages_that_are_sent_together_come_whole_and_in_order() {
+    let [first, second] = pair();
+    // More than a call writes, of lengths that end anywhere, until the socket is full.
+    let bytes: Vec<u8> = (0..MEDIUM_BYTES).map(|i| (i * 7 / 3) as u8).collect();
+    let payload = |i: usize| &bytes[..i * 7919 % 3000];
+    let args: Vec<[u32; 1]> = (0..1000).map(|i| [i]).collect();
+    let message = |(i, args)| Message { handler: 1, args, payload: Payload::of(payload(i)) };
+    let messages: Vec<_> = args.iter().map(|args| &args[..]).enumerate().map(message).collect();
+    let (all, mut sent, mut heard, mut most) = (10 * messages.len(), 0, 0, 0);
+    let mut was_full = false;
+    while heard < all {
+        while sent < all {
+            match first.send_some(OTHER, Queue::Request, &messages[sent % messages.len()..]) {
+                Ok(taken) => (sent, most) = (sent + taken, most.max(taken)),
+                Err(refusal) => {
+                    was_full |= refusal == Refusal::Full;
+                    break;
+                }
+            }
+        }
+        second.receive(Queue::Request, &mut |_, came| {
+            assert_eq!(came, messages[heard % messages.len()]);
+            heard += 1;
+        });
+        first.receive(Queue::Request, &mut |_, _| {});
+    }
+    assert_eq!((sent, most, was_full), (heard, 256, true));
+}
+
+#[test]
 fn what_was_sent_before_leaving_still_comes() {
     let [first, second] = pair();
     // More than fits into a socket, so that some of it is taken while the other leaves.

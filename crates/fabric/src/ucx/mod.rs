@@ -19,7 +19,7 @@ use crate::config::{Config, ROOT, Root};
 use crate::error::Error;
 use crate::locks::{lock, try_lock};
 use crate::meeting::Socket;
-use crate::message::{Message, Payload};
+use crate::message::Message;
 use crate::segment::Segment;
 use crate::shm::watch::{BYE, Watch};
 use crate::standing::Standing;
@@ -410,7 +410,7 @@ impl Conduit for Ucx {
             return Err(Refusal::Lost);
         }
         let (front, length) = message.front();
-        let payload = if let Payload::Bytes(bytes) = message.payload { bytes } else { &[] };
+        let payload = message.payload.carried();
         let parts = [&front[..length], payload];
         let number = {
             let mut outbox = lock(&peer.outboxes[queue as usize]);

@@ -2,6 +2,7 @@
 
 use super::*;
 use crate::config::{Job, UCX};
+use crate::message::Payload;
 use proptest::prelude::*;
 use std::env;
 use std::path::PathBuf;
