@@ -13,6 +13,7 @@ mod bounds;
 #[cfg(any(test, feature = "conformance"))]
 pub mod conformance;
 mod fault;
+mod held;
 mod queue;
 mod region;
 mod throttle;
@@ -21,6 +22,7 @@ mod trace;
 pub use bell::Bell;
 pub use bounds::check_bounds;
 pub use fault::{Fault, Faulty};
+pub use held::Held;
 pub use queue::{DoneQueue, TaskQueue};
 pub use region::{HostSpan, Region, Regions};
 pub use throttle::Throttle;

@@ -8,7 +8,7 @@ use crate::ring::Ring;
 use crate::scratch::ScratchPool;
 use crate::threads::Threads;
 use channel::model::{ChannelError, Completion};
-use channel::{Bell, Capabilities, Channel, Job, Region};
+use channel::{Bell, Capabilities, Channel, Held, Job, Region};
 use std::io;
 use std::os::fd::{AsFd, BorrowedFd};
 use std::sync::Arc;
@@ -61,8 +61,7 @@ pub struct DiskChannel {
     flight: Flight,
     scratch: ScratchPool,
     done: Vec<Completion>,
-    /// Taken and not yet polled.
-    held: u32,
+    held: Held,
 }
 
 impl DiskChannel {
@@ -94,6 +93,7 @@ impl DiskChannel {
         executor: Box<dyn Executor>,
         bell: Arc<Bell>,
     ) -> io::Result<Self> {
+        let held = Held::new(config.depth);
         let settler = Threads::new(usize::from(config.direction == Direction::Write), &bell)?;
         Ok(DiskChannel {
             config,
@@ -105,7 +105,7 @@ impl DiskChannel {
             flight: Flight::default(),
             scratch: ScratchPool::default(),
             done: Vec::new(),
-            held: 0,
+            held,
         })
     }
 
@@ -210,16 +210,13 @@ pub(crate) fn ops_of(depth: u32) -> u32 {
 impl Channel for DiskChannel {
     fn capabilities(&self) -> Capabilities {
         Capabilities {
-            max_in_flight: self.config.depth,
+            max_in_flight: self.held.most(),
             commits: self.config.direction == Direction::Write,
         }
     }
 
     fn submit(&mut self, job: Job) -> Result<(), Job> {
-        if self.held == self.config.depth {
-            return Err(job);
-        }
-        self.held += 1;
+        let job = self.held.take(job)?;
         self.take(job);
         self.pump();
         if !self.done.is_empty() {
@@ -230,7 +227,7 @@ impl Channel for DiskChannel {
 
     fn poll(&mut self, done: &mut Vec<Completion>) {
         self.advance();
-        self.held -= u32::try_from(self.done.len()).expect("no more than were held");
+        self.held.tell(self.done.len());
         done.append(&mut self.done);
     }
 

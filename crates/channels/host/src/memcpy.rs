@@ -5,7 +5,7 @@ use crate::cores::Cores;
 use crate::lanes::{Lanes, Running, Task};
 use channel::layout::NdCopy;
 use channel::model::{ChannelError, ChannelErrorKind, Completion, CopyWork, Work};
-use channel::{Bell, Capabilities, Channel, DoneQueue, Job};
+use channel::{Bell, Capabilities, Channel, DoneQueue, Held, Job};
 use kernels::{Crossover, Stores};
 use std::collections::BTreeSet;
 use std::io;
@@ -51,9 +51,7 @@ impl MemcpyConfig {
 pub struct MemcpyChannel {
     lanes: Lanes,
     done: Arc<DoneQueue<Completion>>,
-    max_in_flight: u32,
-    /// Taken and not yet polled.
-    held: u32,
+    held: Held,
     crossover: Crossover,
 }
 
@@ -65,8 +63,8 @@ impl MemcpyChannel {
     pub fn new(config: &MemcpyConfig) -> io::Result<Self> {
         let done = Arc::new(DoneQueue::new(Arc::new(Bell::new()?)));
         let lanes = Lanes::new(config.lanes, config.cores.as_ref(), &done)?;
-        let max_in_flight = config.max_in_flight.max(1);
-        Ok(MemcpyChannel { lanes, done, max_in_flight, held: 0, crossover: Crossover::default() })
+        let held = Held::new(config.max_in_flight.max(1));
+        Ok(MemcpyChannel { lanes, done, held, crossover: Crossover::default() })
     }
 
     /// Has requests from now on write results of `crossover` and more past the caches. Until it is
@@ -116,23 +114,17 @@ fn no_commit() -> ChannelError {
 
 impl Channel for MemcpyChannel {
     fn capabilities(&self) -> Capabilities {
-        Capabilities { max_in_flight: self.max_in_flight, commits: false }
+        Capabilities { max_in_flight: self.held.most(), commits: false }
     }
 
     fn submit(&mut self, job: Job) -> Result<(), Job> {
-        if self.held == self.max_in_flight {
-            return Err(job);
-        }
-        self.held += 1;
+        let job = self.held.take(job)?;
         self.start(job);
         Ok(())
     }
 
     fn poll(&mut self, done: &mut Vec<Completion>) {
-        let first = done.len();
-        self.done.bell().clear();
-        self.done.take(done);
-        self.held -= u32::try_from(done.len() - first).expect("no more than were held");
+        self.held.poll(&self.done, done);
     }
 
     fn wake_fd(&self) -> Option<BorrowedFd<'_>> {
@@ -140,12 +132,6 @@ impl Channel for MemcpyChannel {
     }
 
     fn drain(&mut self) {
-        let mut done = Vec::new();
-        while done.len() < self.held as usize {
-            self.done.bell().wait();
-            self.done.bell().clear();
-            self.done.take(&mut done);
-        }
-        done.into_iter().for_each(|completion| self.done.push(completion));
+        self.held.drain(&self.done);
     }
 }

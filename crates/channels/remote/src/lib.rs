@@ -11,7 +11,7 @@
 mod lane;
 
 use channel::model::{Completion, MemoryId, NodeId};
-use channel::{Bell, Capabilities, Channel, DoneQueue, Job, Region};
+use channel::{Bell, Capabilities, Channel, DoneQueue, Held, Job, Region};
 use fabric::Fabric;
 use lane::Lane;
 use std::io;
@@ -44,8 +44,7 @@ impl RemoteSpan {
 pub struct RemoteChannel {
     lane: Arc<Lane>,
     thread: Option<JoinHandle<()>>,
-    /// Taken and not yet polled.
-    held: u32,
+    held: Held,
 }
 
 impl RemoteChannel {
@@ -58,7 +57,7 @@ impl RemoteChannel {
         let lane = Arc::new(Lane::new(fabric, done));
         let served = Arc::clone(&lane);
         let thread = Builder::new().name("iso-remote".to_owned()).spawn(move || served.serve())?;
-        Ok(RemoteChannel { lane, thread: Some(thread), held: 0 })
+        Ok(RemoteChannel { lane, thread: Some(thread), held: Held::new(MAX_IN_FLIGHT) })
     }
 }
 
@@ -72,23 +71,17 @@ impl Drop for RemoteChannel {
 
 impl Channel for RemoteChannel {
     fn capabilities(&self) -> Capabilities {
-        Capabilities { max_in_flight: MAX_IN_FLIGHT, commits: false }
+        Capabilities { max_in_flight: self.held.most(), commits: false }
     }
 
     fn submit(&mut self, job: Job) -> Result<(), Job> {
-        if self.held == MAX_IN_FLIGHT {
-            return Err(job);
-        }
-        self.held += 1;
+        let job = self.held.take(job)?;
         self.lane.take(job);
         Ok(())
     }
 
     fn poll(&mut self, done: &mut Vec<Completion>) {
-        let first = done.len();
-        self.lane.done.bell().clear();
-        self.lane.done.take(done);
-        self.held -= u32::try_from(done.len() - first).expect("no more than were held");
+        self.held.poll(&self.lane.done, done);
     }
 
     fn wake_fd(&self) -> Option<BorrowedFd<'_>> {
@@ -96,12 +89,6 @@ impl Channel for RemoteChannel {
     }
 
     fn drain(&mut self) {
-        let mut done = Vec::new();
-        while done.len() < self.held as usize {
-            self.lane.done.bell().wait();
-            self.lane.done.bell().clear();
-            self.lane.done.take(&mut done);
-        }
-        done.into_iter().for_each(|completion| self.lane.done.push(completion));
+        self.held.drain(&self.lane.done);
     }
 }
