@@ -7,11 +7,10 @@
 use crate::builder::Settings;
 use crate::discover::{Cache, machine_key};
 use crate::{ArgumentError, Error, probe};
+use channel::accelerator::{Device, Direction, FbmProvider, ZcmProvider};
 use channel::{Provider, Region};
 use channel_host::{HostProvider, Limits, Pages};
-use channel_opencl::{
-    Device, DeviceKind, Direction, FbmProvider, Found, OpenClChannel, ZcmProvider,
-};
+use channel_opencl::{DeviceKind, Found};
 use model::{
     Channel, ChannelError, ChannelErrorKind, ChannelKind, Curves, Memory, MemoryId, MemoryKind,
     NodeClass, NodeId, Throughput, Topology, Wire,
@@ -72,7 +71,7 @@ impl Accelerators {
 
     /// The devices, opened. Those that can't be are left out and logged; so is that there are none
     /// where all were asked for.
-    pub(crate) fn open(self) -> Vec<Device> {
+    pub(crate) fn open(self) -> Vec<Arc<dyn Device>> {
         let is_worth_it = match self {
             Accelerators::None => false,
             Accelerators::Gpu => DRIVERS.iter().any(|path| Path::new(path).exists()),
@@ -91,7 +90,8 @@ impl Accelerators {
             |found: &&Found| self == Accelerators::All || found.info().kind != DeviceKind::Cpu;
         let tell = |error: &ChannelError| log::warn!("an accelerator is left out: {error}");
         let opened = found.iter().filter(wanted).map(Found::open);
-        opened.filter_map(|device| device.inspect_err(tell).ok()).take(MOST_DEVICES).collect()
+        let opened = opened.filter_map(|device| device.inspect_err(tell).ok());
+        opened.map(|device| Arc::new(device) as Arc<dyn Device>).take(MOST_DEVICES).collect()
     }
 }
 
@@ -153,7 +153,11 @@ struct Rates {
 
 /// Adds `devices` to `class`, whose memories so far are host memory, and its only channel inside it. A
 /// device that takes no channels is left out and logged.
-pub(crate) fn add(class: &mut NodeClass, devices: &[Device], settings: &Settings) -> Added {
+pub(crate) fn add(
+    class: &mut NodeClass,
+    devices: &[Arc<dyn Device>],
+    settings: &Settings,
+) -> Added {
     let mut added = Added::default();
     let Some(first) = devices.first() else { return added };
     let near = push_memory(class, "zcm".to_owned(), MemoryKind::Zcm, (None, None));
@@ -163,9 +167,9 @@ pub(crate) fn add(class: &mut NodeClass, devices: &[Device], settings: &Settings
     }
     let zcm = settings.memory(near);
     added.staged = Some(zcm);
-    added.providers.insert(zcm, Box::new(Bounded(ZcmProvider::new(zcm, first.clone()))));
+    added.providers.insert(zcm, Box::new(Bounded(ZcmProvider::new(zcm, Arc::clone(first)))));
     for device in devices {
-        let made = WAYS.iter().map(|way| OpenClChannel::new(device, way.direction));
+        let made = WAYS.iter().map(|way| device.channel(way.direction, None));
         match made.collect::<Result<Vec<_>, _>>() {
             Ok(made) => add_device(class, (device, made), settings, &mut added),
             Err(error) => log::warn!("an accelerator is left out: {error}"),
@@ -177,7 +181,7 @@ pub(crate) fn add(class: &mut NodeClass, devices: &[Device], settings: &Settings
 /// Adds the memory of a device and its channels, which are in the order of [`WAYS`].
 fn add_device(
     class: &mut NodeClass,
-    (device, made): (&Device, Vec<OpenClChannel>),
+    (device, made): (&Arc<dyn Device>, Vec<Box<dyn channel::Channel>>),
     settings: &Settings,
     added: &mut Added,
 ) {
@@ -185,17 +189,18 @@ fn add_device(
         0 => "fbm".to_owned(),
         before => format!("fbm{before}"),
     };
-    let capacity_bytes = Some(device.info().memory_bytes);
+    let profile = device.profile();
+    let capacity_bytes = Some(profile.memory_bytes);
     let own = push_memory(class, name.clone(), MemoryKind::Fbm, (capacity_bytes, Some(0)));
     push_channels(class, &name, own, &rates(device, settings));
     for (way, channel) in WAYS.iter().zip(made) {
-        added.channels.push((way.kind, Box::new(channel)));
+        added.channels.push((way.kind, channel));
     }
     let memory = settings.memory(own);
-    let provider = FbmProvider::new(memory, device.clone());
+    let provider = FbmProvider::new(memory, Arc::clone(device));
     added.providers.insert(
         memory,
-        match device.info().shares_host_memory {
+        match profile.shares_host_memory {
             true => Box::new(Bounded(provider)),
             false => Box::new(provider),
         },
@@ -243,46 +248,46 @@ fn push_channels(class: &mut NodeClass, name: &str, own: u16, rates: &Rates) {
 }
 
 /// What the channels of `device` reach: kept, measured, or assumed where that can't be.
-fn rates(device: &Device, settings: &Settings) -> Rates {
+fn rates(device: &Arc<dyn Device>, settings: &Settings) -> Rates {
     if settings.assume {
         return Rates::assumed();
     }
-    let info = device.info();
-    let (platform, name, version) = (&info.platform, &info.name, &info.version);
-    let key = format!("OpenCL {platform}, {name}, {version}, {}", machine_key());
+    let key = format!("{}, {}", device.profile().key, machine_key());
     let cache = Cache::new(settings, &key);
     if let Some(rates) = cache.load().and_then(Rates::of_topology) {
         return rates;
     }
-    let tell = |error: &Error| log::warn!("the rates of `{name}` are assumed: {error}");
+    let tell = |error: &Error| {
+        log::warn!("the rates of {} are assumed: {error}", device.health().name());
+    };
     let measured = Rates::measured(device).inspect_err(tell).ok();
     let measured = measured.inspect(|rates| cache.store(&rates.to_topology()));
     measured.unwrap_or_else(Rates::assumed)
 }
 
 impl Rates {
-    fn measured(device: &Device) -> Result<Self, Error> {
+    fn measured(device: &Arc<dyn Device>) -> Result<Self, Error> {
         let own = MemoryId { node: NodeId(0), index: 1 };
-        let bytes = SIDE_BYTES.min(device.info().most_bytes / 4);
+        let bytes = SIDE_BYTES.min(device.profile().most_bytes / 4);
         let side = |host: Option<MemoryKind>| -> Result<Arc<Region>, ChannelError> {
             let pages = Pages { prefault: true, ..Pages::default() };
             let other = MemoryId { node: NodeId(0), index: 0 };
             let region = match host {
                 Some(MemoryKind::Zcm) => {
-                    ZcmProvider::new(other, device.clone()).allocate(bytes, 4096)
+                    ZcmProvider::new(other, Arc::clone(device)).allocate(bytes, 4096)
                 }
                 Some(_) => HostProvider::new(other, pages).allocate(bytes, 4096),
-                None => FbmProvider::new(own, device.clone()).allocate(bytes, 4096),
+                None => FbmProvider::new(own, Arc::clone(device)).allocate(bytes, 4096),
             };
             region.map(Arc::new)
         };
         let there = side(None)?;
         let way = |way: &Way| -> Result<(Curves, u64), Error> {
             let (here, there) = (side(way.host)?, Arc::clone(&there));
-            let mut channel = OpenClChannel::new(device, way.direction)?;
+            let mut channel = device.channel(way.direction, None)?;
             let ends =
                 if way.direction == Direction::Write { (here, there) } else { (there, here) };
-            probe::device(&mut channel, ends)
+            probe::device(channel.as_mut(), ends)
         };
         Ok(Rates { ways: WAYS.iter().map(way).collect::<Result<_, _>>()?, assumed: false })
     }

@@ -8,9 +8,9 @@ use crate::nodes::{Nodes, Own, share_core};
 use crate::runtime::{Clock, Core, NewChannel, Shared};
 use crate::trace::Recorder;
 use crate::{ArgumentError, Error};
+use channel::accelerator::Device;
 use channel::{Channel, Provider, Region, Regions};
 use channel_host::{Cores, HostProvider, Limits, MemcpyChannel, MemcpyConfig, NumaNode, Pages};
-use channel_opencl::Device;
 use channel_remote::RemoteChannel;
 use engine::{ChannelConfig, EngineConfig, PeerConfig, Policy, PoolConfig};
 use model::{ChannelId, ChannelKind, MemoryId, NodeId, RegionId, Topology};
@@ -320,7 +320,7 @@ impl Made {
         &mut self,
         regions: &Regions,
         settings: &Settings,
-        devices: &[Device],
+        devices: &[Arc<dyn Device>],
     ) -> Result<Providers, Error> {
         let class = &mut self.topology.classes[0];
         let first = u16::try_from(class.channels.len()).unwrap_or(u16::MAX);

@@ -2,7 +2,7 @@
 
 use super::transfer::Transfer;
 use super::{Batch, Copier, Direction};
-use crate::{Bell, Capabilities, Channel, DoneQueue, Job};
+use crate::{Bell, Capabilities, Channel, DoneQueue, Held, Job};
 use model::{ChannelError, ChannelErrorKind, Completion};
 use std::collections::VecDeque;
 use std::io;
@@ -45,8 +45,7 @@ pub struct RectChannel<C: Copier> {
     waiting: VecDeque<usize>,
     ended: Arc<DoneQueue<Ended>>,
     done: Vec<Completion>,
-    /// Taken and not yet polled.
-    held: u32,
+    held: Held,
 }
 
 impl<C: Copier> RectChannel<C> {
@@ -65,14 +64,8 @@ impl<C: Copier> RectChannel<C> {
             waiting: VecDeque::new(),
             ended: Arc::new(DoneQueue::new(Arc::new(bell))),
             done: Vec::new(),
-            held: 0,
+            held: Held::new(MAX_IN_FLIGHT),
         })
-    }
-
-    /// What it copies by.
-    #[must_use]
-    pub fn copier(&self) -> &C {
-        &self.copier
     }
 
     fn take(&mut self, job: Job) {
@@ -163,14 +156,11 @@ fn no_bell(error: &io::Error) -> ChannelError {
 
 impl<C: Copier> Channel for RectChannel<C> {
     fn capabilities(&self) -> Capabilities {
-        Capabilities { max_in_flight: MAX_IN_FLIGHT, commits: false }
+        Capabilities { max_in_flight: self.held.most(), commits: false }
     }
 
     fn submit(&mut self, job: Job) -> Result<(), Job> {
-        if self.held == MAX_IN_FLIGHT {
-            return Err(job);
-        }
-        self.held += 1;
+        let job = self.held.take(job)?;
         self.take(job);
         self.pump();
         if !self.done.is_empty() {
@@ -181,7 +171,7 @@ impl<C: Copier> Channel for RectChannel<C> {
 
     fn poll(&mut self, done: &mut Vec<Completion>) {
         self.advance();
-        self.held -= u32::try_from(self.done.len()).expect("no more than were held");
+        self.held.tell(self.done.len());
         done.append(&mut self.done);
     }
 

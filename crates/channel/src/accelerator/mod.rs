@@ -4,17 +4,24 @@
 //! **Hazard.** A device moves bytes long after it was asked to, and calls back on threads of its own.
 //! **Guarantee.** A request holds its regions until the last of its commands is over; no thread waits
 //! for a transfer, and nothing spins. **Structure.** [`Rects`] decides and does nothing. A backend's
-//! [`Copier`] queues what they say, as a [`Batch`]; [`RectChannel`] is the channel over it.
+//! [`Copier`] queues what they say, as a [`Batch`]; [`RectChannel`] is the channel over it. A [`Device`]
+//! makes such channels, and what [`FbmProvider`] and [`ZcmProvider`] make regions of; its [`Health`] says
+//! whether it is lost.
 
 mod channel;
+mod device;
+mod memory;
 mod rects;
 mod transfer;
 
 pub use channel::RectChannel;
+pub use device::{Device, Health, Owner, Profile};
+pub use memory::{FbmProvider, ZcmProvider};
 pub use rects::{Rect, RectRules, Rects, origin};
 
 use crate::Region;
 use model::{ChannelError, ChannelErrorKind};
+use std::any::Any;
 use std::fmt::Debug;
 use std::ptr::NonNull;
 
@@ -80,8 +87,8 @@ pub struct Queued<B> {
 
 /// How a device's API copies rects. One thread at a time calls it, and not always the same.
 pub trait Copier: Debug + Send {
-    /// Memory of the device.
-    type Memory;
+    /// Memory of the device: what is behind its regions.
+    type Memory: Any + Send + Sync;
     /// Commands queued together.
     type Batch: Batch;
 
@@ -91,17 +98,11 @@ pub trait Copier: Debug + Send {
     /// How many queues there are, at least one; constant.
     fn queues(&self) -> usize;
 
-    /// Whether the device can be used.
-    ///
-    /// # Errors
-    /// [`ChannelErrorKind::DeviceLost`], with the reason.
-    fn check(&self) -> Result<(), ChannelError>;
+    /// What the device is called in errors, and whether it is lost.
+    fn health(&self) -> &Health;
 
-    /// The device's memory that `region` is.
-    ///
-    /// # Errors
-    /// [`ChannelErrorKind::UnknownRegion`] where it is another's.
-    fn memory<'a>(&self, region: &'a Region) -> Result<&'a Self::Memory, ChannelError>;
+    /// Whether `memory` is the device's, by the same opening of it.
+    fn has(&self, memory: &Self::Memory) -> bool;
 
     /// Queues the copies of `rects`, in their order, on queue number `queue`. Stops at the first that
     /// is refused. Does not block, unless the API does where it reads memory that may be paged out.
@@ -135,14 +136,20 @@ fn ends<'a, C: Copier>(
         Ok(span.start())
     };
     Ok(match direction {
-        Direction::Write => Ends::Write(host(src)?, copier.memory(dst)?),
-        Direction::Read => Ends::Read(copier.memory(src)?, host(dst)?),
-        Direction::Copy => Ends::Copy(copier.memory(src)?, copier.memory(dst)?),
+        Direction::Write => Ends::Write(host(src)?, memory(copier, dst)?),
+        Direction::Read => Ends::Read(memory(copier, src)?, host(dst)?),
+        Direction::Copy => Ends::Copy(memory(copier, src)?, memory(copier, dst)?),
     })
 }
 
+/// The device's memory that `region` is.
+fn memory<'a, C: Copier>(copier: &C, region: &'a Region) -> Result<&'a C::Memory, ChannelError> {
+    let memory = region.view::<C::Memory>().filter(|memory| copier.has(memory));
+    let what = || format!("memory of {}, or of this opening of it", copier.health().name());
+    memory.ok_or_else(|| unknown(region, &what()))
+}
+
 /// A region that is not `what` a channel needs there.
-#[must_use]
-pub fn unknown(region: &Region, what: &str) -> ChannelError {
+fn unknown(region: &Region, what: &str) -> ChannelError {
     ChannelError::new(ChannelErrorKind::UnknownRegion, format!("{region:?} is not {what}"))
 }

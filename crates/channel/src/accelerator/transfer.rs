@@ -30,7 +30,7 @@ impl<B: Batch> Transfer<B> {
         copier: &C,
     ) -> Result<Self, ChannelError> {
         let Work::Copy(work) = &job.work else { return Err(no_commit()) };
-        copier.check()?;
+        copier.health().check()?;
         ends(copier, direction, (&job.src, &job.dst))?;
         check_bounds(work, job.src.len_bytes(), job.dst.len_bytes())?;
         let (bases, in_place) =
@@ -49,6 +49,7 @@ impl<B: Batch> Transfer<B> {
         most: usize,
     ) -> usize {
         let ends = copier
+            .health()
             .check()
             .and_then(|()| ends(copier, self.direction, (&self.job.src, &self.job.dst)));
         let ends = match ends {

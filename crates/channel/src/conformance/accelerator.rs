@@ -1,13 +1,22 @@
 //! What memories and channels of devices must do besides the contract of channels, as cases for two
 //! devices at once.
 
-use super::device::{Accelerator, backwards, job, memory, run, run_one, sys};
+use super::device::{Accelerator, Host, backwards, job, memory, run, run_one, sys};
 use super::{Draw, Shape};
-use crate::Job;
 use crate::accelerator::Direction;
+use crate::{Job, Provider};
 use model::{ChannelErrorKind, Completion, CopyDim, FieldCopy, NdCopy, Stride};
 use std::sync::Arc;
 use std::thread;
+
+/// The channels that a device has, and the host memory at their other ends.
+pub const DEVICE_CHANNELS: &[(Direction, Host)] = &[
+    (Direction::Write, Host::Sys),
+    (Direction::Write, Host::Zcm),
+    (Direction::Read, Host::Sys),
+    (Direction::Read, Host::Zcm),
+    (Direction::Copy, Host::Sys),
+];
 
 /// One rule for devices.
 #[derive(Debug, Clone, Copy)]
@@ -30,7 +39,7 @@ pub const DEVICE_CASES: &[DeviceCase] = &[
 ];
 
 fn run_on(device: &Accelerator, direction: Direction, job: Job) -> Completion {
-    run_one((device.channel)(direction).as_mut(), job)
+    run_one(device.channel(direction).as_mut(), job)
 }
 
 fn regions_are_zeroed_and_aligned([device, _]: &[Accelerator; 2]) {
@@ -50,7 +59,7 @@ fn regions_are_zeroed_and_aligned([device, _]: &[Accelerator; 2]) {
 
 fn too_much_is_out_of_memory([device, _]: &[Accelerator; 2]) {
     for len in [1 << 60, u64::MAX] {
-        for provider in [&device.fbm, &device.zcm] {
+        for provider in [&device.fbm as &dyn Provider, &device.zcm] {
             let error = provider.allocate(len, 4096).unwrap_err();
             assert_eq!(error.kind, ChannelErrorKind::OutOfMemory, "{error}");
         }
@@ -152,7 +161,7 @@ fn several_threads(devices: &[Accelerator; 2]) {
 /// Rounds of random copies, as many at once as the channel takes.
 fn drive(device: &Accelerator, direction: Direction, seed: u64) {
     let draw = &mut Draw::new(seed);
-    let mut channel = (device.channel)(direction);
+    let mut channel = device.channel(direction);
     for round in 0..12 {
         let mut expected = Vec::new();
         for request in 0..channel.capabilities().max_in_flight.into() {

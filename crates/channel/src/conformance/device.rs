@@ -2,36 +2,47 @@
 //! given bytes, and the suite over one of its channels.
 
 use super::{Fixture, Shape};
-use crate::accelerator::Direction;
+use crate::accelerator::{Device, Direction, FbmProvider, ZcmProvider};
 use crate::{Channel, HostSpan, Job, Provider, Region};
 use model::{
     Completion, CopyDim, CopyWork, FieldCopy, MemoryId, NdCopy, NodeId, Place, RegionId, RequestId,
     Stride, Work,
 };
-use std::fmt;
 use std::ptr::NonNull;
 use std::sync::{Arc, Mutex, Weak};
+use std::thread;
 
-/// What makes a channel of a device.
-type MakeChannel = Box<dyn Fn(Direction) -> Box<dyn Channel> + Send + Sync>;
-
-/// A device under test.
+/// A device under test, whose channels have so many queues.
+#[derive(Debug, Clone)]
 pub struct Accelerator {
+    /// The device.
+    pub device: Arc<dyn Device>,
     /// Its own memory.
-    pub fbm: Box<dyn Provider>,
+    pub fbm: FbmProvider,
     /// Host memory near to it.
-    pub zcm: Box<dyn Provider>,
-    /// Its channels, none of which may fail to be made.
-    pub channel: MakeChannel,
-}
-
-impl fmt::Debug for Accelerator {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_struct("Accelerator").finish_non_exhaustive()
-    }
+    pub zcm: ZcmProvider,
+    queues: usize,
 }
 
 impl Accelerator {
+    /// `device`, with channels of so many queues.
+    #[must_use]
+    pub fn new(device: impl Device + 'static, queues: usize) -> Self {
+        let device: Arc<dyn Device> = Arc::new(device);
+        let fbm = FbmProvider::new(memory(2), Arc::clone(&device));
+        let zcm = ZcmProvider::new(memory(1), Arc::clone(&device));
+        Accelerator { device, fbm, zcm, queues }
+    }
+
+    /// A channel of the device.
+    ///
+    /// # Panics
+    /// Where it can't be made.
+    #[must_use]
+    pub fn channel(&self, direction: Direction) -> Box<dyn Channel> {
+        self.device.channel(direction, Some(self.queues)).expect("a channel")
+    }
+
     /// Memory of the device that holds `bytes`.
     ///
     /// # Panics
@@ -75,9 +86,9 @@ impl Accelerator {
         unsafe { std::slice::from_raw_parts(span.start().as_ptr(), span.len_bytes()) }.to_vec()
     }
 
-    fn copy(&self, direction: Direction, ends: (Arc<Region>, Arc<Region>)) {
+    fn copy(&self, direction: Direction, ends: Ends) {
         let job = job(0, &[run(ends.0.len_bytes())], (0, 0), ends);
-        let done = run_one((self.channel)(direction).as_mut(), job);
+        let done = run_one(self.channel(direction).as_mut(), job);
         done.result.expect("a small copy");
     }
 }
@@ -122,12 +133,7 @@ pub fn backwards(count: u64) -> NdCopy {
 
 /// A request for `list`, its offsets counted from `at`, between two regions.
 #[must_use]
-pub fn job(
-    request: u64,
-    list: &[NdCopy],
-    at: (u64, u64),
-    (src, dst): (Arc<Region>, Arc<Region>),
-) -> Job {
+pub fn job(request: u64, list: &[NdCopy], at: (u64, u64), (src, dst): Ends) -> Job {
     // Channels are handed regions, not ids.
     let place = |offset| Place { region: RegionId { index: 0, generation: 0 }, offset };
     let payload_bytes = list.iter().map(NdCopy::payload_bytes).sum();
@@ -151,6 +157,51 @@ pub fn run_one(channel: &mut dyn Channel, job: Job) -> Completion {
     let mut done = Vec::new();
     channel.poll(&mut done);
     done.pop().expect("a drained channel tells of its job")
+}
+
+/// The source and the destination of a job.
+pub type Ends = (Arc<Region>, Arc<Region>);
+
+/// Bytes of each of [`Accelerator::reads`].
+const READ_BYTES: usize = 100_000;
+
+impl Accelerator {
+    /// The ends of so many jobs that read, the first of which holds ones, the next twos, and so on.
+    #[must_use]
+    pub fn reads(&self, jobs: u8) -> Vec<Ends> {
+        (1..=jobs).map(|n| (self.fbm(&[n; READ_BYTES]), sys(&[0; READ_BYTES]))).collect()
+    }
+}
+
+/// Has `channel` carry out jobs on `ends`, the requests 0 and on.
+///
+/// # Panics
+/// Where it doesn't take them all.
+pub fn submit_all(channel: &mut dyn Channel, ends: &[Ends]) {
+    for (n, ends) in (0..).zip(ends) {
+        channel.submit(job(n, &[run(ends.0.len_bytes())], (0, 0), ends.clone())).expect("room");
+    }
+}
+
+/// Drops `channel`, whose jobs on [`Accelerator::reads`] stand still until `release` is called.
+///
+/// # Panics
+/// Where it doesn't wait for them, or doesn't hold their regions until then.
+pub fn drop_held(channel: Box<dyn Channel>, reads: &[Ends], release: impl FnOnce()) {
+    let counts = |(src, dst): &Ends| (Arc::strong_count(src), Arc::strong_count(dst));
+    thread::scope(|scope| {
+        let dropped = scope.spawn(move || drop(channel));
+        let held = reads.iter().all(|ends| counts(ends) == (2, 2));
+        assert!(held && !dropped.is_finished());
+        release();
+    });
+    for (n, (src, dst)) in (1..).zip(reads) {
+        assert_eq!((Arc::strong_count(src), Arc::strong_count(dst)), (1, 1));
+        let span = dst.host_span().expect("host memory");
+        // SAFETY: the memory is initialized, and no request on it is in flight.
+        let read = unsafe { std::slice::from_raw_parts(span.start().as_ptr(), span.len_bytes()) };
+        assert!(read.iter().all(|&byte| byte == n));
+    }
 }
 
 /// What host memory a channel is tested with.
@@ -192,7 +243,7 @@ impl<'a> DeviceSuite<'a> {
 
 impl Fixture for DeviceSuite<'_> {
     fn channel(&self) -> Box<dyn Channel> {
-        (self.device.channel)(self.direction)
+        self.device.channel(self.direction)
     }
 
     fn source(&self, bytes: &[u8]) -> Arc<Region> {

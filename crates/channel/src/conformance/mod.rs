@@ -9,9 +9,10 @@ mod cases;
 mod device;
 mod shape;
 
-pub use accelerator::{DEVICE_CASES, DeviceCase};
+pub use accelerator::{DEVICE_CASES, DEVICE_CHANNELS, DeviceCase};
 pub use cases::wait;
-pub use device::{Accelerator, DeviceSuite, Host, backwards, job, memory, run_one, sys};
+pub use device::{Accelerator, DeviceSuite, Ends, Host};
+pub use device::{backwards, drop_held, job, memory, run_one, submit_all, sys};
 pub use shape::{Draw, Shape};
 
 use crate::{Channel, Region};
@@ -67,6 +68,20 @@ pub const CASES: &[Case] = &[
 pub fn run(fixture: &dyn Fixture) {
     for case in CASES {
         judge(case.name, || (case.check)(fixture));
+    }
+}
+
+/// Checks every rule on each kind of channel that a device has.
+///
+/// # Panics
+/// At the first rule that one of them breaks.
+pub fn run_channels(device: &Accelerator) {
+    for &(direction, host) in DEVICE_CHANNELS {
+        let fixture = DeviceSuite::new(device, direction, host);
+        for case in CASES {
+            let name = format!("{} ({direction:?}, {host:?})", case.name);
+            judge(&name, || (case.check)(&fixture));
+        }
     }
 }
 

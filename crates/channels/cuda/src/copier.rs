@@ -2,9 +2,9 @@
 
 use crate::device::Device;
 use crate::driver::{Buffer, Event, Failure, Stream};
-use crate::memory::DeviceSpan;
-use channel::Region;
-use channel::accelerator::{self, Batch, Copier, Ends, Over, Queued, Rect, RectRules};
+use channel::accelerator::{
+    Batch, Copier, Device as _, Ends, Health, Over, Queued, Rect, RectRules,
+};
 use channel::model::ChannelError;
 use std::sync::{Arc, Mutex, PoisonError};
 
@@ -19,7 +19,7 @@ pub(crate) struct Streams {
 impl Streams {
     /// So many streams of `device`, at least one.
     pub(crate) fn new(device: &Device, streams: usize) -> Result<Self, ChannelError> {
-        device.check()?;
+        device.health().check()?;
         let new = |_| Stream::new(device.context()).map(Arc::new);
         let streams: Result<_, _> = (0..streams.max(1)).map(new).collect();
         let streams = streams.map_err(|failure| device.failed(&failure))?;
@@ -78,16 +78,12 @@ impl Copier for Streams {
         self.streams.len()
     }
 
-    fn check(&self) -> Result<(), ChannelError> {
-        self.device.check()
+    fn health(&self) -> &Health {
+        self.device.health()
     }
 
-    fn memory<'a>(&self, region: &'a Region) -> Result<&'a Buffer, ChannelError> {
-        let device = &self.device;
-        let span = region.view::<DeviceSpan>().filter(|s| s.buffer.is_of(device.context()));
-        let what =
-            || format!("memory of CUDA device `{}`, or of this opening of it", device.info().name);
-        span.map(|span| &span.buffer).ok_or_else(|| accelerator::unknown(region, &what()))
+    fn has(&self, memory: &Buffer) -> bool {
+        memory.is_of(self.device.context())
     }
 
     unsafe fn copy(

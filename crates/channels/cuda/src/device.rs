@@ -1,12 +1,26 @@
 //! What devices there are, and one that is in use.
 
-use crate::driver::{Context, DeviceId, Driver, Failure, NO_DEVICE, Stream, Unusable};
-use crate::error::{failed, lost};
-use channel::model::{ChannelError, ChannelErrorKind};
+use crate::copier::Streams;
+use crate::driver::{
+    Buffer, Context, DeviceId, Driver, Failure, INVALID_VALUE, NO_DEVICE, OUT_OF_MEMORY, Pinned,
+    Stream, Unusable,
+};
+use crate::error::kind_of;
+use channel::accelerator::{self, Direction, Health, Owner, Profile, RectChannel};
+use channel::model::ChannelError;
+use channel::{Channel, HostSpan};
 use std::error::Error as _;
 use std::path::Path;
-use std::sync::{Arc, OnceLock};
+use std::sync::Arc;
 use thiserror::Error;
+
+/// What CUDA is called in errors.
+const API: &str = "CUDA";
+
+/// Streams of a channel unless its user says otherwise. The driver holds up a stream while it says
+/// that a batch is over, so that copies go on where there is another. What is best on a device was not
+/// measured yet.
+const STREAMS: usize = 2;
 
 /// The driver's library, which comes with the kernel's module.
 const LIBRARY: &str = "libcuda.so.1";
@@ -127,22 +141,25 @@ impl Found {
     /// Opened twice it is two devices, whose channels refuse each other's memory.
     ///
     /// # Errors
-    /// What the device says: [`ChannelErrorKind::DeviceLost`],
-    /// [`ChannelErrorKind::OutOfMemory`] or [`ChannelErrorKind::Io`].
+    /// As [`accelerator::Device::allocate`].
     pub fn open(&self) -> Result<Device, ChannelError> {
         let made = Context::retain(&self.id).and_then(|context| {
             let context = Arc::new(context);
             let setup = Stream::new(&context)?;
             Ok((context, setup))
         });
-        let (context, setup) = made.map_err(|failure| failed(&self.info.name, &failure))?;
-        let (info, lost) = (self.info.clone(), OnceLock::new());
-        Ok(Device { inner: Arc::new(Inner { info, context, setup, lost }) })
+        let (info, health) = (self.info.clone(), Health::new(API, &self.info.name));
+        let failed = |failure: Failure| health.failed(kind_of(failure.code), failure);
+        let (context, setup) = made.map_err(failed)?;
+        Ok(Device { inner: Arc::new(Inner { info, health, context, setup }) })
     }
 }
 
 /// A device in use; its clones are the same one. It is closed when its last region, channel and
 /// clone are gone.
+///
+/// Where host memory is not pinned the driver may stage it, and then [`Channel::submit`] and
+/// [`Channel::poll`] of its channels take as long as that does.
 #[derive(Debug, Clone)]
 pub struct Device {
     inner: Arc<Inner>,
@@ -151,11 +168,10 @@ pub struct Device {
 #[derive(Debug)]
 struct Inner {
     info: DeviceInfo,
+    health: Health,
     context: Arc<Context>,
     /// For what memory needs when it is made.
     setup: Stream,
-    /// Why the device is lost.
-    lost: OnceLock<String>,
 }
 
 impl Device {
@@ -165,32 +181,65 @@ impl Device {
         &self.inner.info
     }
 
-    /// Whether the device is lost: it takes no more work, and allocates nothing.
-    #[must_use]
-    pub fn is_lost(&self) -> bool {
-        self.inner.lost.get().is_some()
-    }
-
     pub(crate) fn context(&self) -> &Arc<Context> {
         &self.inner.context
     }
 
-    pub(crate) fn setup(&self) -> &Stream {
-        &self.inner.setup
-    }
-
-    /// Refuses where the device is lost.
-    pub(crate) fn check(&self) -> Result<(), ChannelError> {
-        self.inner.lost.get().map_or(Ok(()), |why| Err(lost(&self.info().name, why)))
-    }
-
     /// The error that `failure` is; one that says that the device is lost makes it so.
     pub(crate) fn failed(&self, failure: &Failure) -> ChannelError {
-        let error = failed(&self.info().name, failure);
-        if error.kind == ChannelErrorKind::DeviceLost {
-            // Only why it was lost first is of interest.
-            let _ = self.inner.lost.set(failure.to_string());
+        self.inner.health.failed(kind_of(failure.code), failure)
+    }
+
+    /// What `make` makes of `len_bytes` bytes in the device's context.
+    fn make<T>(
+        &self,
+        len_bytes: u64,
+        make: impl FnOnce(&Arc<Context>, usize) -> Result<T, Failure>,
+    ) -> Result<T, ChannelError> {
+        let health = &self.inner.health;
+        health.check()?;
+        let len = isize::try_from(len_bytes);
+        let len = len.map_err(|_| health.no_memory(len_bytes, "no such size"))?;
+        make(self.context(), len.cast_unsigned()).map_err(|failure| match failure.code {
+            // A size is all that there is to be wrong.
+            OUT_OF_MEMORY | INVALID_VALUE => health.no_memory(len_bytes, failure),
+            _ => self.failed(&failure),
+        })
+    }
+}
+
+impl accelerator::Device for Device {
+    fn health(&self) -> &Health {
+        &self.inner.health
+    }
+
+    fn profile(&self) -> Profile {
+        let DeviceInfo { name, bus_id, cuda_version: (major, minor), .. } = self.info();
+        Profile {
+            key: format!("{API} {major}.{minor}, {name}, {bus_id}"),
+            memory_bytes: self.info().memory_bytes,
+            most_bytes: self.info().memory_bytes,
+            shares_host_memory: false,
         }
-        error
+    }
+
+    fn allocate(&self, len_bytes: u64) -> Result<Owner, ChannelError> {
+        let buffer = self.make(len_bytes, Buffer::new)?;
+        self.inner.setup.fill(&buffer).map_err(|failure| self.failed(&failure))?;
+        Ok(Arc::new(buffer))
+    }
+
+    fn pin(&self, len_bytes: u64) -> Result<(HostSpan, Owner), ChannelError> {
+        let pinned = self.make(len_bytes, Pinned::new)?;
+        Ok((pinned.span(), Arc::new(pinned)))
+    }
+
+    fn channel(
+        &self,
+        direction: Direction,
+        queues: Option<usize>,
+    ) -> Result<Box<dyn Channel>, ChannelError> {
+        let streams = Streams::new(self, queues.unwrap_or(STREAMS))?;
+        Ok(Box::new(RectChannel::new(streams, direction)?))
     }
 }

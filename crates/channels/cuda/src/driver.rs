@@ -10,6 +10,7 @@ mod stream;
 pub(crate) use raw::{INVALID_VALUE, NO_DEVICE, OUT_OF_MEMORY};
 pub(crate) use stream::{Event, Stream};
 
+use channel::HostSpan;
 use raw::{Api, Code, Pointer};
 use std::ffi::{CStr, OsStr, c_char, c_int};
 use std::fmt;
@@ -267,6 +268,7 @@ impl Drop for Buffer {
 pub(crate) struct Pinned {
     context: Arc<Context>,
     start: NonNull<u8>,
+    len_bytes: usize,
 }
 
 // SAFETY: the address is that of memory that this value alone gives back.
@@ -277,21 +279,20 @@ unsafe impl Sync for Pinned {}
 impl Pinned {
     /// `len_bytes` bytes, at least one, which hold anything.
     pub(crate) fn new(context: &Arc<Context>, len_bytes: usize) -> Result<Self, Failure> {
-        let mut start = null_mut();
+        let (mut start, len_bytes) = (null_mut(), len_bytes.max(1));
         context.with("cuMemHostAlloc", |api| {
             // SAFETY: a place for a pointer.
-            unsafe {
-                (api.memory.allocate_host)(&mut start, len_bytes.max(1), raw::PORTABLE_MAPPED)
-            }
+            unsafe { (api.memory.allocate_host)(&mut start, len_bytes, raw::PORTABLE_MAPPED) }
         })?;
         let nowhere = || context.driver.failure("cuMemHostAlloc", INVALID_VALUE);
         let start = NonNull::new(start.cast()).ok_or_else(nowhere)?;
-        Ok(Pinned { context: Arc::clone(context), start })
+        Ok(Pinned { context: Arc::clone(context), start, len_bytes })
     }
 
-    /// The first byte.
-    pub(crate) fn start(&self) -> NonNull<u8> {
-        self.start
+    /// Its bytes, which are there as long as this value.
+    pub(crate) fn span(&self) -> HostSpan {
+        // SAFETY: the driver made them for reads and writes; its user has this value own them.
+        unsafe { HostSpan::new(self.start, self.len_bytes) }
     }
 }
 

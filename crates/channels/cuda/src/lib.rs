@@ -10,13 +10,8 @@
 //! that it makes, and `driver` owns CUDA's objects.
 
 mod copier;
-mod cuda;
 mod device;
 mod driver;
 mod error;
-mod memory;
 
-pub use channel::accelerator::Direction;
-pub use cuda::CudaChannel;
 pub use device::{Absent, Device, DeviceInfo, Found, find, find_in};
-pub use memory::{FbmProvider, ZcmProvider};

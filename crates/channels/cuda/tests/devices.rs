@@ -2,13 +2,12 @@
 
 mod common;
 
-use channel::conformance::{Shape, job, memory, run_one, sys};
+use channel::Provider;
+use channel::accelerator::{Device, Direction};
+use channel::conformance::{Accelerator, Shape, job, run_one, sys};
 use channel::model::{CopyDim, FieldCopy, NdCopy, Stride};
-use channel::{Channel, Provider};
-use common::{Fake, devices, under_test};
-use isometry_channel_cuda::{
-    Absent, CudaChannel, Direction, FbmProvider, ZcmProvider, find, find_in,
-};
+use common::{Fake, devices};
+use isometry_channel_cuda::{Absent, find, find_in};
 use std::path::Path;
 use std::sync::Arc;
 
@@ -21,7 +20,7 @@ fn devices_say_what_they_are() {
         assert!(!info.name.is_empty() && info.bus_id.contains(':'), "{info:?}");
         assert!(info.cuda_version >= (12, 0) && info.capability.0 > 0, "{info:?}");
         assert!(info.memory_bytes > 0 && info.most_pitch_bytes > 0, "{info:?}");
-        assert!(!device.is_lost());
+        assert!(!device.health().is_lost());
     }
     if fake.is_some() {
         let info = devices[1].info();
@@ -78,7 +77,7 @@ fn copy(bytes: u64, loops: &[(u64, i64, i64)]) -> NdCopy {
 fn a_request_takes_as_few_copies_as_rects() {
     let Some(fake) = Fake::load("a_request_takes_as_few_copies_as_rects") else { return };
     let [device, _] = fake.devices();
-    let there = under_test(&device, 1);
+    let there = Accelerator::new(device, 1);
     let calls = ["cuMemcpyHtoDAsync_v2", "cuMemcpy2DAsync_v2", "cuMemcpy3DAsync_v2"];
     let counts = || calls.map(|call| fake.count(call));
     for (copy, expected) in [
@@ -90,7 +89,7 @@ fn a_request_takes_as_few_copies_as_rects() {
     ] {
         let ends = (sys(&[7; 200_000]), there.fbm(&[0; 50_000]));
         let dst = Arc::clone(&ends.1);
-        let mut channel = (there.channel)(Direction::Write);
+        let mut channel = there.channel(Direction::Write);
         let before = counts();
         let done = run_one(channel.as_mut(), job(1, std::slice::from_ref(&copy), (0, 0), ends));
         assert_eq!(done.result, Ok(()));
@@ -107,13 +106,13 @@ fn all_is_given_back() {
     let Some(fake) = Fake::load("all_is_given_back") else { return };
     let devices = fake.devices();
     for device in &devices {
-        let there = under_test(device, 3);
+        let there = Accelerator::new(device.clone(), 3);
         let ends = (there.zcm(&[1; 1000]), there.fbm(&[2; 1000]));
-        let mut channel = CudaChannel::new(device, Direction::Write).unwrap();
+        let mut channel = there.channel(Direction::Write);
         let made = fake.count("cuEventCreate");
         for request in 0..8 {
             let job = job(request, &[Shape::run(1000).copy], (0, 0), ends.clone());
-            assert_eq!(run_one(&mut channel, job).result, Ok(()));
+            assert_eq!(run_one(channel.as_mut(), job).result, Ok(()));
         }
         assert_eq!(fake.count("cuEventCreate"), made + 1, "an event is used again");
         let job = job(9, &[Shape::run(1000).copy], (0, 0), ends.clone());
@@ -131,15 +130,15 @@ fn all_is_given_back() {
 fn what_is_freed_makes_room() {
     let Some(fake) = Fake::load("what_is_freed_makes_room") else { return };
     let [device, _] = fake.devices();
-    let fbm = FbmProvider::new(memory(2), device.clone());
     let most = device.info().memory_bytes;
+    let Accelerator { fbm, zcm, device, .. } = Accelerator::new(device, 1);
     let half = fbm.allocate(most / 2, 64).unwrap();
     let error = fbm.allocate(most / 2 + 1, 64).unwrap_err().to_string();
     let expected = "cuMemAlloc: CUDA_ERROR_OUT_OF_MEMORY (2)";
     assert!(error.contains(expected) && error.contains("Emulated 0"), "{error}");
     drop(half);
     fbm.allocate(most, 64).unwrap();
-    let error = ZcmProvider::new(memory(1), device.clone()).allocate(2 << 30, 64).unwrap_err();
+    let error = zcm.allocate(2 << 30, 64).unwrap_err();
     assert!(error.to_string().contains("cuMemHostAlloc: CUDA_ERROR_OUT_OF_MEMORY"), "{error}");
-    assert!(!device.is_lost());
+    assert!(!device.health().is_lost());
 }

@@ -3,17 +3,14 @@
 
 mod common;
 
-use channel::conformance::{Shape, backwards, job, memory, run_one, sys, wait};
+use channel::accelerator::{Device as _, Direction};
+use channel::conformance::{Accelerator, Ends, Shape, backwards, drop_held, job, run_one};
+use channel::conformance::{submit_all, sys, wait};
 use channel::model::{ChannelErrorKind, Completion, CopyDim, FieldCopy, NdCopy, Stride};
-use channel::{Channel, Provider, Region};
-use common::{Fake, under_test};
-use isometry_channel_cuda::{CudaChannel, Device, Direction, FbmProvider, ZcmProvider};
+use channel::{Channel, Provider};
+use common::Fake;
+use isometry_channel_cuda::Device;
 use std::sync::Arc;
-use std::thread;
-
-const BYTES: usize = 100_000;
-
-type Ends = (Arc<Region>, Arc<Region>);
 
 /// Every call that a request may take, with a copy that takes it.
 fn calls() -> [(&'static str, Direction, NdCopy); 7] {
@@ -43,8 +40,12 @@ fn symbol(call: &str) -> String {
     if call.starts_with("cuEvent") { call.to_owned() } else { format!("{call}_v2") }
 }
 
+fn under_test(device: &Device) -> Accelerator {
+    Accelerator::new(device.clone(), 1)
+}
+
 fn ends(device: &Device, direction: Direction) -> Ends {
-    let there = under_test(device, 1);
+    let there = under_test(device);
     match direction {
         Direction::Write => (sys(&[1; 1000]), there.fbm(&[0; 1000])),
         Direction::Read => (there.fbm(&[1; 1000]), sys(&[0; 1000])),
@@ -58,35 +59,35 @@ fn a_refused_call_ends_its_request_by_name() {
     let [device, _] = fake.devices();
     for (call, direction, copy) in calls() {
         for (code, name) in [(801, "CUDA_ERROR_NOT_SUPPORTED"), (4321, "an error without a name")] {
-            let mut channel = CudaChannel::new(&device, direction).unwrap();
+            let mut channel = device.channel(direction, None).unwrap();
             let ends = ends(&device, direction);
             let again = job(2, std::slice::from_ref(&copy), (0, 0), ends.clone());
             fake.refuse(&symbol(call), code);
-            let done = run_one(&mut channel, job(1, std::slice::from_ref(&copy), (0, 0), ends));
+            let done = run_one(channel.as_mut(), job(1, std::slice::from_ref(&copy), (0, 0), ends));
             let error = done.result.unwrap_err();
             assert_eq!(error.kind, ChannelErrorKind::Io);
             let expected = format!("CUDA device `Emulated 0`: {call}: {name} ({code})");
             assert_eq!(error.detail, expected);
-            assert_eq!(run_one(&mut channel, again).result, Ok(()), "the channel goes on");
+            assert_eq!(run_one(channel.as_mut(), again).result, Ok(()), "the channel goes on");
         }
     }
     let waited = fake.count("cuStreamSynchronize");
     assert_eq!(waited, 2, "copies without an event behind them are waited for by their stream");
-    assert!(!device.is_lost());
+    assert!(!device.health().is_lost());
 }
 
 #[test]
 fn who_is_not_called_back_waits() {
     let Some(fake) = Fake::load("who_is_not_called_back_waits") else { return };
     let [device, _] = fake.devices();
-    let mut channel = CudaChannel::new(&device, Direction::Write).unwrap();
+    let mut channel = device.channel(Direction::Write, None).unwrap();
     let ends = ends(&device, Direction::Write);
     let dst = Arc::clone(&ends.1);
     fake.refuse("cuStreamAddCallback", 801);
     channel.submit(job(1, &[Shape::run(1000).copy], (0, 0), ends)).unwrap();
-    let done = polled(&mut channel);
+    let done = polled(channel.as_mut());
     assert_eq!(done[0].result, Ok(()));
-    assert_eq!(under_test(&device, 1).contents(&dst), [1; 1000]);
+    assert_eq!(under_test(&device).contents(&dst), [1; 1000]);
 }
 
 #[test]
@@ -94,12 +95,12 @@ fn out_of_memory_under_a_request_is_not_the_devices_end() {
     let test = "out_of_memory_under_a_request_is_not_the_devices_end";
     let Some(fake) = Fake::load(test) else { return };
     let [device, _] = fake.devices();
-    let mut channel = CudaChannel::new(&device, Direction::Write).unwrap();
+    let mut channel = device.channel(Direction::Write, None).unwrap();
     let ends = ends(&device, Direction::Write);
     fake.refuse("cuMemcpyHtoDAsync_v2", 2);
-    let done = run_one(&mut channel, job(1, &[Shape::run(8).copy], (0, 0), ends));
+    let done = run_one(channel.as_mut(), job(1, &[Shape::run(8).copy], (0, 0), ends));
     assert_eq!(done.result.unwrap_err().kind, ChannelErrorKind::OutOfMemory);
-    assert!(!device.is_lost());
+    assert!(!device.health().is_lost());
 }
 
 #[test]
@@ -107,23 +108,23 @@ fn a_refusal_in_the_middle_waits_for_what_was_queued() {
     let test = "a_refusal_in_the_middle_waits_for_what_was_queued";
     let Some(fake) = Fake::load(test) else { return };
     let [device, _] = fake.devices();
-    let mut channel = CudaChannel::with_streams(&device, Direction::Write, 1).unwrap();
+    let mut channel = device.channel(Direction::Write, Some(1)).unwrap();
     let ends = ends(&device, Direction::Write);
     fake.hold(0, true);
     // The run is queued, and the rows behind it are refused.
     fake.refuse("cuMemcpy2DAsync_v2", 801);
     let list = [Shape::run(8).copy, loops(&[(5, 20, 10)])];
     channel.submit(job(1, &list, (0, 0), ends.clone())).unwrap();
-    assert_eq!(polled(&mut channel), [], "one copy is not over");
+    assert_eq!(polled(channel.as_mut()), [], "one copy is not over");
     fake.hold(0, false);
     channel.drain();
-    let error = polled(&mut channel)[0].result.clone().unwrap_err();
+    let error = polled(channel.as_mut())[0].result.clone().unwrap_err();
     assert!(error.detail.contains("cuMemcpy2DAsync"), "{error}");
-    let written = under_test(&device, 1).contents(&ends.1);
+    let written = under_test(&device).contents(&ends.1);
     assert_eq!((&written[..8], &written[8..]), (&[1; 8][..], &[0; 992][..]));
 }
 
-fn polled(channel: &mut CudaChannel) -> Vec<Completion> {
+fn polled(channel: &mut dyn Channel) -> Vec<Completion> {
     let mut done = Vec::new();
     channel.poll(&mut done);
     done.sort_by_key(|completion| completion.request);
@@ -132,16 +133,17 @@ fn polled(channel: &mut CudaChannel) -> Vec<Completion> {
 
 /// A channel of so many streams that reads from the first device, which stands still, and as many
 /// jobs in flight.
-fn in_flight(fake: &Fake, device: &Device, jobs: u64, streams: usize) -> (CudaChannel, Vec<Ends>) {
-    let there = under_test(device, 1);
-    let ends = |n: u64| (there.fbm(&[n as u8 + 1; BYTES]), sys(&[0; BYTES]));
-    let ends: Vec<Ends> = (0..jobs).map(ends).collect();
-    let mut channel = CudaChannel::with_streams(device, Direction::Read, streams).unwrap();
+fn in_flight(
+    fake: &Fake,
+    device: &Device,
+    jobs: u8,
+    streams: usize,
+) -> (Box<dyn Channel>, Vec<Ends>) {
+    let reads = under_test(device).reads(jobs);
+    let mut channel = device.channel(Direction::Read, Some(streams)).unwrap();
     fake.hold(0, true);
-    for (n, ends) in (0..).zip(&ends) {
-        channel.submit(job(n, &[Shape::run(BYTES as u64).copy], (0, 0), ends.clone())).unwrap();
-    }
-    (channel, ends)
+    submit_all(channel.as_mut(), &reads);
+    (channel, reads)
 }
 
 #[test]
@@ -152,14 +154,15 @@ fn a_copy_that_fails_ends_its_request_alone() {
     fake.fail(0, 801, false);
     fake.hold(0, false);
     channel.drain();
-    let done = polled(&mut channel);
+    let done = polled(channel.as_mut());
     let error = done[0].result.clone().unwrap_err();
     assert!(error.detail.contains("CUDA_ERROR_NOT_SUPPORTED (801)"), "{error}");
     for n in [1, 2] {
         assert_eq!(done[n].result, Ok(()));
-        assert_eq!(under_test(&device, 1).contents(&ends[n].1), [n as u8 + 1; BYTES]);
+        let read = under_test(&device).contents(&ends[n].1);
+        assert!(read.iter().all(|&byte| byte == n as u8 + 1));
     }
-    assert!(!device.is_lost());
+    assert!(!device.health().is_lost());
 }
 
 #[test]
@@ -174,29 +177,30 @@ fn a_fault_ends_all_in_flight_and_all_that_comes_later() {
         let mut done = Vec::new();
         while done.len() < 4 {
             // The driver calls back also after a fault: nobody drains here.
-            wait(&mut channel, &mut done);
+            wait(channel.as_mut(), &mut done);
         }
         for completion in done {
             let error = completion.result.unwrap_err();
             assert_eq!(error.kind, ChannelErrorKind::DeviceLost);
             assert!(error.detail.contains(name), "{error}");
         }
-        refuses_all(&device, &mut channel, &ends[0], name);
-        assert!(!other.is_lost());
-        let there = under_test(&other, 1);
+        refuses_all(&device, channel.as_mut(), &ends[0], name);
+        assert!(!other.health().is_lost());
+        let there = under_test(&other);
         assert_eq!(there.contents(&there.fbm(&[5; 8])), [5; 8]);
     }
 }
 
 /// Nothing of a lost device does anything any more, and says why.
-fn refuses_all(device: &Device, channel: &mut CudaChannel, ends: &Ends, why: &str) {
-    assert!(device.is_lost());
+fn refuses_all(device: &Device, channel: &mut dyn Channel, ends: &Ends, why: &str) {
+    assert!(device.health().is_lost());
+    let there = under_test(device);
     let later = job(9, &[Shape::run(8).copy], (0, 0), ends.clone());
     let results = [
         run_one(channel, later).result,
-        CudaChannel::new(device, Direction::Copy).map(drop),
-        FbmProvider::new(memory(2), device.clone()).allocate(8, 1).map(drop),
-        ZcmProvider::new(memory(1), device.clone()).allocate(8, 1).map(drop),
+        device.channel(Direction::Copy, None).map(drop),
+        there.fbm.allocate(8, 1).map(drop),
+        there.zcm.allocate(8, 1).map(drop),
     ];
     for result in results {
         let error = result.unwrap_err();
@@ -211,15 +215,15 @@ fn a_device_that_is_gone_when_asked_closes_the_channel() {
         return;
     };
     let [device, _] = fake.devices();
-    let mut channel = CudaChannel::new(&device, Direction::Write).unwrap();
+    let mut channel = device.channel(Direction::Write, None).unwrap();
     let ends = ends(&device, Direction::Write);
     fake.refuse("cuMemcpyHtoDAsync_v2", 46);
-    let done = run_one(&mut channel, job(1, &[Shape::run(8).copy], (0, 0), ends.clone()));
+    let done = run_one(channel.as_mut(), job(1, &[Shape::run(8).copy], (0, 0), ends.clone()));
     let error = done.result.unwrap_err();
     assert_eq!(error.kind, ChannelErrorKind::DeviceLost);
     let expected = "cuMemcpyHtoDAsync: CUDA_ERROR_DEVICE_UNAVAILABLE (46)";
     assert!(error.detail.ends_with(expected), "{error}");
-    refuses_all(&device, &mut channel, &ends, "CUDA_ERROR_DEVICE_UNAVAILABLE");
+    refuses_all(&device, channel.as_mut(), &ends, "CUDA_ERROR_DEVICE_UNAVAILABLE");
 }
 
 #[test]
@@ -227,19 +231,8 @@ fn a_dropped_channel_waits_and_holds_its_regions_until_then() {
     let test = "a_dropped_channel_waits_and_holds_its_regions_until_then";
     let Some(fake) = Fake::load(test) else { return };
     let [device, _] = fake.devices();
-    let (channel, ends) = in_flight(&fake, &device, 4, 2);
-    thread::scope(|scope| {
-        let dropped = scope.spawn(move || drop(channel));
-        let held = ends
-            .iter()
-            .all(|(src, dst)| (Arc::strong_count(src), Arc::strong_count(dst)) == (2, 2));
-        assert!(held && !dropped.is_finished());
-        fake.hold(0, false);
-    });
-    for (n, (src, dst)) in ends.iter().enumerate() {
-        assert_eq!((Arc::strong_count(src), Arc::strong_count(dst)), (1, 1));
-        assert_eq!(under_test(&device, 1).contents(dst), [n as u8 + 1; BYTES]);
-    }
+    let (channel, reads) = in_flight(&fake, &device, 4, 2);
+    drop_held(channel, &reads, || fake.hold(0, false));
 }
 
 #[test]
@@ -247,14 +240,14 @@ fn a_channel_of_a_lost_device_is_dropped_with_a_long_request_in_flight() {
     let test = "a_channel_of_a_lost_device_is_dropped_with_a_long_request_in_flight";
     let Some(fake) = Fake::load(test) else { return };
     let [device, _] = fake.devices();
-    let there = under_test(&device, 1);
+    let there = under_test(&device);
     let ends = (there.fbm(&[1; 3000]), sys(&[0; 3000]));
-    let mut channel = CudaChannel::new(&device, Direction::Read).unwrap();
+    let mut channel = device.channel(Direction::Read, None).unwrap();
     fake.hold(0, true);
     channel.submit(job(1, &[backwards(3000)], (0, 0), ends.clone())).unwrap();
     fake.fail(0, 700, true);
     fake.hold(0, false);
     drop(channel);
-    assert!(device.is_lost());
+    assert!(device.health().is_lost());
     assert_eq!((Arc::strong_count(&ends.0), Arc::strong_count(&ends.1)), (1, 1));
 }

@@ -2,12 +2,13 @@
 //!
 //! `cargo run --release -p isometry-channel-opencl --example queues`
 
+use channel::accelerator::{Device, Direction, FbmProvider, ZcmProvider};
 use channel::model::{
     CopyDim, CopyWork, FieldCopy, MemoryId, NdCopy, NodeId, Place, RegionId, RequestId, Stride,
     Work,
 };
 use channel::{Channel, Job, Provider, Region};
-use isometry_channel_opencl::{Device, Direction, FbmProvider, OpenClChannel, ZcmProvider, find};
+use isometry_channel_opencl::find;
 use std::sync::Arc;
 use std::time::Instant;
 
@@ -28,7 +29,7 @@ fn rows(row: u64) -> NdCopy {
 }
 
 /// Bytes per second of requests for `copy`, as many at once as the channel takes.
-fn rate(channel: &mut OpenClChannel, copy: &NdCopy, ends: &(Arc<Region>, Arc<Region>)) -> f64 {
+fn rate(channel: &mut dyn Channel, copy: &NdCopy, ends: &(Arc<Region>, Arc<Region>)) -> f64 {
     let place = Place { region: RegionId { index: 0, generation: 0 }, offset: 0 };
     let started = Instant::now();
     for request in 0..REQUESTS {
@@ -52,22 +53,23 @@ fn rate(channel: &mut OpenClChannel, copy: &NdCopy, ends: &(Arc<Region>, Arc<Reg
     (REQUESTS * REQUEST_BYTES) as f64 / started.elapsed().as_secs_f64()
 }
 
-fn measure(device: &Device) -> Result<(), Box<dyn std::error::Error>> {
-    let host = Arc::new(ZcmProvider::new(MEMORY, device.clone()).allocate(2 * REQUEST_BYTES, 64)?);
-    let there = FbmProvider::new(MEMORY, device.clone()).allocate(2 * REQUEST_BYTES, 64)?;
+fn measure(device: &Arc<dyn Device>) -> Result<(), Box<dyn std::error::Error>> {
+    let host =
+        Arc::new(ZcmProvider::new(MEMORY, Arc::clone(device)).allocate(2 * REQUEST_BYTES, 64)?);
+    let there = FbmProvider::new(MEMORY, Arc::clone(device)).allocate(2 * REQUEST_BYTES, 64)?;
     let there = Arc::new(there);
     for direction in [Direction::Write, Direction::Read] {
         let ends = match direction {
             Direction::Write => (Arc::clone(&host), Arc::clone(&there)),
             _ => (Arc::clone(&there), Arc::clone(&host)),
         };
-        let made = QUEUES.map(|n| OpenClChannel::with_queues(device, direction, n));
+        let made = QUEUES.map(|n| device.channel(direction, Some(n)));
         let mut channels: Vec<_> = made.into_iter().collect::<Result<_, _>>()?;
         for row in ROWS {
             let mut rates = QUEUES.map(|_| Vec::new());
             for _ in 0..REPETITIONS {
                 for (channel, rates) in channels.iter_mut().zip(&mut rates) {
-                    rates.push(rate(channel, &rows(row), &ends));
+                    rates.push(rate(channel.as_mut(), &rows(row), &ends));
                 }
             }
             let medians = rates.map(|mut rates| {
@@ -84,7 +86,8 @@ fn main() -> Result<(), Box<dyn std::error::Error>> {
     for found in find()? {
         println!("{} ({}): MiB/s by {QUEUES:?} queues", found.info().name, found.info().platform);
         println!("{:>9} {:>8}", "direction", "row B");
-        measure(&found.open()?)?;
+        let device: Arc<dyn Device> = Arc::new(found.open()?);
+        measure(&device)?;
     }
     Ok(())
 }

@@ -10,6 +10,7 @@ mod queue;
 pub(crate) use queue::Hold;
 pub(crate) use queue::Queue;
 
+use channel::HostSpan;
 use channel::accelerator::Over;
 use cl3::context::{create_context, release_context};
 use cl3::device::{CL_DEVICE_TYPE_ALL, get_device_data, get_device_ids};
@@ -26,7 +27,7 @@ use cl3::types::{
 };
 use std::ffi::{c_int, c_void};
 use std::fmt;
-use std::ptr::{null, null_mut};
+use std::ptr::{NonNull, null, null_mut};
 use std::sync::Arc;
 
 /// Buffers are filled by so many zeros at a time, and their sizes are multiples of it.
@@ -165,6 +166,42 @@ impl Drop for Buffer {
     fn drop(&mut self) {
         // SAFETY: this value's own reference; OpenCL waits for commands that need the memory.
         let _ = unsafe { release_mem_object(self.raw) };
+    }
+}
+
+/// A buffer that the host sees until this is dropped. Commands are given its address, as any
+/// memory of the host's: OpenCL forbids to use the buffer itself meanwhile.
+#[derive(Debug)]
+pub(crate) struct Mapped {
+    buffer: Buffer,
+    start: NonNull<u8>,
+    queue: Arc<Queue>,
+}
+
+// SAFETY: the address is that of memory that this value alone unmaps.
+unsafe impl Send for Mapped {}
+// SAFETY: as for `Send`; nothing is reached through a shared reference but the address.
+unsafe impl Sync for Mapped {}
+
+impl Mapped {
+    /// Maps `buffer` by `queue`; blocks until it is.
+    pub(crate) fn new(buffer: Buffer, queue: &Arc<Queue>) -> Result<Self, Failure> {
+        let start = queue.map(&buffer)?;
+        Ok(Mapped { buffer, start, queue: Arc::clone(queue) })
+    }
+
+    /// Its bytes, which are there as long as this value.
+    pub(crate) fn span(&self) -> HostSpan {
+        // SAFETY: the whole buffer is mapped for reads and writes; its user has this value own it.
+        unsafe { HostSpan::new(self.start, self.buffer.len_bytes) }
+    }
+}
+
+impl Drop for Mapped {
+    fn drop(&mut self) {
+        // SAFETY: whoever used the memory held the region, which owned this value. What fails here
+        // leaves nothing to do.
+        let _ = unsafe { self.queue.unmap(&self.buffer, self.start) };
     }
 }
 

@@ -3,22 +3,22 @@
 use crate::cl::{Buffer, Event, Queue};
 use crate::device::Device;
 use crate::error::When;
-use crate::memory::DeviceSpan;
-use channel::Region;
-use channel::accelerator::{self, Batch, Copier, Ends, Over, Queued, Rect, RectRules};
+use channel::accelerator::{
+    Batch, Copier, Device as _, Ends, Health, Over, Queued, Rect, RectRules,
+};
 use channel::model::ChannelError;
 
 /// The queues of a channel.
 #[derive(Debug)]
 pub(crate) struct Queues {
     device: Device,
-    pub(crate) queues: Vec<Queue>,
+    queues: Vec<Queue>,
 }
 
 impl Queues {
     /// So many queues of `device`, at least one.
     pub(crate) fn new(device: &Device, queues: usize) -> Result<Self, ChannelError> {
-        device.check()?;
+        device.health().check()?;
         let queues: Result<_, _> =
             (0..queues.max(1)).map(|_| Queue::new(device.context())).collect();
         let queues = queues.map_err(|failure| device.failed(failure, When::Asked))?;
@@ -75,17 +75,12 @@ impl Copier for Queues {
         self.queues.len()
     }
 
-    fn check(&self) -> Result<(), ChannelError> {
-        self.device.check()
+    fn health(&self) -> &Health {
+        self.device.health()
     }
 
-    fn memory<'a>(&self, region: &'a Region) -> Result<&'a Buffer, ChannelError> {
-        let device = &self.device;
-        let span = region.view::<DeviceSpan>().filter(|s| s.buffer.is_of(device.context()));
-        let what = || {
-            format!("memory of OpenCL device `{}`, or of this opening of it", device.info().name)
-        };
-        span.map(|span| &span.buffer).ok_or_else(|| accelerator::unknown(region, &what()))
+    fn has(&self, memory: &Buffer) -> bool {
+        memory.is_of(self.device.context())
     }
 
     unsafe fn copy(
@@ -117,9 +112,4 @@ impl Copier for Queues {
 }
 
 #[cfg(test)]
-impl Commands {
-    /// A batch that holds `event` only.
-    pub(crate) fn of(device: &Device, event: Event) -> Self {
-        Commands { device: device.clone(), events: vec![event] }
-    }
-}
+mod tests;

@@ -1,18 +1,31 @@
 //! What devices there are, and one that is in use.
 
-use crate::cl::{self, Context, DeviceId, Failure, Platform, Queue};
-use crate::error::{When, failed, lost};
+use crate::cl::{self, Buffer, Context, DeviceId, Failure, Mapped, Platform, Queue};
+use crate::copier::Queues;
+use crate::error::{When, kind_of};
+use channel::accelerator::{self, Direction, Health, Owner, Profile, RectChannel};
 use channel::model::{ChannelError, ChannelErrorKind};
+use channel::{Channel, HostSpan};
 use cl3::device::{
     CL_DEVICE_AVAILABLE, CL_DEVICE_GLOBAL_MEM_SIZE, CL_DEVICE_HOST_UNIFIED_MEMORY,
     CL_DEVICE_MAX_MEM_ALLOC_SIZE, CL_DEVICE_NAME, CL_DEVICE_TYPE, CL_DEVICE_TYPE_CPU,
     CL_DEVICE_TYPE_GPU, CL_DEVICE_VERSION,
 };
 use cl3::error_codes::{CL_PLATFORM_NOT_FOUND_KHR, DLOPEN_RUNTIME_LOAD_FAILED};
+use cl3::memory::{CL_MEM_ALLOC_HOST_PTR, CL_MEM_READ_WRITE};
 use cl3::platform::CL_PLATFORM_NAME;
 use std::sync::atomic::{AtomicU32, Ordering};
-use std::sync::{Arc, Mutex, OnceLock, PoisonError};
+use std::sync::{Arc, Mutex, PoisonError};
 use thiserror::Error;
+
+/// What OpenCL is called in errors.
+const API: &str = "OpenCL";
+
+/// Queues of a channel unless its user says otherwise. Several let a device use several engines for
+/// copies, where it has them. On PoCL, whose queues are threads, two took 1.0 to 0.7 times as long as
+/// one for rows of 4 KiB and more, and up to twice as long for shorter ones and whole runs
+/// (`examples/queues.rs`), which says nothing of a device: that is still to be measured.
+const QUEUES: usize = 1;
 
 /// The least version of OpenCL that has all that is used here: 1.2 brought the filling of buffers.
 const LEAST_VERSION: (u32, u32) = (1, 2);
@@ -166,17 +179,17 @@ impl Found {
     /// Makes a context of the device. Opened twice it is two devices, which share no memory.
     ///
     /// # Errors
-    /// What the device says: [`ChannelErrorKind::DeviceLost`],
-    /// [`ChannelErrorKind::OutOfMemory`] or [`ChannelErrorKind::Io`].
+    /// As [`accelerator::Device::allocate`].
     pub fn open(&self) -> Result<Device, ChannelError> {
         let made = Context::new(self.id).and_then(|context| {
             let context = Arc::new(context);
             let setup = Queue::new(&context)?;
-            Ok((context, setup))
+            Ok((context, Arc::new(setup)))
         });
-        let (context, setup) = made.map_err(|e| failed(&self.info.name, e, When::Asked))?;
-        let (info, lost) = (self.info.clone(), OnceLock::new());
-        Ok(Device { inner: Arc::new(Inner { info, context, setup, lost }) })
+        let (info, health) = (self.info.clone(), Health::new(API, &self.info.name));
+        let failed = |failure: Failure| health.failed(kind_of(failure.code, When::Asked), failure);
+        let (context, setup) = made.map_err(failed)?;
+        Ok(Device { inner: Arc::new(Inner { info, health, context, setup }) })
     }
 }
 
@@ -190,11 +203,10 @@ pub struct Device {
 #[derive(Debug)]
 struct Inner {
     info: DeviceInfo,
+    health: Health,
     context: Arc<Context>,
     /// For what memory needs when it is made and given back.
-    setup: Queue,
-    /// Why the device is lost.
-    lost: OnceLock<String>,
+    setup: Arc<Queue>,
 }
 
 impl Device {
@@ -204,33 +216,71 @@ impl Device {
         &self.inner.info
     }
 
-    /// Whether the device is lost: it takes no more work, and allocates nothing.
-    #[must_use]
-    pub fn is_lost(&self) -> bool {
-        self.inner.lost.get().is_some()
-    }
-
     pub(crate) fn context(&self) -> &Arc<Context> {
         &self.inner.context
     }
 
-    pub(crate) fn setup(&self) -> &Queue {
-        &self.inner.setup
-    }
-
-    /// Refuses where the device is lost.
-    pub(crate) fn check(&self) -> Result<(), ChannelError> {
-        self.inner.lost.get().map_or(Ok(()), |why| Err(lost(&self.info().name, why)))
-    }
-
     /// The error that `failure` is; one that says that the device is lost makes it so.
     pub(crate) fn failed(&self, failure: Failure, when: When) -> ChannelError {
-        let error = failed(&self.info().name, failure, when);
-        if error.kind == ChannelErrorKind::DeviceLost {
-            // Only why it was lost first is of interest.
-            let _ = self.inner.lost.set(failure.to_string());
+        self.inner.health.failed(kind_of(failure.code, when), failure)
+    }
+
+    /// A buffer of at least `len_bytes` bytes, which hold anything.
+    fn buffer(&self, flags: u64, len_bytes: u64) -> Result<Buffer, ChannelError> {
+        let Inner { info, health, context, .. } = &*self.inner;
+        health.check()?;
+        if len_bytes > info.most_bytes {
+            let why = format!("one region has {} bytes at most there", info.most_bytes);
+            return Err(health.no_memory(len_bytes, why));
         }
-        error
+        let len = usize::try_from(len_bytes);
+        let len = len.map_err(|_| health.no_memory(len_bytes, "no such size"))?;
+        Buffer::new(context, flags, len).map_err(|failure| {
+            let error = self.failed(failure, When::Asked);
+            match error.kind {
+                ChannelErrorKind::OutOfMemory => health.no_memory(len_bytes, failure),
+                _ => error,
+            }
+        })
+    }
+}
+
+impl accelerator::Device for Device {
+    fn health(&self) -> &Health {
+        &self.inner.health
+    }
+
+    fn profile(&self) -> Profile {
+        let DeviceInfo { platform, name, version, .. } = self.info();
+        Profile {
+            key: format!("{API} {platform}, {name}, {version}"),
+            memory_bytes: self.info().memory_bytes,
+            most_bytes: self.info().most_bytes,
+            shares_host_memory: self.info().shares_host_memory,
+        }
+    }
+
+    fn allocate(&self, len_bytes: u64) -> Result<Owner, ChannelError> {
+        let buffer = self.buffer(CL_MEM_READ_WRITE, len_bytes)?;
+        let filled = self.inner.setup.fill(&buffer);
+        filled.map_err(|failure| self.failed(failure, When::Asked))?;
+        Ok(Arc::new(buffer))
+    }
+
+    fn pin(&self, len_bytes: u64) -> Result<(HostSpan, Owner), ChannelError> {
+        let buffer = self.buffer(CL_MEM_READ_WRITE | CL_MEM_ALLOC_HOST_PTR, len_bytes)?;
+        let mapped = Mapped::new(buffer, &self.inner.setup);
+        let mapped = mapped.map_err(|failure| self.failed(failure, When::Asked))?;
+        Ok((mapped.span(), Arc::new(mapped)))
+    }
+
+    fn channel(
+        &self,
+        direction: Direction,
+        queues: Option<usize>,
+    ) -> Result<Box<dyn Channel>, ChannelError> {
+        let queues = Queues::new(self, queues.unwrap_or(QUEUES))?;
+        Ok(Box::new(RectChannel::new(queues, direction)?))
     }
 }
 

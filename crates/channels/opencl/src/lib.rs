@@ -13,13 +13,8 @@ mod cl;
 mod copier;
 mod device;
 mod error;
-mod memory;
-mod opencl;
 
-pub use channel::accelerator::Direction;
 pub use device::{Absent, Device, DeviceInfo, DeviceKind, Found, find};
-pub use memory::{FbmProvider, ZcmProvider};
-pub use opencl::OpenClChannel;
 
 #[cfg(test)]
 #[path = "../tests/common/mod.rs"]

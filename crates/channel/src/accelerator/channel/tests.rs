@@ -1,16 +1,14 @@
 //! Channels over a device of the tests', whose batches are over when the test says so.
 
 use super::*;
-use crate::accelerator::{Ends, Over, Queued, Rect, RectRules, unknown};
-use crate::conformance::{self, Accelerator, DeviceSuite, Host, Shape};
-use crate::conformance::{backwards, job, memory, run_one, sys};
-use crate::{HostSpan, Provider, Region};
-use model::MemoryId;
+use crate::accelerator::{self, Ends, Health, Over, Owner, Profile, Queued, Rect, RectRules};
+use crate::conformance::{self, Accelerator, Shape, backwards, drop_held, job, run_one};
+use crate::conformance::{submit_all, sys};
+use crate::{HostSpan, Region};
 use std::fmt::{self, Debug};
 use std::mem::take;
 use std::ptr::NonNull;
 use std::sync::{Condvar, Mutex, MutexGuard};
-use std::thread;
 
 /// A batch that was queued.
 #[derive(Default)]
@@ -33,7 +31,6 @@ struct State {
     refusal: Option<ChannelError>,
     deaf: Option<ChannelError>,
     stuck: Option<ChannelError>,
-    lost: Option<ChannelError>,
 }
 
 impl State {
@@ -51,8 +48,21 @@ impl State {
 }
 
 /// A device whose memory is the host's.
-#[derive(Clone, Default)]
-struct Device(Arc<(Mutex<State>, Condvar)>);
+#[derive(Clone)]
+struct Device(Arc<Inner>);
+
+struct Inner {
+    state: Mutex<State>,
+    changed: Condvar,
+    health: Health,
+}
+
+impl Default for Device {
+    fn default() -> Self {
+        let (state, changed) = (Mutex::default(), Condvar::new());
+        Device(Arc::new(Inner { state, changed, health: Health::new("The tests'", "a") }))
+    }
+}
 
 impl Debug for Device {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
@@ -66,12 +76,12 @@ struct There {
     device: Device,
     span: HostSpan,
     #[expect(dead_code, reason = "it owns the span")]
-    owner: Arc<Region>,
+    owner: Owner,
 }
 
 impl Device {
     fn state(&self) -> MutexGuard<'_, State> {
-        self.0.0.lock().unwrap()
+        self.0.state.lock().unwrap()
     }
 
     /// Has all that was queued be over, and all that comes.
@@ -79,46 +89,52 @@ impl Device {
         let mut state = self.state();
         state.held = false;
         (0..state.batches.len()).for_each(|which| state.run(which));
-        self.0.1.notify_all();
+        self.0.changed.notify_all();
     }
 
-    fn channel(&self, direction: Direction) -> RectChannel<Device> {
-        RectChannel::new(self.clone(), direction).unwrap()
+    fn reader(&self) -> RectChannel<Device> {
+        RectChannel::new(self.clone(), Direction::Read).unwrap()
     }
 
     fn under_test(&self) -> Accelerator {
-        let device = self.clone();
-        Accelerator {
-            fbm: Box::new(Memory(memory(2), Some(self.clone()))),
-            zcm: Box::new(Memory(memory(1), None)),
-            channel: Box::new(move |direction| Box::new(device.channel(direction))),
-        }
+        Accelerator::new(self.clone(), 2)
     }
 }
 
-struct Memory(MemoryId, Option<Device>);
+impl accelerator::Device for Device {
+    fn health(&self) -> &Health {
+        &self.0.health
+    }
 
-impl Provider for Memory {
-    fn allocate(&self, len_bytes: u64, align_bytes: u64) -> Result<Region, ChannelError> {
-        let none = || {
-            let detail = format!("no {len_bytes} bytes");
-            ChannelError::new(ChannelErrorKind::OutOfMemory, detail)
-        };
-        let align = usize::try_from(align_bytes.max(1)).unwrap();
-        let len = usize::try_from(len_bytes).ok().filter(|&n| n < 1 << 40).ok_or_else(none)?;
-        let mut bytes = vec![0u8; len + align];
-        let skip = bytes.as_ptr().addr().next_multiple_of(align) - bytes.as_ptr().addr();
-        let start = NonNull::new(bytes[skip..].as_mut_ptr()).unwrap();
-        // SAFETY: the bytes are the vector's, which the region owns and nobody else has.
-        let span = unsafe { HostSpan::new(start, len) };
-        let host = Region::host(self.0, span, Arc::new(bytes));
-        Ok(match &self.1 {
-            None => host,
-            Some(device) => {
-                let there = There { device: device.clone(), span, owner: Arc::new(host) };
-                Region::device(self.0, len_bytes, Arc::new(there))
-            }
-        })
+    fn profile(&self) -> Profile {
+        let (memory_bytes, most_bytes) = (1 << 40, 1 << 40);
+        Profile { key: "a".to_owned(), memory_bytes, most_bytes, shares_host_memory: true }
+    }
+
+    fn allocate(&self, len_bytes: u64) -> Result<Owner, ChannelError> {
+        let (span, owner) = self.pin(len_bytes)?;
+        // SAFETY: the bytes are new, and nobody else has them.
+        unsafe { span.start().write_bytes(0, span.len_bytes()) };
+        Ok(Arc::new(There { device: self.clone(), span, owner }))
+    }
+
+    fn pin(&self, len_bytes: u64) -> Result<(HostSpan, Owner), ChannelError> {
+        if len_bytes > 1 << 40 {
+            return Err(self.0.health.no_memory(len_bytes, "too much"));
+        }
+        let mut bytes = vec![0xa5u8; len_bytes as usize];
+        let start = NonNull::new(bytes.as_mut_ptr()).unwrap();
+        // SAFETY: the bytes are the vector's, which its user owns and nobody else has.
+        let span = unsafe { HostSpan::new(start, bytes.len()) };
+        Ok((span, Arc::new(bytes)))
+    }
+
+    fn channel(
+        &self,
+        direction: Direction,
+        _queues: Option<usize>,
+    ) -> Result<Box<dyn Channel>, ChannelError> {
+        Ok(Box::new(RectChannel::new(self.clone(), direction)?))
     }
 }
 
@@ -137,7 +153,7 @@ impl Batch for Ticket {
     fn wait(&mut self) -> Result<(), ChannelError> {
         let mut state = self.0.state();
         while state.held && state.batches[self.1].result.is_none() {
-            state = self.0.0.1.wait(state).unwrap();
+            state = self.0.0.changed.wait(state).unwrap();
         }
         state.run(self.1);
         state.batches[self.1].result.clone().unwrap()
@@ -162,13 +178,12 @@ impl Copier for Device {
         2
     }
 
-    fn check(&self) -> Result<(), ChannelError> {
-        self.state().lost.clone().map_or(Ok(()), Err)
+    fn health(&self) -> &Health {
+        &self.0.health
     }
 
-    fn memory<'a>(&self, region: &'a Region) -> Result<&'a There, ChannelError> {
-        let there = region.view::<There>().filter(|there| Arc::ptr_eq(&there.device.0, &self.0));
-        there.ok_or_else(|| unknown(region, "the device's"))
+    fn has(&self, memory: &There) -> bool {
+        Arc::ptr_eq(&memory.device.0, &self.0)
     }
 
     unsafe fn copy(
@@ -219,7 +234,7 @@ fn held(jobs: u64, bytes: u64) -> (Device, RectChannel<Device>, Vec<Arc<Region>>
     let sources: Vec<_> =
         (0..jobs).map(|n| under_test.fbm(&vec![n as u8 + 1; bytes as usize])).collect();
     device.state().held = true;
-    let mut channel = device.channel(Direction::Read);
+    let mut channel = device.reader();
     let mut results = Vec::new();
     for (n, src) in (0..).zip(sources) {
         let dst = sys(&vec![0; bytes as usize]);
@@ -238,12 +253,7 @@ fn polled(channel: &mut impl Channel) -> Vec<Completion> {
 
 #[test]
 fn channels_conform() {
-    let device = Device::default().under_test();
-    for (direction, host) in
-        [(Direction::Write, Host::Zcm), (Direction::Read, Host::Sys), (Direction::Copy, Host::Sys)]
-    {
-        conformance::run(&DeviceSuite::new(&device, direction, host));
-    }
+    conformance::run_channels(&Device::default().under_test());
 }
 
 #[test]
@@ -253,17 +263,11 @@ fn devices_conform() {
 
 #[test]
 fn a_dropped_channel_waits_and_holds_its_regions_until_then() {
-    let (device, channel, results) = held(4, 1000);
-    thread::scope(|scope| {
-        let dropped = scope.spawn(move || drop(channel));
-        assert!(results.iter().all(|dst| Arc::strong_count(dst) == 2));
-        assert!(!dropped.is_finished());
-        device.go();
-    });
-    assert!(results.iter().all(|dst| Arc::strong_count(dst) == 1));
-    for (n, dst) in (1..).zip(&results) {
-        assert_eq!(device.under_test().contents(dst), [n; 1000]);
-    }
+    let device = Device::default();
+    let (reads, mut channel) = (device.under_test().reads(4), device.reader());
+    device.state().held = true;
+    submit_all(&mut channel, &reads);
+    drop_held(Box::new(channel), &reads, || device.go());
 }
 
 #[test]
@@ -287,7 +291,7 @@ fn a_batch_that_fails_ends_its_request_alone() {
     channel.drain();
     let done = polled(&mut channel);
     assert_eq!((done[0].result.clone().err(), &done[1].result), (failed("a command"), &Ok(())));
-    assert_eq!((channel.commands, channel.held), (0, 0));
+    assert_eq!(channel.commands, 0);
 }
 
 #[test]
@@ -334,12 +338,14 @@ fn who_is_not_called_back_waits() {
 fn a_device_lost_under_a_long_request_ends_it_and_refuses_more() {
     let (device, mut channel, results) = held(1, MOST_COMMANDS as u64 + 1);
     assert_eq!((channel.commands, channel.waiting.len()), (MOST_COMMANDS, 1));
-    device.state().lost = failed("lost");
+    device.0.health.failed(ChannelErrorKind::DeviceLost, "it fell");
+    let lost = device.0.health.check().err();
+    assert!(lost.is_some());
     device.go();
     channel.drain();
-    assert_eq!(polled(&mut channel)[0].result.clone().err(), failed("lost"));
-    assert_eq!((channel.commands, channel.held), (0, 0));
+    assert_eq!(polled(&mut channel)[0].result.clone().err(), lost);
+    assert_eq!(channel.commands, 0);
     let ends = (Arc::clone(&results[0]), Arc::clone(&results[0]));
     let refused: Job = job(1, &[Shape::run(8).copy], (0, 0), ends);
-    assert_eq!(run_one(&mut channel, refused).result.err(), failed("lost"));
+    assert_eq!(run_one(&mut channel, refused).result.err(), lost);
 }

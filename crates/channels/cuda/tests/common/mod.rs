@@ -1,8 +1,7 @@
 //! What the tests of this crate share: the fake driver, and two devices of it or of the system's.
 #![allow(dead_code, reason = "each test program uses a part of it")]
 
-use channel::conformance::{Accelerator, memory};
-use isometry_channel_cuda::{CudaChannel, Device, FbmProvider, Found, ZcmProvider, find, find_in};
+use isometry_channel_cuda::{Device, Found, find, find_in};
 use libloading::Library;
 use std::ffi::{CString, c_char, c_int};
 use std::path::{Path, PathBuf};
@@ -131,18 +130,5 @@ pub(crate) fn devices(test: &str, seed: u64) -> Option<(Option<Fake>, [Device; 2
             println!("skipped: {test}: {why}");
             None
         }
-    }
-}
-
-/// The memories and channels of `device`, these of so many streams.
-pub(crate) fn under_test(device: &Device, streams: usize) -> Accelerator {
-    let owned = device.clone();
-    Accelerator {
-        fbm: Box::new(FbmProvider::new(memory(2), device.clone())),
-        zcm: Box::new(ZcmProvider::new(memory(1), device.clone())),
-        channel: Box::new(move |direction| {
-            let channel = CudaChannel::with_streams(&owned, direction, streams);
-            Box::new(channel.expect("a channel"))
-        }),
     }
 }

@@ -1,8 +1,6 @@
 //! What the tests of this crate share: two devices.
-#![allow(dead_code, reason = "each test program uses a part of it")]
 
-use channel::conformance::{Accelerator, memory};
-use isometry_channel_opencl::{Device, FbmProvider, Found, OpenClChannel, ZcmProvider, find};
+use isometry_channel_opencl::{Device, Found, find};
 use std::sync::OnceLock;
 
 /// Two devices, each a context of its own; they are one and the same where there is no second.
@@ -26,18 +24,5 @@ pub(crate) fn devices(test: &str) -> Option<[Device; 2]> {
             println!("skipped: {test}: {why}");
             None
         }
-    }
-}
-
-/// The memories and channels of `device`, these of so many queues.
-pub(crate) fn under_test(device: &Device, queues: usize) -> Accelerator {
-    let owned = device.clone();
-    Accelerator {
-        fbm: Box::new(FbmProvider::new(memory(2), device.clone())),
-        zcm: Box::new(ZcmProvider::new(memory(1), device.clone())),
-        channel: Box::new(move |direction| {
-            let channel = OpenClChannel::with_queues(&owned, direction, queues);
-            Box::new(channel.expect("a channel"))
-        }),
     }
 }

@@ -1,0 +1,133 @@
+//! A device in use, and whether it can be used any more.
+
+use super::Direction;
+use crate::{Channel, HostSpan};
+use model::{ChannelError, ChannelErrorKind};
+use std::any::Any;
+use std::fmt::{Debug, Display};
+use std::sync::{Arc, OnceLock};
+
+/// What keeps the memory of a region valid.
+pub type Owner = Arc<dyn Any + Send + Sync>;
+
+/// A device in use, by whatever API: what it allocates, and the channels that it has.
+pub trait Device: Debug + Send + Sync {
+    /// What it is called in errors, and whether it is lost.
+    fn health(&self) -> &Health;
+
+    /// What it says of itself.
+    fn profile(&self) -> Profile;
+
+    /// At least `len_bytes` bytes of the device's memory, all zero: what a [`super::Copier`] of its
+    /// channels finds behind a region. Blocks until they are zero.
+    ///
+    /// # Errors
+    /// [`ChannelErrorKind::OutOfMemory`], [`ChannelErrorKind::DeviceLost`] or what else the device says.
+    fn allocate(&self, len_bytes: u64) -> Result<Owner, ChannelError>;
+
+    /// At least `len_bytes` bytes of the host's memory that stay where they are, so that the device may
+    /// reach them by itself. They hold anything, and nobody else has them.
+    ///
+    /// # Errors
+    /// As [`Device::allocate`].
+    fn pin(&self, len_bytes: u64) -> Result<(HostSpan, Owner), ChannelError>;
+
+    /// A channel with nothing in flight that spreads its commands over so many queues, at least one;
+    /// over as many as suit the API where that is left open.
+    ///
+    /// # Errors
+    /// What the device says where it makes no queue, or is lost; [`ChannelErrorKind::Io`] when the
+    /// process has no descriptor left.
+    fn channel(
+        &self,
+        direction: Direction,
+        queues: Option<usize>,
+    ) -> Result<Box<dyn Channel>, ChannelError>;
+}
+
+/// What a device says of itself.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Profile {
+    /// Tells it from devices that copy at other rates.
+    pub key: String,
+    /// How much memory it has.
+    pub memory_bytes: u64,
+    /// The largest region that it allocates.
+    pub most_bytes: u64,
+    /// Whether its memory is the host's.
+    pub shares_host_memory: bool,
+}
+
+/// What a device is called in errors, and whether it is lost: for good, from the first error on that
+/// says so.
+#[derive(Debug)]
+pub struct Health {
+    name: String,
+    lost: OnceLock<String>,
+}
+
+impl Health {
+    /// That of a device which is not lost. `api` and `name` are what errors call it.
+    #[must_use]
+    pub fn new(api: &str, name: &str) -> Self {
+        Health { name: format!("{api} device `{name}`"), lost: OnceLock::new() }
+    }
+
+    /// What errors call the device.
+    #[must_use]
+    pub fn name(&self) -> &str {
+        &self.name
+    }
+
+    /// Whether the device is lost: it takes no more work, and allocates nothing.
+    #[must_use]
+    pub fn is_lost(&self) -> bool {
+        self.lost.get().is_some()
+    }
+
+    /// Refuses where the device is lost.
+    ///
+    /// # Errors
+    /// [`ChannelErrorKind::DeviceLost`], with the reason that was told then.
+    pub fn check(&self) -> Result<(), ChannelError> {
+        let Some(why) = self.lost.get() else { return Ok(()) };
+        let detail = format!("{} is lost, and takes no more work: {why}", self.name);
+        Err(ChannelError::new(ChannelErrorKind::DeviceLost, detail))
+    }
+
+    /// `failure` as an error of this kind; one that says that the device is lost makes it so.
+    pub fn failed(&self, kind: ChannelErrorKind, failure: impl Display) -> ChannelError {
+        if kind == ChannelErrorKind::DeviceLost {
+            // Only why it was lost first is of interest.
+            let _ = self.lost.set(failure.to_string());
+        }
+        ChannelError::new(kind, format!("{}: {failure}", self.name))
+    }
+
+    /// Memory of the device, or near to it, that can't be had.
+    #[must_use]
+    pub fn no_memory(&self, len_bytes: u64, why: impl Display) -> ChannelError {
+        let detail = format!("can't allocate {len_bytes} bytes for {}: {why}", self.name);
+        ChannelError::new(ChannelErrorKind::OutOfMemory, detail)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_first_failure_that_loses_a_device_is_what_is_told_later() {
+        let health = Health::new("Some", "a");
+        let refused = health.failed(ChannelErrorKind::Io, "no such call");
+        assert_eq!(refused.detail, "Some device `a`: no such call");
+        assert_eq!((health.is_lost(), health.check()), (false, Ok(())));
+        let first = health.failed(ChannelErrorKind::DeviceLost, "it fell");
+        assert_eq!(first.detail, "Some device `a`: it fell");
+        health.failed(ChannelErrorKind::DeviceLost, "it is gone");
+        let later = health.check().unwrap_err();
+        assert_eq!(later.kind, ChannelErrorKind::DeviceLost);
+        assert_eq!(later.detail, "Some device `a` is lost, and takes no more work: it fell");
+        assert!(health.is_lost());
+    }
+}
