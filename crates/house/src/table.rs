@@ -16,6 +16,7 @@ pub const ALLOWED: &[(&str, &[&str])] = &[
     ("fabric", &["model", "layout", "kernels"]),
     ("channel-host", &["channel", "kernels"]),
     ("channel-disk", &["channel", "kernels"]),
+    ("fake-cuda", &[]),
     ("channel-cuda", &["channel"]),
     ("channel-opencl", &["channel"]),
     ("channel-remote", &["channel", "fabric"]),

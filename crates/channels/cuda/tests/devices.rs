@@ -6,7 +6,7 @@ use channel::Provider;
 use channel::accelerator::{Device, Direction};
 use channel::conformance::{Accelerator, Shape, job, run_one, sys};
 use channel::model::{CopyDim, FieldCopy, NdCopy, Stride};
-use common::{Fake, devices};
+use common::{devices, emulated, fake};
 use isometry_channel_cuda::{Absent, find, find_in};
 use std::path::Path;
 use std::sync::Arc;
@@ -51,7 +51,7 @@ fn a_missing_library_is_one_sentence() {
 
 #[test]
 fn a_driver_without_devices_is_one_sentence() {
-    let Some(fake) = Fake::load("a_driver_without_devices_is_one_sentence") else { return };
+    let Some(fake) = fake("a_driver_without_devices_is_one_sentence") else { return };
     fake.refuse("cuInit", 100);
     assert_eq!(find_in(fake.path()).unwrap_err(), Absent::Device);
     fake.refuse("cuInit", 34);
@@ -75,8 +75,8 @@ fn copy(bytes: u64, loops: &[(u64, i64, i64)]) -> NdCopy {
 
 #[test]
 fn a_request_takes_as_few_copies_as_rects() {
-    let Some(fake) = Fake::load("a_request_takes_as_few_copies_as_rects") else { return };
-    let [device, _] = fake.devices();
+    let Some(fake) = fake("a_request_takes_as_few_copies_as_rects") else { return };
+    let [device, _] = emulated(&fake);
     let there = Accelerator::new(device, 1);
     let calls = ["cuMemcpyHtoDAsync_v2", "cuMemcpy2DAsync_v2", "cuMemcpy3DAsync_v2"];
     let counts = || calls.map(|call| fake.count(call));
@@ -103,8 +103,8 @@ fn a_request_takes_as_few_copies_as_rects() {
 
 #[test]
 fn all_is_given_back() {
-    let Some(fake) = Fake::load("all_is_given_back") else { return };
-    let devices = fake.devices();
+    let Some(fake) = fake("all_is_given_back") else { return };
+    let devices = emulated(&fake);
     for device in &devices {
         let there = Accelerator::new(device.clone(), 3);
         let ends = (there.zcm(&[1; 1000]), there.fbm(&[2; 1000]));
@@ -128,8 +128,8 @@ fn all_is_given_back() {
 
 #[test]
 fn what_is_freed_makes_room() {
-    let Some(fake) = Fake::load("what_is_freed_makes_room") else { return };
-    let [device, _] = fake.devices();
+    let Some(fake) = fake("what_is_freed_makes_room") else { return };
+    let [device, _] = emulated(&fake);
     let most = device.info().memory_bytes;
     let Accelerator { fbm, zcm, device, .. } = Accelerator::new(device, 1);
     let half = fbm.allocate(most / 2, 64).unwrap();

@@ -8,7 +8,8 @@ use channel::conformance::{Accelerator, Ends, Shape, backwards, drop_held, job, 
 use channel::conformance::{submit_all, sys, wait};
 use channel::model::{ChannelErrorKind, Completion, CopyDim, FieldCopy, NdCopy, Stride};
 use channel::{Channel, Provider};
-use common::Fake;
+use common::{emulated, fake};
+use fake_cuda::Fake;
 use isometry_channel_cuda::Device;
 use std::sync::Arc;
 
@@ -55,8 +56,8 @@ fn ends(device: &Device, direction: Direction) -> Ends {
 
 #[test]
 fn a_refused_call_ends_its_request_by_name() {
-    let Some(fake) = Fake::load("a_refused_call_ends_its_request_by_name") else { return };
-    let [device, _] = fake.devices();
+    let Some(fake) = fake("a_refused_call_ends_its_request_by_name") else { return };
+    let [device, _] = emulated(&fake);
     for (call, direction, copy) in calls() {
         for (code, name) in [(801, "CUDA_ERROR_NOT_SUPPORTED"), (4321, "an error without a name")] {
             let mut channel = device.channel(direction, None).unwrap();
@@ -78,8 +79,8 @@ fn a_refused_call_ends_its_request_by_name() {
 
 #[test]
 fn who_is_not_called_back_waits() {
-    let Some(fake) = Fake::load("who_is_not_called_back_waits") else { return };
-    let [device, _] = fake.devices();
+    let Some(fake) = fake("who_is_not_called_back_waits") else { return };
+    let [device, _] = emulated(&fake);
     let mut channel = device.channel(Direction::Write, None).unwrap();
     let ends = ends(&device, Direction::Write);
     let dst = Arc::clone(&ends.1);
@@ -93,8 +94,8 @@ fn who_is_not_called_back_waits() {
 #[test]
 fn out_of_memory_under_a_request_is_not_the_devices_end() {
     let test = "out_of_memory_under_a_request_is_not_the_devices_end";
-    let Some(fake) = Fake::load(test) else { return };
-    let [device, _] = fake.devices();
+    let Some(fake) = fake(test) else { return };
+    let [device, _] = emulated(&fake);
     let mut channel = device.channel(Direction::Write, None).unwrap();
     let ends = ends(&device, Direction::Write);
     fake.refuse("cuMemcpyHtoDAsync_v2", 2);
@@ -106,8 +107,8 @@ fn out_of_memory_under_a_request_is_not_the_devices_end() {
 #[test]
 fn a_refusal_in_the_middle_waits_for_what_was_queued() {
     let test = "a_refusal_in_the_middle_waits_for_what_was_queued";
-    let Some(fake) = Fake::load(test) else { return };
-    let [device, _] = fake.devices();
+    let Some(fake) = fake(test) else { return };
+    let [device, _] = emulated(&fake);
     let mut channel = device.channel(Direction::Write, Some(1)).unwrap();
     let ends = ends(&device, Direction::Write);
     fake.hold(0, true);
@@ -148,8 +149,8 @@ fn in_flight(
 
 #[test]
 fn a_copy_that_fails_ends_its_request_alone() {
-    let Some(fake) = Fake::load("a_copy_that_fails_ends_its_request_alone") else { return };
-    let [device, _] = fake.devices();
+    let Some(fake) = fake("a_copy_that_fails_ends_its_request_alone") else { return };
+    let [device, _] = emulated(&fake);
     let (mut channel, ends) = in_flight(&fake, &device, 3, 1);
     fake.fail(0, 801, false);
     fake.hold(0, false);
@@ -169,8 +170,8 @@ fn a_copy_that_fails_ends_its_request_alone() {
 fn a_fault_ends_all_in_flight_and_all_that_comes_later() {
     let test = "a_fault_ends_all_in_flight_and_all_that_comes_later";
     for (code, name) in [(700, "ILLEGAL_ADDRESS"), (719, "LAUNCH_FAILED")] {
-        let Some(fake) = Fake::load(test) else { return };
-        let [device, other] = fake.devices();
+        let Some(fake) = fake(test) else { return };
+        let [device, other] = emulated(&fake);
         let (mut channel, ends) = in_flight(&fake, &device, 4, 2);
         fake.fail(0, code, true);
         fake.hold(0, false);
@@ -211,10 +212,10 @@ fn refuses_all(device: &Device, channel: &mut dyn Channel, ends: &Ends, why: &st
 
 #[test]
 fn a_device_that_is_gone_when_asked_closes_the_channel() {
-    let Some(fake) = Fake::load("a_device_that_is_gone_when_asked_closes_the_channel") else {
+    let Some(fake) = fake("a_device_that_is_gone_when_asked_closes_the_channel") else {
         return;
     };
-    let [device, _] = fake.devices();
+    let [device, _] = emulated(&fake);
     let mut channel = device.channel(Direction::Write, None).unwrap();
     let ends = ends(&device, Direction::Write);
     fake.refuse("cuMemcpyHtoDAsync_v2", 46);
@@ -229,8 +230,8 @@ fn a_device_that_is_gone_when_asked_closes_the_channel() {
 #[test]
 fn a_dropped_channel_waits_and_holds_its_regions_until_then() {
     let test = "a_dropped_channel_waits_and_holds_its_regions_until_then";
-    let Some(fake) = Fake::load(test) else { return };
-    let [device, _] = fake.devices();
+    let Some(fake) = fake(test) else { return };
+    let [device, _] = emulated(&fake);
     let (channel, reads) = in_flight(&fake, &device, 4, 2);
     drop_held(channel, &reads, || fake.hold(0, false));
 }
@@ -238,8 +239,8 @@ fn a_dropped_channel_waits_and_holds_its_regions_until_then() {
 #[test]
 fn a_channel_of_a_lost_device_is_dropped_with_a_long_request_in_flight() {
     let test = "a_channel_of_a_lost_device_is_dropped_with_a_long_request_in_flight";
-    let Some(fake) = Fake::load(test) else { return };
-    let [device, _] = fake.devices();
+    let Some(fake) = fake(test) else { return };
+    let [device, _] = emulated(&fake);
     let there = under_test(&device);
     let ends = (there.fbm(&[1; 3000]), sys(&[0; 3000]));
     let mut channel = device.channel(Direction::Read, None).unwrap();

@@ -3,13 +3,17 @@
 //!
 //! Its types are those that were generated from NVIDIA's header. It refuses what the driver refuses: a
 //! call without the right context, ranges outside an allocation, pitches that are too short or too
-//! long. A fault stays, and every later call answers it. `control` is for tests.
+//! long. A fault stays, and every later call answers it. [`Fake`] is how tests load it and what they tell
+//! it by; `control` hears them.
 #![allow(non_snake_case, reason = "the names are the driver's")]
 
 mod control;
 mod copies;
+mod fake;
 mod gpu;
 mod streams;
+
+pub use fake::Fake;
 
 use control::calls;
 use cudarc::driver::sys::{CUcontext, CUdevice, CUdevice_attribute, CUdeviceptr, CUresult};
