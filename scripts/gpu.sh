@@ -1,5 +1,5 @@
 #!/usr/bin/env bash
-# usage: gpu.sh             runs the tests of CUDA's channels on this machine's GPU
+# usage: gpu.sh             runs the tests of CUDA's channels, and of machines, on this machine's GPU
 #        gpu.sh carry DIR   puts their programs and this script into DIR: DIR/gpu.sh runs them on a
 #                           machine that has the same C library or a newer one, and nothing else of ours
 #
@@ -7,16 +7,17 @@
 # the script where that was carried. Without a GPU it says so, and ends with 77.
 set -euo pipefail
 here=$(cd "$(dirname "$0")" && pwd)
-tests="conformance devices"
+# The packages of the tests, and their names.
+tests="isometry-channel-cuda/conformance isometry-channel-cuda/devices isometry/accelerators"
 
 # build DIR: the programs of the tests, as DIR/NAME.
 build() {
-    local name program
+    local test program
     mkdir -p "$1"
-    for name in $tests; do
-        program=$(cd "$here/.." && cargo test --no-run -p isometry-channel-cuda --test "$name" 2>&1 |
+    for test in $tests; do
+        program=$(cd "$here/.." && cargo test --no-run -p "${test%/*}" --test "${test#*/}" 2>&1 |
             tee /dev/stderr | sed -n 's/.*Executable.*(\(.*\))$/\1/p')
-        install -m 755 "$here/../$program" "$1/$name"
+        install -m 755 "$here/../$program" "$1/${test#*/}"
     done
 }
 
@@ -36,9 +37,9 @@ run_all() {
 }
 
 all() {
-    local name failed=0
-    for name in $tests; do
-        run "$1/$name" || failed=1
+    local test failed=0
+    for test in $tests; do
+        run "$1/${test#*/}" || failed=1
     done
     return $failed
 }

@@ -33,8 +33,10 @@ class Machine:
     from the user's cache directory. Leaving `with` waits for what runs; on an exception it cancels.
     Any thread may use it. After a fork the child's copy raises `Error`: make one there.
 
-    Devices of OpenCL are memories called `fbm`, `fbm1`, …, and `zcm` is host memory near to them. Which,
-    the variable ISOMETRY_OPENCL says: `gpu`, all but this processor (the default), `all` or `none`.
+    Devices of CUDA and OpenCL are memories called `fbm`, `fbm1`, …, and `zcm` is host memory near to them
+    (`zcm1` to those of OpenCL, where both have some). Which, two variables say. ISOMETRY_CUDA: `all` (the
+    default), `none`, or the path of a driver. ISOMETRY_OPENCL: `gpu`, all but this processor (the
+    default), `all` or `none`; a graphics processor of NVIDIA's is CUDA's where both show it.
     """
 
     def __new__(

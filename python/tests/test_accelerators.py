@@ -1,6 +1,8 @@
-"""Memories of accelerators: the processor as two devices of OpenCL, by PoCL; without it skipped."""
+"""Memories of accelerators: the processor as two devices of OpenCL, by PoCL, and two devices of CUDA that
+are emulated; those that are not there are skipped."""
 
 import os
+import shutil
 import signal
 from collections.abc import Iterator
 from pathlib import Path
@@ -10,16 +12,35 @@ import pytest
 
 import isometry as iso
 
+# Made with the tests of Rust.
+FAKE = Path(__file__).parents[2] / "target/debug/deps/libfake_cuda.so"
 
-@pytest.fixture(scope="module")
-def m() -> Iterator[iso.Machine]:
+
+def choose(patch: pytest.MonkeyPatch, opencl: str, cuda: str) -> None:
+    patch.setenv("POCL_DEVICES", os.environ.get("POCL_DEVICES", "pthread pthread"))
+    patch.setenv("ISOMETRY_OPENCL", opencl)
+    patch.setenv("ISOMETRY_CUDA", cuda)
+
+
+def driver(directory: Path) -> str:
+    if not FAKE.exists():
+        pytest.skip("no emulated driver: cargo build -p isometry-fake-cuda makes it")
+    return str(shutil.copy(FAKE, directory / "libcuda.so.1"))
+
+
+@pytest.fixture(scope="module", params=["OpenCL", "CUDA"])
+def m(
+    request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory
+) -> Iterator[iso.Machine]:
     with pytest.MonkeyPatch.context() as patch:
-        patch.setenv("POCL_DEVICES", os.environ.get("POCL_DEVICES", "pthread pthread"))
-        patch.setenv("ISOMETRY_OPENCL", "all")
+        if request.param == "OpenCL":
+            choose(patch, "all", "none")
+        else:
+            choose(patch, "none", driver(tmp_path_factory.mktemp("driver")))
         machine = iso.Machine()
     with machine:
         if "fbm1" not in names(machine):
-            pytest.skip("no two devices of OpenCL")
+            pytest.skip(f"no two devices of {request.param}")
         yield machine
 
 
@@ -61,17 +82,23 @@ def test_memory_of_a_device_is_no_array_here(m: iso.Machine) -> None:
         m.empty({"x": 1 << 50}, "u1", memory="fbm")
 
 
-def test_a_child_of_a_fork_has_none(m: iso.Machine, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setenv("ISOMETRY_OPENCL", "all")
-    child = os.fork()
-    if child == 0:
-        signal.alarm(20)
-        with iso.Machine() as machine:
-            os._exit(int("fbm" in names(machine)))
-    assert os.waitstatus_to_exitcode(os.waitpid(child, 0)[1]) == 0
+def test_a_child_of_a_fork_has_none(monkeypatch: pytest.MonkeyPatch) -> None:
+    choose(monkeypatch, "all", "none")
+    with iso.Machine() as machine:
+        if "fbm" not in names(machine):
+            pytest.skip("no device of OpenCL")
+        child = os.fork()
+        if child == 0:
+            signal.alarm(20)
+            with iso.Machine() as machine:
+                os._exit(int("fbm" in names(machine)))
+        assert os.waitstatus_to_exitcode(os.waitpid(child, 0)[1]) == 0
 
 
-def test_a_variable_that_names_none_is_refused(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setenv("ISOMETRY_OPENCL", "some")
+@pytest.mark.parametrize("variable", ["ISOMETRY_OPENCL", "ISOMETRY_CUDA"])
+def test_a_variable_that_names_none_is_refused(
+    variable: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv(variable, "some")
     with pytest.raises(ValueError, match="`some`"):
         iso.Machine()

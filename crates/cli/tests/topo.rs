@@ -2,6 +2,7 @@
 
 mod process;
 
+use fake_cuda::Fake;
 use process::{Ran, cluster, command, iso};
 use rustix::process::{Pid, Signal, kill_process};
 use std::process::Stdio;
@@ -43,6 +44,27 @@ fn a_plot_names_every_channel() {
         assert!(text.contains(label), "{label}");
     }
     assert!(text.matches("<polyline").count() >= 5);
+}
+
+#[test]
+fn devices_are_memories_with_measured_channels() {
+    let Some(fake) = Fake::load() else {
+        println!("skipped: devices_are_memories_with_measured_channels: it needs the fake driver");
+        return;
+    };
+    let cache = tempfile::tempdir().unwrap();
+    let mut command = command(&["topo", "--json"]);
+    command.env("ISOMETRY_CUDA", fake.path()).env("ISOMETRY_OPENCL", "none");
+    let shown: Ran = command.env("XDG_CACHE_HOME", cache.path()).output().unwrap().into();
+    shown.succeeds();
+    let value: serde_json::Value = serde_json::from_str(&shown.stdout).unwrap();
+    let memories = value["memories"].as_array().unwrap();
+    let names: Vec<_> = memories.iter().map(|memory| memory["name"].as_str().unwrap()).collect();
+    assert!(["zcm", "fbm", "fbm1"].iter().all(|name| names.contains(name)), "{names:?}");
+    let channels = value["channels"].as_array().unwrap();
+    let writes: Vec<_> = channels.iter().filter(|c| c["kind"] == "GPUWrite").collect();
+    assert_eq!(writes.len(), 4, "two for each device");
+    assert!(writes.iter().all(|channel| channel["assumed"] != true), "{writes:?}");
 }
 
 #[test]

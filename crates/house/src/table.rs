@@ -31,6 +31,7 @@ pub const ALLOWED: &[(&str, &[&str])] = &[
             "kernels",
             "channel-host",
             "channel-disk",
+            "channel-cuda",
             "channel-opencl",
             "channel-remote",
             "cluster",

@@ -1,99 +1,29 @@
-//! Devices of OpenCL as memories: `fbm`, `fbm1`, … are theirs, `zcm` is what of the host's is near
-//! to them.
+//! Devices as memories: `fbm`, `fbm1`, … are theirs, `zcm` is what of the host's is near to those of one
+//! API, and `zcm1` to those of another.
 //!
-//! Each has a channel to and from plain host memory, one to and from `zcm`, which are not equally
+//! Each has a channel to and from plain host memory, one to and from what is near, which are not equally
 //! fast, and one inside its own memory. What is on its way to the host or from it shares a wire.
+
+mod choice;
+
+pub use choice::{Accelerators, Cuda};
+pub(crate) use choice::{Choice, Group};
 
 use crate::builder::Settings;
 use crate::discover::{Cache, machine_key};
-use crate::{ArgumentError, Error, probe};
+use crate::{Error, probe};
 use channel::accelerator::{Device, Direction, FbmProvider, ZcmProvider};
 use channel::{Provider, Region};
 use channel_host::{HostProvider, Limits, Pages};
-use channel_opencl::{DeviceKind, Found};
 use model::{
     Channel, ChannelError, ChannelErrorKind, ChannelKind, Curves, Memory, MemoryId, MemoryKind,
     NodeClass, NodeId, Throughput, Topology, Wire,
 };
 use std::collections::HashMap;
-use std::path::Path;
-use std::str::FromStr;
 use std::sync::Arc;
-
-/// The variable that says which devices, where the program doesn't.
-const VARIABLE: &str = "ISOMETRY_OPENCL";
-
-/// The most devices of a machine; more are left out.
-const MOST_DEVICES: usize = 16;
 
 /// What each side of a measurement has, where the device allocates that much.
 const SIDE_BYTES: u64 = 32 << 20;
-
-/// Where a driver of a graphics processor says that there is one: NVIDIA's, AMD's and others', and
-/// those of Arm, Qualcomm and Windows.
-const DRIVERS: [&str; 6] =
-    ["/dev/nvidiactl", "/dev/kfd", "/dev/dri", "/dev/mali0", "/dev/kgsl-3d0", "/dev/dxg"];
-
-/// Which devices of OpenCL a machine has as memories.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum Accelerators {
-    /// None: OpenCL is not even loaded.
-    None,
-    /// All that are not this processor. OpenCL is not loaded where no driver of a graphics
-    /// processor is.
-    Gpu,
-    /// All, this processor too where it is a device (PoCL): for tests.
-    All,
-}
-
-impl FromStr for Accelerators {
-    type Err = ArgumentError;
-
-    /// `none`, `gpu` or `all`.
-    fn from_str(text: &str) -> Result<Self, ArgumentError> {
-        match text {
-            "none" => Ok(Accelerators::None),
-            "gpu" => Ok(Accelerators::Gpu),
-            "all" => Ok(Accelerators::All),
-            _ => Err(ArgumentError::Accelerators { given: text.to_owned() }),
-        }
-    }
-}
-
-impl Accelerators {
-    /// What the variable says; `gpu` where it is not set.
-    pub(crate) fn of_variable() -> Result<Self, ArgumentError> {
-        match std::env::var_os(VARIABLE) {
-            None => Ok(Accelerators::Gpu),
-            Some(text) => text.to_string_lossy().parse(),
-        }
-    }
-
-    /// The devices, opened. Those that can't be are left out and logged; so is that there are none
-    /// where all were asked for.
-    pub(crate) fn open(self) -> Vec<Arc<dyn Device>> {
-        let is_worth_it = match self {
-            Accelerators::None => false,
-            Accelerators::Gpu => DRIVERS.iter().any(|path| Path::new(path).exists()),
-            Accelerators::All => true,
-        };
-        if !is_worth_it {
-            return Vec::new();
-        }
-        let found = channel_opencl::find().unwrap_or_else(|why| {
-            let level =
-                if self == Accelerators::All { log::Level::Warn } else { log::Level::Debug };
-            log::log!(level, "no accelerators: {why}");
-            Vec::new()
-        });
-        let wanted =
-            |found: &&Found| self == Accelerators::All || found.info().kind != DeviceKind::Cpu;
-        let tell = |error: &ChannelError| log::warn!("an accelerator is left out: {error}");
-        let opened = found.iter().filter(wanted).map(Found::open);
-        let opened = opened.filter_map(|device| device.inspect_err(tell).ok());
-        opened.map(|device| Arc::new(device) as Arc<dyn Device>).take(MOST_DEVICES).collect()
-    }
-}
 
 /// Who makes regions of the memories that devices have or are near to.
 pub(crate) type Providers = HashMap<MemoryId, Box<dyn Provider>>;
@@ -113,14 +43,27 @@ impl<P: Provider> Provider for Bounded<P> {
     }
 }
 
+/// Makes regions of host memory that are near to devices of one API, by the first that is not lost.
+#[derive(Debug)]
+struct Near(MemoryId, Group);
+
+impl Provider for Near {
+    fn allocate(&self, len_bytes: u64, align_bytes: u64) -> Result<Region, ChannelError> {
+        let Near(memory, devices) = self;
+        let is_there = |device: &&Arc<dyn Device>| !device.health().is_lost();
+        let device = devices.iter().find(is_there).unwrap_or(&devices[0]);
+        ZcmProvider::new(*memory, Arc::clone(device)).allocate(len_bytes, align_bytes)
+    }
+}
+
 /// What devices add to a machine.
 #[derive(Default)]
 pub(crate) struct Added {
     /// In the order in which they follow the channels that were there.
     pub(crate) channels: Vec<(ChannelKind, Box<dyn channel::Channel>)>,
     pub(crate) providers: Providers,
-    /// The memory that has staging.
-    pub(crate) staged: Option<MemoryId>,
+    /// The memories that have staging.
+    pub(crate) staged: Vec<MemoryId>,
 }
 
 /// The channels of a device.
@@ -153,46 +96,46 @@ struct Rates {
 
 /// Adds `devices` to `class`, whose memories so far are host memory, and its only channel inside it. A
 /// device that takes no channels is left out and logged.
-pub(crate) fn add(
-    class: &mut NodeClass,
-    devices: &[Arc<dyn Device>],
-    settings: &Settings,
-) -> Added {
+pub(crate) fn add(class: &mut NodeClass, devices: &[Group], settings: &Settings) -> Added {
     let mut added = Added::default();
-    let Some(first) = devices.first() else { return added };
-    let near = push_memory(class, "zcm".to_owned(), MemoryKind::Zcm, (None, None));
-    for memcpy in &mut class.channels {
-        memcpy.from.push(near);
-        memcpy.to.push(near);
-    }
-    let zcm = settings.memory(near);
-    added.staged = Some(zcm);
-    added.providers.insert(zcm, Box::new(Bounded(ZcmProvider::new(zcm, Arc::clone(first)))));
-    for device in devices {
-        let made = WAYS.iter().map(|way| device.channel(way.direction, None));
-        match made.collect::<Result<Vec<_>, _>>() {
-            Ok(made) => add_device(class, (device, made), settings, &mut added),
-            Err(error) => log::warn!("an accelerator is left out: {error}"),
+    for group in devices {
+        let near = add_near(class, group, settings, &mut added);
+        for device in group {
+            let made = WAYS.iter().map(|way| device.channel(way.direction, None));
+            match made.collect::<Result<Vec<_>, _>>() {
+                Ok(made) => add_device(class, (device, made, near), settings, &mut added),
+                Err(error) => log::warn!("an accelerator is left out: {error}"),
+            }
         }
     }
     added
 }
 
+/// Adds what of the host's is near to devices of one API, which Memcpy reaches as it reaches the rest.
+fn add_near(class: &mut NodeClass, group: &Group, settings: &Settings, added: &mut Added) -> u16 {
+    let name = numbered(class, "zcm", MemoryKind::Zcm);
+    let near = push_memory(class, name, MemoryKind::Zcm, (None, None));
+    for memcpy in class.channels.iter_mut().filter(|c| c.kind == ChannelKind::Memcpy) {
+        memcpy.from.push(near);
+        memcpy.to.push(near);
+    }
+    let memory = settings.memory(near);
+    added.staged.push(memory);
+    added.providers.insert(memory, Box::new(Bounded(Near(memory, group.clone()))));
+    near
+}
+
 /// Adds the memory of a device and its channels, which are in the order of [`WAYS`].
 fn add_device(
     class: &mut NodeClass,
-    (device, made): (&Arc<dyn Device>, Vec<Box<dyn channel::Channel>>),
+    (device, made, near): (&Arc<dyn Device>, Vec<Box<dyn channel::Channel>>, u16),
     settings: &Settings,
     added: &mut Added,
 ) {
-    let name = match class.memories.iter().filter(|m| m.kind == MemoryKind::Fbm).count() {
-        0 => "fbm".to_owned(),
-        before => format!("fbm{before}"),
-    };
-    let profile = device.profile();
+    let (name, profile) = (numbered(class, "fbm", MemoryKind::Fbm), device.profile());
     let capacity_bytes = Some(profile.memory_bytes);
     let own = push_memory(class, name.clone(), MemoryKind::Fbm, (capacity_bytes, Some(0)));
-    push_channels(class, &name, own, &rates(device, settings));
+    push_channels(class, &name, (own, near), &rates(device, settings));
     for (way, channel) in WAYS.iter().zip(made) {
         added.channels.push((way.kind, channel));
     }
@@ -207,6 +150,14 @@ fn add_device(
     );
 }
 
+/// What the next memory of a kind is called: `name`, or that with a number.
+fn numbered(class: &NodeClass, name: &str, kind: MemoryKind) -> String {
+    match class.memories.iter().filter(|memory| memory.kind == kind).count() {
+        0 => name.to_owned(),
+        before => format!("{name}{before}"),
+    }
+}
+
 /// Adds a memory of this capacity and largest buffer, and says which it is.
 fn push_memory(
     class: &mut NodeClass,
@@ -218,16 +169,18 @@ fn push_memory(
     u16::try_from(class.memories.len() - 1).unwrap_or(u16::MAX)
 }
 
-/// Adds the channels of the device whose memory is `own`, and what they share.
-fn push_channels(class: &mut NodeClass, name: &str, own: u16, rates: &Rates) {
+/// Adds the channels of the device whose memory is `own`, to which `near` is near, and what they share.
+fn push_channels(class: &mut NodeClass, name: &str, (own, near): (u16, u16), rates: &Rates) {
     let wire = u16::try_from(class.wires.len()).unwrap_or(u16::MAX);
     let shared = WAYS.iter().zip(&rates.ways).filter(|(way, _)| way.host.is_some());
     let rate = shared.map(|(_, (curves, _))| curves.run.peak()).fold(1.0, f64::max);
     class.wires.push(Wire { name: name.to_owned(), rate, half_duplex: false });
     for (way, (curves, latency_ns)) in WAYS.iter().zip(&rates.ways) {
-        let is_end = |memory: &Memory| Some(memory.kind) == way.host;
-        let host = (0..).zip(&class.memories).filter(|(_, m)| is_end(m)).map(|(index, _)| index);
-        let host: Vec<u16> = host.collect();
+        let is_plain = |(_, memory): &(u16, &Memory)| memory.kind == MemoryKind::Sys;
+        let host = match way.host {
+            Some(MemoryKind::Zcm) => vec![near],
+            _ => (0..).zip(&class.memories).filter(is_plain).map(|(index, _)| index).collect(),
+        };
         let (from, to) = match way.direction {
             Direction::Write => (host, vec![own]),
             Direction::Read => (vec![own], host),
@@ -326,9 +279,9 @@ impl Rates {
             wires: Vec::new(),
         };
         push_memory(&mut class, "sys".to_owned(), MemoryKind::Sys, (None, None));
-        push_memory(&mut class, "zcm".to_owned(), MemoryKind::Zcm, (None, None));
+        let near = push_memory(&mut class, "zcm".to_owned(), MemoryKind::Zcm, (None, None));
         let own = push_memory(&mut class, "fbm".to_owned(), MemoryKind::Fbm, (None, Some(0)));
-        push_channels(&mut class, "fbm", own, self);
+        push_channels(&mut class, "fbm", (own, near), self);
         Topology {
             name: String::new(),
             generation: 0,
@@ -352,15 +305,6 @@ impl Rates {
 #[cfg(test)]
 mod tests {
     use super::*;
-
-    #[test]
-    fn names_are_read_and_others_refused() {
-        assert_eq!("none".parse(), Ok(Accelerators::None));
-        assert_eq!("gpu".parse(), Ok(Accelerators::Gpu));
-        assert_eq!("all".parse(), Ok(Accelerators::All));
-        let error = "GPU".parse::<Accelerators>().unwrap_err();
-        assert!(error.to_string().contains("`GPU`") && error.to_string().contains("`gpu`"));
-    }
 
     #[test]
     fn what_the_cache_keeps_is_what_was_measured() {

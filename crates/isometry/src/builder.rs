@@ -1,6 +1,6 @@
 //! How a machine is set up.
 
-use crate::accelerators::{self, Accelerators, Added, Providers};
+use crate::accelerators::{self, Accelerators, Added, Choice, Cuda, Group, Providers};
 use crate::discover::{self, Found, LARGEST_BUFFER_PARTS};
 use crate::disks::{Disks, check_path};
 use crate::machine::Machine;
@@ -8,7 +8,6 @@ use crate::nodes::{Nodes, Own, share_core};
 use crate::runtime::{Clock, Core, NewChannel, Shared};
 use crate::trace::Recorder;
 use crate::{ArgumentError, Error};
-use channel::accelerator::Device;
 use channel::{Channel, Provider, Region, Regions};
 use channel_host::{Cores, HostProvider, Limits, MemcpyChannel, MemcpyConfig, NumaNode, Pages};
 use channel_remote::RemoteChannel;
@@ -41,7 +40,7 @@ pub struct MachineBuilder {
     trace: bool,
     policies: Policies,
     ageing: Option<Duration>,
-    accelerators: Option<Accelerators>,
+    accelerators: Choice,
 }
 
 /// The policies of the channels that have another than the default.
@@ -104,7 +103,15 @@ impl MachineBuilder {
     /// says (`gpu`, `all` or `none`), else [`Accelerators::Gpu`].
     #[must_use]
     pub fn accelerators(mut self, which: Accelerators) -> Self {
-        self.accelerators = Some(which);
+        self.accelerators.opencl = Some(which);
+        self
+    }
+
+    /// Which devices of CUDA are memories of the machine. Default: what the variable ISOMETRY_CUDA says
+    /// (`all`, `none` or the path of a driver), else [`Cuda::All`].
+    #[must_use]
+    pub fn cuda(mut self, which: Cuda) -> Self {
+        self.accelerators.cuda = Some(which);
         self
     }
 
@@ -155,8 +162,8 @@ impl MachineBuilder {
     /// Opens the machine.
     ///
     /// # Errors
-    /// [`ArgumentError::Lanes`], [`ArgumentError::NulInPath`], [`ArgumentError::Accelerators`] for a
-    /// variable that names none; [`Error::Resource`] where the process has no descriptors or threads
+    /// [`ArgumentError::Lanes`], [`ArgumentError::NulInPath`], [`ArgumentError::Accelerators`]
+    /// and [`ArgumentError::Cuda`] for a variable that names none; [`Error::Resource`] where the process has no descriptors or threads
     /// left; [`Error::Io`] where a path of [`MachineBuilder::disk`] is not there;
     /// [`Error::Channel`] where there is no memory for staging.
     pub fn open(self) -> Result<Machine, Error> {
@@ -210,8 +217,8 @@ impl MachineBuilder {
     fn make(self, joins: Option<&fabric::Config>) -> Result<Machine, Error> {
         let (regions, clock, cores) = (Regions::new(), Clock::start(), Cores::detect());
         let memcpy = self.memcpy(&cores)?;
-        let devices = self.accelerators.map_or_else(Accelerators::of_variable, Ok)?.open();
-        let others = usize::from(joins.is_some()) + usize::from(!devices.is_empty());
+        let devices = self.accelerators.open()?;
+        let others = usize::from(joins.is_some()) + devices.len();
         let mut settings = self.settings(cores.nodes.len() + others);
         let own = Own { measures: !self.assume, ..self.own.clone() };
         let join = |config| Nodes::join(config, settings.pool_bytes(), &own);
@@ -320,7 +327,7 @@ impl Made {
         &mut self,
         regions: &Regions,
         settings: &Settings,
-        devices: &[Arc<dyn Device>],
+        devices: &[Group],
     ) -> Result<Providers, Error> {
         let class = &mut self.topology.classes[0];
         let first = u16::try_from(class.channels.len()).unwrap_or(u16::MAX);
@@ -329,9 +336,9 @@ impl Made {
         self.channels.extend(
             named.map(|(index, (kind, channel))| (settings.channel_id(index), kind, channel)),
         );
-        if let Some((memory, provider)) = staged.and_then(|id| Some((id, providers.get(&id)?))) {
-            let bytes = settings.pool_bytes();
-            let region = regions.insert(provider.allocate(bytes, 4096)?);
+        let bytes = settings.pool_bytes();
+        for memory in staged {
+            let region = regions.insert(providers[&memory].allocate(bytes, 4096)?);
             self.add_pool(regions, (memory, region, bytes));
         }
         Ok(providers)

@@ -80,6 +80,12 @@ pub enum ArgumentError {
         /// What was given.
         given: String,
     },
+    /// Devices of CUDA by a name that means none.
+    #[error("`{given}` names no devices of CUDA; there are `all`, `none` and a driver's path")]
+    Cuda {
+        /// What was given.
+        given: String,
+    },
     /// A memory that holds no instances of this sort, a disk for `empty` for example.
     #[error("`{name}` is not host memory")]
     NotHost {

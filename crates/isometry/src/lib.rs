@@ -50,7 +50,7 @@ mod verify;
 mod view;
 mod wake;
 
-pub use accelerators::Accelerators;
+pub use accelerators::{Accelerators, Cuda};
 pub use array::Array;
 pub use builder::MachineBuilder;
 pub use copy::CopyOptions;

@@ -1,17 +1,18 @@
-//! Devices of OpenCL as memories of a machine. The device of these tests is the processor, by PoCL,
-//! twice; without one they are skipped.
+//! Devices as memories of a machine. Those of OpenCL are the processor, by PoCL, twice; those of CUDA are
+//! emulated, or the system's where that is asked for. Without any the tests are skipped.
 
+use fake_cuda::Fake;
 use isometry::fabric::{Config, Job};
 use isometry::model::{ChannelKind, MemoryKind};
 use isometry::planner::Options;
 use isometry::{
-    Accelerators, ArgumentError, Array, CopyOptions, Error, FileOptions, Foreign, Instance,
+    Accelerators, ArgumentError, Array, CopyOptions, Cuda, Error, FileOptions, Foreign, Instance,
     Machine, MachineBuilder,
 };
 use std::sync::Once;
 use std::time::Duration;
 
-/// Two devices, for whoever looks for devices.
+/// Two devices, for whoever looks for devices of OpenCL.
 fn two_devices() {
     static ONCE: Once = Once::new();
     ONCE.call_once(|| {
@@ -23,19 +24,55 @@ fn two_devices() {
     });
 }
 
-fn builder() -> MachineBuilder {
-    two_devices();
-    Machine::builder().lanes(1).staging(2 << 20).accelerators(Accelerators::All)
+/// Machines with the devices of this API, with the driver that emulates them.
+struct Api {
+    name: &'static str,
+    builder: MachineBuilder,
+    _fake: Option<Fake>,
 }
 
-/// A machine with two devices at least, which measures nothing.
-fn machine(test: &str) -> Option<Machine> {
-    let machine = builder().assume(true).open().unwrap();
-    if machine.topology().classes[0].memories.iter().any(|memory| memory.name == "fbm1") {
-        return Some(machine);
+fn apis() -> [Api; 2] {
+    two_devices();
+    let builder = Machine::builder().lanes(1).staging(2 << 20).cuda(Cuda::None);
+    let opencl = builder.clone().accelerators(Accelerators::All);
+    let fake = Fake::load();
+    let driver = fake.as_ref().map_or(Cuda::All, |fake| Cuda::Driver(fake.path().to_owned()));
+    let cuda = builder.accelerators(Accelerators::None).cuda(driver);
+    [
+        Api { name: "OpenCL", builder: opencl, _fake: None },
+        Api { name: "CUDA", builder: cuda, _fake: fake },
+    ]
+}
+
+/// Runs `case` on machines with the devices of either API.
+fn on_each(test: &str, case: impl Fn(&MachineBuilder)) {
+    for api in apis() {
+        let machine = api.builder.clone().assume(true).open().unwrap();
+        match devices(&machine).len() {
+            0 => println!("skipped: {test}: no device of {}", api.name),
+            count => {
+                println!("{test} runs on {count} devices of {}", api.name);
+                case(&api.builder);
+            }
+        }
     }
-    println!("skipped: {test}: no two devices of OpenCL");
-    None
+}
+
+/// As [`on_each`], for a machine that measures nothing.
+fn on_machines(test: &str, case: impl Fn(&Machine)) {
+    on_each(test, |builder| case(&builder.clone().assume(true).open().unwrap()));
+}
+
+/// The names of the memories of devices.
+fn devices(machine: &Machine) -> Vec<String> {
+    let topology = machine.topology();
+    let memories = topology.classes[0].memories.iter();
+    memories.filter(|m| m.kind == MemoryKind::Fbm).map(|m| m.name.clone()).collect()
+}
+
+/// The last device: another than the first where there are two.
+fn last(machine: &Machine) -> String {
+    devices(machine).pop().unwrap()
 }
 
 fn noise(len: u64) -> Vec<u8> {
@@ -70,158 +107,171 @@ fn holding(
 
 #[test]
 fn devices_are_memories_with_channels() {
-    let Some(machine) = machine("devices_are_memories_with_channels") else { return };
-    let topology = machine.topology();
-    let class = &topology.classes[0];
-    let at = |name: &str| class.memories.iter().position(|m| m.name == name).unwrap();
-    let kinds = ["zcm", "fbm", "fbm1"].map(|name| class.memories[at(name)].kind);
-    assert_eq!(kinds, [MemoryKind::Zcm, MemoryKind::Fbm, MemoryKind::Fbm]);
-    assert!(class.memories[at("fbm")].capacity_bytes.is_some());
-    let edges = |from: &str, to: &str| {
-        let [from, to] = [from, to].map(|name| at(name) as u16);
-        let joins = |c: &&isometry::model::Channel| c.from.contains(&from) && c.to.contains(&to);
-        class.channels.iter().filter(joins).map(|c| c.kind).collect::<Vec<_>>()
-    };
-    assert_eq!(edges("sys", "fbm"), [ChannelKind::GpuWrite]);
-    assert_eq!(edges("zcm", "fbm1"), [ChannelKind::GpuWrite]);
-    assert_eq!(edges("fbm", "zcm"), [ChannelKind::GpuRead]);
-    assert_eq!(edges("fbm1", "fbm1"), [ChannelKind::GpuCopy]);
-    assert_eq!(edges("sys", "zcm"), [ChannelKind::Memcpy]);
-    assert_eq!(edges("fbm", "fbm1"), []);
+    on_machines("devices_are_memories_with_channels", |machine| {
+        let (topology, last) = (machine.topology(), last(machine));
+        let class = &topology.classes[0];
+        let at = |name: &str| class.memories.iter().position(|m| m.name == name).unwrap();
+        let kinds = ["zcm", "fbm", &last].map(|name| class.memories[at(name)].kind);
+        assert_eq!(kinds, [MemoryKind::Zcm, MemoryKind::Fbm, MemoryKind::Fbm]);
+        assert!(class.memories[at("fbm")].capacity_bytes.is_some());
+        let edges = |from: &str, to: &str| {
+            let [from, to] = [from, to].map(|name| at(name) as u16);
+            let joins =
+                |c: &&isometry::model::Channel| c.from.contains(&from) && c.to.contains(&to);
+            class.channels.iter().filter(joins).map(|c| c.kind).collect::<Vec<_>>()
+        };
+        assert_eq!(edges("sys", "fbm"), [ChannelKind::GpuWrite]);
+        assert_eq!(edges("zcm", &last), [ChannelKind::GpuWrite]);
+        assert_eq!(edges("fbm", "zcm"), [ChannelKind::GpuRead]);
+        assert_eq!(edges(&last, &last), [ChannelKind::GpuCopy]);
+        assert_eq!(edges("sys", "zcm"), [ChannelKind::Memcpy]);
+        if last != "fbm" {
+            assert_eq!(edges("fbm", &last), []);
+        }
+    });
 }
 
 #[test]
 fn an_array_is_turned_from_one_device_to_another_by_way_of_the_host() {
-    let test = "an_array_is_turned_from_one_device_to_another_by_way_of_the_host";
-    let Some(machine) = machine(test) else { return };
-    let rows = Array::of(&[("y", 1200), ("x", 700)], "<f4").unwrap();
-    let bytes = noise(4 * 1200 * 700);
-    let columns = rows.clone().laid_out("<F, y, x>").unwrap();
-    let src = holding(&machine, &bytes, &rows, (&rows, "fbm"));
-    let dst = machine.empty(columns.clone(), "fbm1").unwrap();
-    let kinds = hops(&machine, &src, &dst);
-    assert_eq!(kinds.first(), Some(&ChannelKind::GpuRead));
-    assert_eq!(kinds.last(), Some(&ChannelKind::GpuWrite));
-    copy(&machine, &src, &dst);
-    machine.verify(&src, &dst).unwrap();
-    let back = machine.empty(columns, "sys").unwrap();
-    copy(&machine, &dst, &back);
-    let seen = back.to_vec().unwrap();
-    for (y, x) in [(0, 0), (1, 0), (0, 1), (1199, 699), (600, 3)] {
-        let (turned, plain) = (4 * (x * 1200 + y), 4 * (y * 700 + x));
-        assert_eq!(seen[turned..turned + 4], bytes[plain..plain + 4], "({y}, {x})");
-    }
+    on_machines("an_array_is_turned_from_one_device_to_another_by_way_of_the_host", |machine| {
+        let rows = Array::of(&[("y", 1200), ("x", 700)], "<f4").unwrap();
+        let bytes = noise(4 * 1200 * 700);
+        let columns = rows.clone().laid_out("<F, y, x>").unwrap();
+        let src = holding(machine, &bytes, &rows, (&rows, "fbm"));
+        let dst = machine.empty(columns.clone(), &last(machine)).unwrap();
+        let kinds = hops(machine, &src, &dst);
+        if last(machine) != "fbm" {
+            assert_eq!(kinds.first(), Some(&ChannelKind::GpuRead));
+            assert_eq!(kinds.last(), Some(&ChannelKind::GpuWrite));
+        }
+        copy(machine, &src, &dst);
+        machine.verify(&src, &dst).unwrap();
+        let back = machine.empty(columns, "sys").unwrap();
+        copy(machine, &dst, &back);
+        let seen = back.to_vec().unwrap();
+        for (y, x) in [(0, 0), (1, 0), (0, 1), (1199, 699), (600, 3)] {
+            let (turned, plain) = (4 * (x * 1200 + y), 4 * (y * 700 + x));
+            assert_eq!(seen[turned..turned + 4], bytes[plain..plain + 4], "({y}, {x})");
+        }
+    });
 }
 
 #[test]
 fn layouts_change_between_all_memories() {
-    let Some(machine) = machine("layouts_change_between_all_memories") else { return };
-    let array = Array::of(&[("y", 60), ("x", 44)], "<u2").unwrap();
-    let bytes = noise(2 * 60 * 44);
-    let layouts = ["<F, x, y>", "<F, y, x>", "<x_in=4, F, y, x_out>"];
-    let memories = ["sys", "zcm", "fbm", "fbm1"];
-    for (from, to) in memories.iter().flat_map(|from| memories.map(|to| (*from, to))) {
-        for (l, m) in [(0, 1), (1, 2), (2, 0), (1, 1)] {
-            let [src, dst] = [l, m].map(|k| array.clone().laid_out(layouts[k]).unwrap());
-            let src = holding(&machine, &bytes, &array, (&src, from));
-            let dst = machine.empty(dst, to).unwrap();
-            copy(&machine, &src, &dst);
-            let rows = machine.empty(array.clone(), "sys").unwrap();
-            copy(&machine, &dst, &rows);
-            let case = format!("{from} {} to {to} {}", layouts[l], layouts[m]);
-            assert!(rows.to_vec().unwrap() == bytes, "{case}");
+    on_machines("layouts_change_between_all_memories", |machine| {
+        let array = Array::of(&[("y", 60), ("x", 44)], "<u2").unwrap();
+        let bytes = noise(2 * 60 * 44);
+        let layouts = ["<F, x, y>", "<F, y, x>", "<x_in=4, F, y, x_out>"];
+        let last = last(machine);
+        let memories = ["sys", "zcm", "fbm", &last];
+        for (from, to) in memories.iter().flat_map(|from| memories.map(|to| (*from, to))) {
+            for (l, m) in [(0, 1), (1, 2), (2, 0), (1, 1)] {
+                let [src, dst] = [l, m].map(|k| array.clone().laid_out(layouts[k]).unwrap());
+                let src = holding(machine, &bytes, &array, (&src, from));
+                let dst = machine.empty(dst, to).unwrap();
+                copy(machine, &src, &dst);
+                let rows = machine.empty(array.clone(), "sys").unwrap();
+                copy(machine, &dst, &rows);
+                let case = format!("{from} {} to {to} {}", layouts[l], layouts[m]);
+                assert!(rows.to_vec().unwrap() == bytes, "{case}");
+            }
         }
-    }
+    });
 }
 
 #[test]
 fn a_file_is_turned_on_its_way_to_a_device() {
-    let Some(machine) = machine("a_file_is_turned_on_its_way_to_a_device") else { return };
-    let dir = tempfile::tempdir().unwrap();
-    let rows = Array::of(&[("y", 2000), ("x", 900)], "|u1").unwrap();
-    let bytes = noise(2000 * 900);
-    let here = machine.empty(rows.clone(), "sys").unwrap();
-    here.fill(&bytes).unwrap();
-    let path = dir.path().join("rows.npy");
-    let file = machine.create_file(&path, rows.clone(), &FileOptions::default()).unwrap();
-    copy(&machine, &here, &file);
-    let topology = machine.topology();
-    assert_eq!(topology.memory(file.memory()).unwrap().name, "dsk", "devices are no disks");
-    let there = machine.empty(rows.laid_out("<F, y, x>").unwrap(), "fbm").unwrap();
-    let kinds = hops(&machine, &file, &there);
-    assert_eq!(kinds[0], ChannelKind::DiskRead);
-    assert_eq!(kinds.last(), Some(&ChannelKind::GpuWrite));
-    copy(&machine, &file, &there);
-    machine.verify(&here, &there).unwrap();
+    on_machines("a_file_is_turned_on_its_way_to_a_device", |machine| {
+        let dir = tempfile::tempdir().unwrap();
+        let rows = Array::of(&[("y", 2000), ("x", 900)], "|u1").unwrap();
+        let bytes = noise(2000 * 900);
+        let here = machine.empty(rows.clone(), "sys").unwrap();
+        here.fill(&bytes).unwrap();
+        let path = dir.path().join("rows.npy");
+        let file = machine.create_file(&path, rows.clone(), &FileOptions::default()).unwrap();
+        copy(machine, &here, &file);
+        let topology = machine.topology();
+        assert_eq!(topology.memory(file.memory()).unwrap().name, "dsk", "devices are no disks");
+        let there = machine.empty(rows.laid_out("<F, y, x>").unwrap(), "fbm").unwrap();
+        let kinds = hops(machine, &file, &there);
+        assert_eq!(kinds[0], ChannelKind::DiskRead);
+        assert_eq!(kinds.last(), Some(&ChannelKind::GpuWrite));
+        copy(machine, &file, &there);
+        machine.verify(&here, &there).unwrap();
+    });
 }
 
 #[test]
 fn pages_and_boxes_of_a_device_are_copied() {
-    let Some(machine) = machine("pages_and_boxes_of_a_device_are_copied") else { return };
-    let pool = Array::of(&[("page", 20), ("x", 500)], "|u1").unwrap();
-    let bytes = noise(20 * 500);
-    let there = holding(&machine, &bytes, &pool, (&pool, "fbm"));
-    let pages = [7, 3, 9, 10, 11];
-    let some = Array::of(&[("page", 5), ("x", 400)], "|u1").unwrap();
-    let here = machine.empty(some, "sys").unwrap();
-    let taken = there.take("page", &pages).unwrap().select(&[("x", 50..450)]).unwrap();
-    copy(&machine, &taken, &here);
-    let expected: Vec<u8> =
-        pages.iter().flat_map(|&p| bytes[p as usize * 500 + 50..][..400].to_vec()).collect();
-    assert!(here.to_vec().unwrap() == expected);
-    let second = machine.empty(pool, "fbm1").unwrap();
-    let placed = second.take("page", &[0, 19, 5, 6, 7]).unwrap();
-    copy(&machine, &here, &placed.select(&[("x", 50..450)]).unwrap());
-    machine.verify(&here, &placed.select(&[("x", 50..450)]).unwrap()).unwrap();
+    on_machines("pages_and_boxes_of_a_device_are_copied", |machine| {
+        let pool = Array::of(&[("page", 20), ("x", 500)], "|u1").unwrap();
+        let bytes = noise(20 * 500);
+        let there = holding(machine, &bytes, &pool, (&pool, "fbm"));
+        let pages = [7, 3, 9, 10, 11];
+        let some = Array::of(&[("page", 5), ("x", 400)], "|u1").unwrap();
+        let here = machine.empty(some, "sys").unwrap();
+        let taken = there.take("page", &pages).unwrap().select(&[("x", 50..450)]).unwrap();
+        copy(machine, &taken, &here);
+        let expected: Vec<u8> =
+            pages.iter().flat_map(|&p| bytes[p as usize * 500 + 50..][..400].to_vec()).collect();
+        assert!(here.to_vec().unwrap() == expected);
+        let second = machine.empty(pool, &last(machine)).unwrap();
+        let placed = second.take("page", &[0, 19, 5, 6, 7]).unwrap();
+        copy(machine, &here, &placed.select(&[("x", 50..450)]).unwrap());
+        machine.verify(&here, &placed.select(&[("x", 50..450)]).unwrap()).unwrap();
+    });
 }
 
 #[test]
 fn many_copies_at_once_arrive_whole() {
-    let Some(machine) = machine("many_copies_at_once_arrive_whole") else { return };
-    let array = Array::of(&[("y", 100), ("x", 300)], "|u1").unwrap();
-    let bytes = noise(100 * 300);
-    let src = holding(&machine, &bytes, &array, (&array, "fbm"));
-    let turned = array.laid_out("<F, y, x>").unwrap();
-    let copies: Vec<_> = ["fbm1", "sys", "zcm", "fbm"].repeat(8).into_iter().enumerate().collect();
-    let ended: Vec<_> = copies
-        .into_iter()
-        .map(|(n, memory)| {
-            let dst = machine.empty(turned.clone(), memory).unwrap();
-            let options = CopyOptions::with_priority(n as i32 % 3);
-            (machine.copy(&src, &dst, &options).unwrap(), dst)
-        })
-        .collect();
-    for (event, dst) in ended {
-        event.wait(None).unwrap();
-        machine.verify(&src, &dst).unwrap();
-    }
+    on_machines("many_copies_at_once_arrive_whole", |machine| {
+        let array = Array::of(&[("y", 100), ("x", 300)], "|u1").unwrap();
+        let bytes = noise(100 * 300);
+        let src = holding(machine, &bytes, &array, (&array, "fbm"));
+        let turned = array.laid_out("<F, y, x>").unwrap();
+        let last = last(machine);
+        let copies: Vec<_> =
+            [&last, "sys", "zcm", "fbm"].repeat(8).into_iter().enumerate().collect();
+        let ended: Vec<_> = copies
+            .into_iter()
+            .map(|(n, memory)| {
+                let dst = machine.empty(turned.clone(), memory).unwrap();
+                let options = CopyOptions::with_priority(n as i32 % 3);
+                (machine.copy(&src, &dst, &options).unwrap(), dst)
+            })
+            .collect();
+        for (event, dst) in ended {
+            event.wait(None).unwrap();
+            machine.verify(&src, &dst).unwrap();
+        }
+    });
 }
 
 #[test]
 fn memory_of_a_device_has_no_address_and_no_more_than_there_is() {
-    let test = "memory_of_a_device_has_no_address_and_no_more_than_there_is";
-    let Some(machine) = machine(test) else { return };
-    let there = machine.empty(Array::of(&[("x", 8)], "|u1").unwrap(), "fbm").unwrap();
-    let not_host = Error::from(ArgumentError::NotHost { name: "fbm".into() }).to_string();
-    for refused in [there.to_vec().err(), there.fill(&[1]).err(), there.first_byte().err()] {
-        assert_eq!(refused.unwrap().to_string(), not_host);
-    }
-    let near = machine.empty(Array::of(&[("x", 8)], "|u1").unwrap(), "zcm").unwrap();
-    assert_eq!(near.to_vec().unwrap(), [0; 8]);
-    let huge = Array::of(&[("x", 1 << 50)], "|u1").unwrap();
-    for memory in ["fbm", "zcm"] {
-        let error = machine.empty(huge.clone(), memory).unwrap_err();
-        assert!(matches!(error, Error::Channel(_)), "{error}");
-    }
-    // Still there, though its machine is closed.
-    machine.close();
-    assert_eq!(near.to_vec().unwrap(), [0; 8]);
+    on_machines("memory_of_a_device_has_no_address_and_no_more_than_there_is", |machine| {
+        let there = machine.empty(Array::of(&[("x", 8)], "|u1").unwrap(), "fbm").unwrap();
+        let not_host = Error::from(ArgumentError::NotHost { name: "fbm".into() }).to_string();
+        for refused in [there.to_vec().err(), there.fill(&[1]).err(), there.first_byte().err()] {
+            assert_eq!(refused.unwrap().to_string(), not_host);
+        }
+        let near = machine.empty(Array::of(&[("x", 8)], "|u1").unwrap(), "zcm").unwrap();
+        assert_eq!(near.to_vec().unwrap(), [0; 8]);
+        let huge = Array::of(&[("x", 1 << 50)], "|u1").unwrap();
+        for memory in ["fbm", "zcm"] {
+            let error = machine.empty(huge.clone(), memory).unwrap_err();
+            assert!(matches!(error, Error::Channel(_)), "{error}");
+        }
+        // Still there, though its machine is closed.
+        machine.close();
+        assert_eq!(near.to_vec().unwrap(), [0; 8]);
+    });
 }
 
 #[test]
 fn there_are_none_where_none_are_asked_for() {
-    two_devices();
-    let machine = builder().accelerators(Accelerators::None).assume(true).open().unwrap();
+    let builder = Machine::builder().accelerators(Accelerators::None).cuda(Cuda::None);
+    let machine = builder.assume(true).open().unwrap();
     assert!(machine.topology().classes[0].memories.iter().all(|m| m.kind == MemoryKind::Sys));
     let array = Array::of(&[("x", 8)], "|u1").unwrap();
     let foreign = Foreign::of_vec(vec![1; 8], vec![1]);
@@ -232,43 +282,41 @@ fn there_are_none_where_none_are_asked_for() {
 
 #[test]
 fn what_was_measured_of_devices_is_kept() {
-    let test = "what_was_measured_of_devices_is_kept";
-    if machine(test).is_none() {
-        return;
-    }
-    let cache = tempfile::tempdir().unwrap();
-    let open = || builder().cache_dir(cache.path()).open().unwrap();
-    let (first, second) = (open(), open());
-    let channels = |machine: &Machine| machine.topology().classes[0].channels.clone();
-    let is_measured = |c: &isometry::model::Channel| !c.assumed && c.curves.run.peak() > 1e6;
-    assert!(channels(&first).iter().all(is_measured));
-    assert_eq!(channels(&first), channels(&second));
-    let wires = first.topology().classes[0].wires.clone();
-    assert_eq!(wires.iter().map(|wire| wire.name.as_str()).collect::<Vec<_>>(), ["fbm", "fbm1"]);
+    on_each("what_was_measured_of_devices_is_kept", |builder| {
+        let cache = tempfile::tempdir().unwrap();
+        let open = || builder.clone().cache_dir(cache.path()).open().unwrap();
+        let (first, second) = (open(), open());
+        let channels = |machine: &Machine| machine.topology().classes[0].channels.clone();
+        let is_measured = |c: &isometry::model::Channel| !c.assumed && c.curves.run.peak() > 1e6;
+        assert!(channels(&first).iter().all(is_measured));
+        assert_eq!(channels(&first), channels(&second));
+        let wires = first.topology().classes[0].wires.clone();
+        let names: Vec<_> = wires.into_iter().map(|wire| wire.name).collect();
+        assert_eq!(names, devices(&first));
+    });
 }
 
 #[test]
 fn devices_of_two_nodes_are_copied_between() {
-    let test = "devices_of_two_nodes_are_copied_between";
-    if machine(test).is_none() {
-        return;
-    }
-    let job = Job::new(2).unwrap();
-    let join = &|rank: u32| {
-        let variables = job.variables(rank);
-        let lookup = |name: &str| variables.iter().find(|v| v.0 == name).map(|v| v.1.clone());
-        let config = Config::from_variables(lookup).unwrap();
-        builder().staging(16 << 20).assume(true).join(&config).unwrap()
-    };
-    let [first, second] = std::thread::scope(|scope| {
-        let joining = [0, 1].map(|rank| scope.spawn(move || join(rank)));
-        joining.map(|node| node.join().unwrap())
+    on_each("devices_of_two_nodes_are_copied_between", |builder| {
+        let job = Job::new(2).unwrap();
+        let join = &|rank: u32| {
+            let variables = job.variables(rank);
+            let lookup = |name: &str| variables.iter().find(|v| v.0 == name).map(|v| v.1.clone());
+            let config = Config::from_variables(lookup).unwrap();
+            builder.clone().staging(16 << 20).assume(true).join(&config).unwrap()
+        };
+        let [first, second] = std::thread::scope(|scope| {
+            let joining = [0, 1].map(|rank| scope.spawn(move || join(rank)));
+            joining.map(|node| node.join().unwrap())
+        });
+        let array = Array::of(&[("y", 300), ("x", 200)], "<f4").unwrap();
+        let src = holding(&first, &noise(4 * 300 * 200), &array, (&array, "fbm"));
+        let turned = array.laid_out("<F, y, x>").unwrap();
+        let turned = second.empty(turned, &last(&second)).unwrap();
+        second.publish("turned", &turned).unwrap();
+        let far = first.lookup("node1/turned", Some(Duration::from_secs(20))).unwrap();
+        copy(&first, &src, &far);
+        first.verify(&src, &far).unwrap();
     });
-    let array = Array::of(&[("y", 300), ("x", 200)], "<f4").unwrap();
-    let src = holding(&first, &noise(4 * 300 * 200), &array, (&array, "fbm"));
-    let turned = second.empty(array.laid_out("<F, y, x>").unwrap(), "fbm1").unwrap();
-    second.publish("turned", &turned).unwrap();
-    let far = first.lookup("node1/turned", Some(Duration::from_secs(20))).unwrap();
-    copy(&first, &src, &far);
-    first.verify(&src, &far).unwrap();
 }

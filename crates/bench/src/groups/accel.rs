@@ -14,7 +14,7 @@ use crate::report::{Bench, Case, Contender};
 use crate::settings::Stop;
 use crate::{Error, Report, Settings};
 use channel_opencl::{DeviceInfo, DeviceKind};
-use isometry::{Accelerators, Array, CopyOptions, FileOptions, Instance, Machine};
+use isometry::{Accelerators, Array, CopyOptions, Cuda, FileOptions, Instance, Machine};
 use rustix::fs::{Advice, fadvise};
 use serde::Deserialize;
 use std::fs::File;
@@ -52,7 +52,8 @@ impl Device {
             Some(info) => (info.clone(), Accelerators::Gpu),
             None => (infos[0].clone(), Accelerators::All),
         };
-        let builder = Machine::builder().accelerators(which);
+        // What it goes beside is OpenCL's.
+        let builder = Machine::builder().accelerators(which).cuda(Cuda::None);
         let machine = disk.into_iter().fold(builder, isometry::MachineBuilder::disk).open()?;
         Ok(Device { machine, info, stop })
     }

@@ -9,7 +9,7 @@ use channel::{Channel, HostSpan};
 use cl3::device::{
     CL_DEVICE_AVAILABLE, CL_DEVICE_GLOBAL_MEM_SIZE, CL_DEVICE_HOST_UNIFIED_MEMORY,
     CL_DEVICE_MAX_MEM_ALLOC_SIZE, CL_DEVICE_NAME, CL_DEVICE_TYPE, CL_DEVICE_TYPE_CPU,
-    CL_DEVICE_TYPE_GPU, CL_DEVICE_VERSION,
+    CL_DEVICE_TYPE_GPU, CL_DEVICE_VENDOR_ID, CL_DEVICE_VERSION,
 };
 use cl3::error_codes::{CL_PLATFORM_NOT_FOUND_KHR, DLOPEN_RUNTIME_LOAD_FAILED};
 use cl3::memory::{CL_MEM_ALLOC_HOST_PTR, CL_MEM_READ_WRITE};
@@ -74,6 +74,8 @@ pub struct DeviceInfo {
     pub name: String,
     /// Of OpenCL, in its own words: `OpenCL 3.0 …`.
     pub version: String,
+    /// Who made it, as PCI numbers makers, where he has a number there.
+    pub vendor: u32,
     /// What kind of processor it is.
     pub kind: DeviceKind,
     /// Whether its memory is the host's.
@@ -151,6 +153,7 @@ fn describe(platform: &str, id: DeviceId) -> Result<(DeviceInfo, bool), Failure>
         platform: platform.to_owned(),
         name: id.text(CL_DEVICE_NAME)?,
         version: id.text(CL_DEVICE_VERSION)?,
+        vendor: id.number(CL_DEVICE_VENDOR_ID)? as u32,
         kind,
         // Deprecated, and there nevertheless; who doesn't answer has memory of his own.
         shares_host_memory: id.number(CL_DEVICE_HOST_UNIFIED_MEMORY).unwrap_or(0) != 0,

@@ -1,0 +1,136 @@
+//! What a machine does whose devices of CUDA fail, are lost or are not there: all of it emulated.
+
+use fake_cuda::Fake;
+use isometry::model::{ChannelErrorKind, MemoryKind};
+use isometry::{Accelerators, Array, CopyOptions, Cuda, Error, Instance, Machine, MachineBuilder};
+
+/// What a driver answers to a call where a device is another's, or gone.
+const UNAVAILABLE: u32 = 46;
+
+fn builder(cuda: Cuda) -> MachineBuilder {
+    let builder = Machine::builder().lanes(1).staging(2 << 20).assume(true);
+    builder.accelerators(Accelerators::None).cuda(cuda)
+}
+
+/// A machine of two emulated devices, and their driver; none where tests run on the system's.
+fn machine(test: &str) -> Option<(Fake, Machine)> {
+    let Some(fake) = Fake::load() else {
+        println!("skipped: {test}: it needs the fake driver, and the system's is asked for");
+        return None;
+    };
+    let machine = builder(Cuda::Driver(fake.path().to_owned())).open().unwrap();
+    Some((fake, machine))
+}
+
+fn rows() -> Array {
+    Array::of(&[("y", 300), ("x", 200)], "<f4").unwrap()
+}
+
+fn noise(machine: &Machine) -> Instance {
+    let bytes: Vec<u8> = (0..rows_bytes()).map(|i| (i * 7 + i / 251) as u8).collect();
+    let host = machine.empty(rows(), "sys").unwrap();
+    host.fill(&bytes).unwrap();
+    host
+}
+
+fn rows_bytes() -> u64 {
+    4 * 300 * 200
+}
+
+fn copy(machine: &Machine, src: &Instance, dst: &Instance) -> Result<(), Error> {
+    machine.copy(src, dst, &CopyOptions::default())?.wait(None)
+}
+
+/// The kind of the channel's error that a copy ended with, and what it says.
+fn failure(result: Result<(), Error>) -> (ChannelErrorKind, String) {
+    match result.unwrap_err() {
+        Error::Transfer { error, .. } => (error.cause.kind, error.cause.detail),
+        other => panic!("no transfer has failed: {other}"),
+    }
+}
+
+#[test]
+fn without_a_driver_a_machine_has_no_devices() {
+    let machine = builder(Cuda::Driver("/nowhere/libcuda.so.1".into())).open().unwrap();
+    assert!(machine.topology().classes[0].memories.iter().all(|m| m.kind == MemoryKind::Sys));
+    let error = machine.empty(rows(), "fbm").unwrap_err();
+    assert!(error.to_string().starts_with("no memory `fbm`; there are sys"), "{error}");
+}
+
+#[test]
+fn devices_are_known_by_their_driver() {
+    let test = "devices_are_known_by_their_driver";
+    let Some((fake, machine)) = machine(test) else { return };
+    let memories = machine.topology().classes[0].memories.clone();
+    let names: Vec<_> = memories.iter().map(|memory| memory.name.as_str()).collect();
+    assert_eq!(names[names.len() - 3..], ["zcm", "fbm", "fbm1"]);
+    assert_eq!(memories[names.len() - 1].capacity_bytes, Some(64 << 20));
+    drop(machine);
+    assert_eq!(fake.live(), 0, "all is given back");
+}
+
+#[test]
+fn a_device_that_is_full_says_so_and_goes_on() {
+    let test = "a_device_that_is_full_says_so_and_goes_on";
+    let Some((_fake, machine)) = machine(test) else { return };
+    let half = || machine.empty(Array::of(&[("x", 33 << 20)], "|u1").unwrap(), "fbm");
+    let first = half().unwrap();
+    let Error::Channel(error) = half().unwrap_err() else { panic!("no memory") };
+    assert_eq!(error.kind, ChannelErrorKind::OutOfMemory);
+    let expected = "for CUDA device `Emulated 0`: cuMemAlloc: CUDA_ERROR_OUT_OF_MEMORY (2)";
+    assert!(error.detail.contains(expected), "{error}");
+    drop(first);
+    half().unwrap();
+}
+
+#[test]
+fn a_copy_that_fails_is_that_copys_error_alone() {
+    let test = "a_copy_that_fails_is_that_copys_error_alone";
+    let Some((fake, machine)) = machine(test) else { return };
+    let (src, dst) = (noise(&machine), machine.empty(rows(), "fbm").unwrap());
+    fake.fail(0, 801, false);
+    let (kind, detail) = failure(copy(&machine, &src, &dst));
+    assert_eq!(kind, ChannelErrorKind::Io);
+    assert!(detail.contains("CUDA_ERROR_NOT_SUPPORTED (801)"), "{detail}");
+    copy(&machine, &src, &dst).unwrap();
+    machine.verify(&src, &dst).unwrap();
+}
+
+#[test]
+fn what_another_device_has_in_flight_arrives() {
+    let test = "what_another_device_has_in_flight_arrives";
+    let Some((fake, machine)) = machine(test) else { return };
+    let src = noise(&machine);
+    let [first, second] = ["fbm", "fbm1"].map(|m| machine.empty(rows(), m).unwrap());
+    fake.hold(1, true);
+    let held = machine.copy(&src, &second, &CopyOptions::default()).unwrap();
+    fake.refuse("cuMemcpyHtoDAsync_v2", UNAVAILABLE);
+    let (kind, _) = failure(copy(&machine, &src, &first));
+    assert_eq!(kind, ChannelErrorKind::DeviceLost);
+    assert!(!held.is_done());
+    fake.hold(1, false);
+    held.wait(None).unwrap();
+    machine.verify(&src, &second).unwrap();
+}
+
+#[test]
+fn devices_of_two_apis_are_memories_of_one_machine() {
+    let test = "devices_of_two_apis_are_memories_of_one_machine";
+    let Some(fake) = Fake::load() else { return };
+    let both = builder(Cuda::Driver(fake.path().to_owned())).accelerators(Accelerators::All);
+    let machine = both.open().unwrap();
+    let memories = machine.topology().classes[0].memories.clone();
+    if !memories.iter().any(|memory| memory.name == "fbm2") {
+        println!("skipped: {test}: no device of OpenCL");
+        return;
+    }
+    assert!(memories.iter().any(|memory| memory.name == "zcm1"));
+    let (src, turned) = (noise(&machine), rows().laid_out("<F, y, x>").unwrap());
+    let mut before = src.clone();
+    for memory in ["fbm", "fbm2", "zcm1", "fbm1", "zcm", "fbm2"] {
+        let stop = machine.empty(turned.clone(), memory).unwrap();
+        copy(&machine, &before, &stop).unwrap();
+        machine.verify(&src, &stop).unwrap();
+        before = stop;
+    }
+}
