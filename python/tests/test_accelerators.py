@@ -1,6 +1,7 @@
 """Memories of accelerators: the processor as two devices of OpenCL, by PoCL, and two devices of CUDA that
 are emulated; those that are not there are skipped."""
 
+import ctypes
 import os
 import shutil
 import signal
@@ -80,6 +81,23 @@ def test_memory_of_a_device_is_no_array_here(m: iso.Machine) -> None:
         there.bytes()
     with pytest.raises(MemoryError):
         m.empty({"x": 1 << 50}, "u1", memory="fbm")
+
+
+def test_a_lost_device_is_named_and_others_go_on(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    library = driver(tmp_path)
+    choose(monkeypatch, "none", library)
+    with iso.Machine() as m:
+        here = m.wrap(np.arange(8, dtype="u1"), dims="x")
+        lost, other = (m.empty({"x": 8}, "u1", memory=name) for name in ("fbm", "fbm1"))
+        ctypes.CDLL(library).fake_fail(0, 700, True)
+        with pytest.raises(iso.TransferError, match="Emulated 0.*ILLEGAL_ADDRESS"):
+            m.copy(here, lost).wait(timeout=20)
+        with pytest.raises(iso.PlanError, match="`Emulated 0` is lost.*ILLEGAL_ADDRESS"):
+            m.copy(here, lost)
+        m.copy(here, other).wait(timeout=20)
+        m.verify(here, other)
 
 
 def test_a_child_of_a_fork_has_none(monkeypatch: pytest.MonkeyPatch) -> None:

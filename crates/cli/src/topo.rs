@@ -109,7 +109,10 @@ fn memory_line(memory: &Memory) -> String {
 }
 
 fn channel_line(class: &NodeClass, channel: &Channel) -> String {
-    let pair = format!("{} → {}", names(class, &channel.from), names(class, &channel.to));
+    let pair = match channel.from.is_empty() {
+        true => "closed".to_owned(),
+        false => format!("{} → {}", names(class, &channel.from), names(class, &channel.to)),
+    };
     let past = |from| format!("; past the caches from {} on", size(from));
     let past = channel.stream_from_bytes.map(past).unwrap_or_default();
     format!("  {:<10} {pair:<42} {}{past}\n", channel.kind.name(), rates(&channel.curves))

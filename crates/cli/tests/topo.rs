@@ -34,6 +34,20 @@ fn people_read_a_table() {
 }
 
 #[test]
+fn a_channel_that_joins_nothing_is_closed() {
+    let dir = tempfile::tempdir().unwrap();
+    let file = dir.path().join("closed.toml");
+    let text = std::fs::read_to_string(cluster("two-nodes.toml")).unwrap();
+    let joins = r#"from = ["fbm"], to = ["zcm"]"#;
+    assert!(text.contains(joins));
+    std::fs::write(&file, text.replacen(joins, "from = [], to = []", 1)).unwrap();
+    let shown = iso(&["topo", "--cluster", file.to_str().unwrap()]);
+    shown.succeeds();
+    let line = shown.stdout.lines().find(|l| l.contains("GPURead")).unwrap();
+    assert!(line.contains("closed"), "{line}");
+}
+
+#[test]
 fn a_plot_names_every_channel() {
     let dir = tempfile::tempdir().unwrap();
     let svg = dir.path().join("out.svg");

@@ -95,10 +95,12 @@ fn wire(raw: &raw::Wire, key: &str) -> Checked<Wire> {
 }
 
 fn channel(raw: &raw::Channel, key: &str, class: &NodeClass) -> Checked<Channel> {
+    let is_closed = raw.from.is_empty() && raw.to.is_empty();
     let memories = |names: &[String], key: &str| {
         let place = |name: &String| position(class.memories.iter().map(|m| &*m.name), name);
         let found = names.iter().map(|n| place(n).ok_or_else(|| unknown(key, "memory", n)));
-        distinct(found.collect::<Checked<Vec<_>>>()?, key)
+        let found = found.collect::<Checked<Vec<_>>>()?;
+        if is_closed { Ok(found) } else { distinct(found, key) }
     };
     let wire = raw.wire.as_ref();
     let wire = wire.map(|name| wire_named(name, &format!("{key}.wire"), &class.wires));

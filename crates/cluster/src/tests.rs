@@ -145,6 +145,7 @@ fn mistakes_name_their_key_and_line() {
     refused("[64, 2.5]", "[64, 0.5]", ErrorKind::Value, "throughput_transpose", 8);
     refused("[4096, 2e6]", "[512, 2e6]", ErrorKind::Value, "channel[1].throughput", 9);
     refused("from = [\"dsk\"]", "from = [\"disk\"]", ErrorKind::Name, "channel[1].from", 9);
+    refused("from = [\"dsk\"]", "from = []", ErrorKind::Value, "channel[1].from", 9);
     refused("in_flight = 8", "wire = \"pcie\"", ErrorKind::Name, "channel[1].wire", 9);
     refused("\"SYS\"", "\"SYS\", port = \"nic\"", ErrorKind::Name, "memory[0].port", 6);
     refused("in_flight = 8", "in_flight = 0", ErrorKind::Value, "channel[1].in_flight", 9);

@@ -5,9 +5,11 @@
 //! fast, and one inside its own memory. What is on its way to the host or from it shares a wire.
 
 mod choice;
+mod lost;
 
 pub use choice::{Accelerators, Cuda};
 pub(crate) use choice::{Choice, Group};
+pub(crate) use lost::Devices;
 
 use crate::builder::Settings;
 use crate::discover::{Cache, machine_key};
@@ -62,6 +64,7 @@ pub(crate) struct Added {
     /// In the order in which they follow the channels that were there.
     pub(crate) channels: Vec<(ChannelKind, Box<dyn channel::Channel>)>,
     pub(crate) providers: Providers,
+    pub(crate) devices: Devices,
     /// The memories that have staging.
     pub(crate) staged: Vec<MemoryId>,
 }
@@ -140,6 +143,7 @@ fn add_device(
         added.channels.push((way.kind, channel));
     }
     let memory = settings.memory(own);
+    added.devices.add(memory, Arc::clone(device));
     let provider = FbmProvider::new(memory, Arc::clone(device));
     added.providers.insert(
         memory,

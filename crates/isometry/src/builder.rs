@@ -1,6 +1,6 @@
 //! How a machine is set up.
 
-use crate::accelerators::{self, Accelerators, Added, Choice, Cuda, Group, Providers};
+use crate::accelerators::{self, Accelerators, Added, Choice, Cuda, Devices, Group, Providers};
 use crate::discover::{self, Found, LARGEST_BUFFER_PARTS};
 use crate::disks::{Disks, check_path};
 use crate::machine::Machine;
@@ -229,7 +229,7 @@ impl MachineBuilder {
         let channels = vec![(settings.channel_id(0), ChannelKind::Memcpy, memcpy)];
         let mut made = Made { topology, channels, pools: Vec::new(), arenas: Vec::new() };
         made.add_pools(&regions, &settings, pools.iter().copied().zip(&cores.nodes))?;
-        let providers = made.add_devices(&regions, &settings, &devices)?;
+        let devices = made.add_devices(&regions, &settings, &devices)?;
         if let (Some(nodes), Some(config)) = (&nodes, joins) {
             made.introduce(nodes, &regions, &settings, config.timeout)?;
         }
@@ -243,7 +243,7 @@ impl MachineBuilder {
         });
         core.add_channels(driven).map_err(|e| Error::resource("watching a channel", e))?;
         let disks = Disks::new(settings, arenas);
-        let shared = Shared::new(core, (topology, nodes), (regions, disks, providers), clock);
+        let shared = Shared::new(core, (topology, nodes), (regions, disks, devices), clock);
         let shared = Arc::new(shared.map_err(|e| Error::resource("eventfd", e))?);
         let machine = Machine::start(shared)?;
         for path in &self.disk {
@@ -328,10 +328,11 @@ impl Made {
         regions: &Regions,
         settings: &Settings,
         devices: &[Group],
-    ) -> Result<Providers, Error> {
+    ) -> Result<(Providers, Devices), Error> {
         let class = &mut self.topology.classes[0];
         let first = u16::try_from(class.channels.len()).unwrap_or(u16::MAX);
-        let Added { channels, providers, staged } = accelerators::add(class, devices, settings);
+        let Added { channels, providers, devices, staged } =
+            accelerators::add(class, devices, settings);
         let named = (first..).zip(channels);
         self.channels.extend(
             named.map(|(index, (kind, channel))| (settings.channel_id(index), kind, channel)),
@@ -341,7 +342,7 @@ impl Made {
             let region = regions.insert(providers[&memory].allocate(bytes, 4096)?);
             self.add_pool(regions, (memory, region, bytes));
         }
-        Ok(providers)
+        Ok((providers, devices))
     }
 
     /// Becomes a node among others.

@@ -71,7 +71,7 @@ impl Shared {
     }
 
     fn add_disk(&self, curves: &DiskCurves) -> Result<MemoryId, Error> {
-        let mut class = self.class();
+        let (_changing, mut class) = self.class_to_change();
         let disk = u16::try_from(class.memories.len()).unwrap_or(u16::MAX);
         let hosts: Vec<u16> =
             (0..disk).filter(|&i| class.memories[usize::from(i)].kind.is_host()).collect();

@@ -229,7 +229,14 @@ fn plan_of(
     let field_bytes = matched.dst.field_bytes();
     let query = Query { src: from, dst: to, extents, field_bytes, load: Load::IDLE };
     shared.plans.plan(topology, &query, options).map_err(|error| {
-        let told = error.told(|memory| format!("`{}`", topology.short_name(memory)));
+        let name = |memory| format!("`{}`", topology.short_name(memory));
+        let lost = [src, dst].into_iter().find_map(|end| shared.devices().why_lost(end.memory));
+        let told = match lost {
+            None => error.told(name),
+            Some(why) => {
+                format!("no path from {} to {}: {}", name(src.memory), name(dst.memory), why.detail)
+            }
+        };
         Error::Plan { error, told }
     })
 }

@@ -2,10 +2,14 @@
 
 use fake_cuda::Fake;
 use isometry::model::{ChannelErrorKind, MemoryKind};
+use isometry::planner::Options;
 use isometry::{Accelerators, Array, CopyOptions, Cuda, Error, Instance, Machine, MachineBuilder};
 
 /// What a driver answers to a call where a device is another's, or gone.
 const UNAVAILABLE: u32 = 46;
+
+/// What a fault is after which a device does nothing any more.
+const ILLEGAL_ADDRESS: u32 = 700;
 
 fn builder(cuda: Cuda) -> MachineBuilder {
     let builder = Machine::builder().lanes(1).staging(2 << 20).assume(true);
@@ -47,6 +51,18 @@ fn failure(result: Result<(), Error>) -> (ChannelErrorKind, String) {
         Error::Transfer { error, .. } => (error.cause.kind, error.cause.detail),
         other => panic!("no transfer has failed: {other}"),
     }
+}
+
+/// A machine whose first device was lost in a copy to it, with what was copied and what it was to become.
+fn with_a_loss(test: &str) -> Option<(Fake, Machine, Instance, Instance)> {
+    let (fake, machine) = machine(test)?;
+    let (src, dst) = (noise(&machine), machine.empty(rows(), "fbm").unwrap());
+    copy(&machine, &src, &dst).unwrap();
+    fake.fail(0, ILLEGAL_ADDRESS, true);
+    let (kind, detail) = failure(copy(&machine, &src, &dst));
+    assert_eq!(kind, ChannelErrorKind::DeviceLost);
+    assert!(detail.contains("Emulated 0") && detail.contains("ILLEGAL_ADDRESS"), "{detail}");
+    Some((fake, machine, src, dst))
 }
 
 #[test]
@@ -94,6 +110,52 @@ fn a_copy_that_fails_is_that_copys_error_alone() {
     assert!(detail.contains("CUDA_ERROR_NOT_SUPPORTED (801)"), "{detail}");
     copy(&machine, &src, &dst).unwrap();
     machine.verify(&src, &dst).unwrap();
+}
+
+#[test]
+fn a_lost_device_is_an_end_that_no_plan_leads_to() {
+    let test = "a_lost_device_is_an_end_that_no_plan_leads_to";
+    let Some((_fake, machine, src, dst)) = with_a_loss(test) else { return };
+    let other = machine.empty(rows(), "fbm1").unwrap();
+    for (src, dst) in [(&src, &dst), (&dst, &src), (&dst, &other), (&other, &dst)] {
+        let planned = machine.plan(src, dst, &Options::default()).map(drop);
+        let started = machine.copy(src, dst, &CopyOptions::default()).map(drop);
+        for refused in [planned, started] {
+            let error = refused.unwrap_err();
+            let told = error.to_string();
+            assert!(matches!(error, Error::Plan { .. }), "{error}");
+            assert!(told.contains("CUDA device `Emulated 0` is lost"), "{told}");
+            assert!(told.contains("CUDA_ERROR_ILLEGAL_ADDRESS (700)"), "{told}");
+        }
+    }
+    let Error::Channel(error) = machine.empty(rows(), "fbm").unwrap_err() else { panic!("lost") };
+    assert_eq!(error.kind, ChannelErrorKind::DeviceLost);
+}
+
+#[test]
+fn others_go_on_where_a_device_is_lost() {
+    let Some((_fake, machine, src, lost)) = with_a_loss("others_go_on_where_a_device_is_lost")
+    else {
+        return;
+    };
+    let topology = machine.topology();
+    let joins = |channel: &isometry::model::Channel| {
+        [&channel.from, &channel.to].iter().any(|ends| ends.contains(&lost.memory().index))
+    };
+    assert!(!topology.classes[0].channels.iter().any(joins));
+    let turned = rows().laid_out("<F, y, x>").unwrap();
+    let stops = ["fbm1", "zcm", "fbm1", "sys"].map(|m| machine.empty(turned.clone(), m).unwrap());
+    let mut before = &src;
+    for stop in &stops {
+        copy(&machine, before, stop).unwrap();
+        machine.verify(&src, stop).unwrap();
+        before = stop;
+    }
+    let file = tempfile::tempdir().unwrap();
+    let path = file.path().join("rows.npy");
+    let file = machine.create_file(&path, rows(), &isometry::FileOptions::default()).unwrap();
+    copy(&machine, &stops[0], &file).unwrap();
+    machine.verify(&src, &file).unwrap();
 }
 
 #[test]

@@ -94,7 +94,8 @@ pub struct Memory {
     pub port: Option<u16>,
 }
 
-/// One channel of each node of a class: one worker, one rate, several pairs of memories.
+/// One channel of each node of a class: one worker, one rate, several pairs of memories. One that joins
+/// none is closed: it keeps its number.
 #[derive(Debug, Clone, PartialEq)]
 pub struct Channel {
     /// What it is.

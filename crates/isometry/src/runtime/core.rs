@@ -42,6 +42,8 @@ pub(crate) struct Outcomes {
     pub(crate) ended: Vec<Ended>,
     /// What other nodes are to hear.
     pub(crate) packets: Vec<Packet>,
+    /// Whether a channel has said that its device is lost.
+    pub(crate) lost_device: bool,
 }
 
 /// Where the regions of a request are found: this machine's, and those of other nodes.
@@ -102,6 +104,8 @@ pub(crate) struct Core {
     alarm: Option<Time>,
     /// Peers that were given up and may still write what they began before a session.
     cut_off: HashMap<NodeId, u64>,
+    /// Whether a channel has said that its device is lost, and nobody has heard.
+    lost_device: bool,
     pub(crate) recorder: Option<Recorder>,
 }
 
@@ -115,6 +119,7 @@ impl Core {
             completions: Vec::new(),
             alarm: None,
             cut_off: HashMap::new(),
+            lost_device: false,
             recorder,
         }
     }
@@ -242,7 +247,8 @@ impl Core {
             recorder.staging(now, &self.engine);
         }
         let packets = std::iter::from_fn(|| self.engine.poll_peer()).collect();
-        Outcomes { ended: self.take_events(now, urgency), packets }
+        let lost_device = std::mem::take(&mut self.lost_device);
+        Outcomes { ended: self.take_events(now, urgency), packets, lost_device }
     }
 
     /// Sees to it that peers that were given up write nothing any more: those that are gone don't,
@@ -268,6 +274,8 @@ impl Core {
         }
         let any = !self.completions.is_empty();
         for completion in self.completions.drain(..) {
+            let error = completion.result.as_ref().err();
+            self.lost_device |= error.is_some_and(|e| e.kind == ChannelErrorKind::DeviceLost);
             if let Some(recorder) = &mut self.recorder {
                 recorder.completed(now, completion.request);
             }

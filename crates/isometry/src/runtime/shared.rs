@@ -3,7 +3,7 @@
 use super::Urgency;
 use super::core::{Caller, Core, Ended, Outcomes, Pending, Reach, dependency_failed};
 use super::tally::Tally;
-use crate::accelerators::Providers;
+use crate::accelerators::{Devices, Providers};
 use crate::disks::Disks;
 use crate::event::{Event, State};
 use crate::instance::Holding;
@@ -66,8 +66,11 @@ struct Notes {
     fences: AtomicU64,
     /// Counts the changes to the set of channels.
     changes: AtomicU64,
+    /// Held by who changes what this node is.
+    changing: Mutex<()>,
     /// Who makes regions of memories that are not plain host memory.
     providers: Providers,
+    devices: Devices,
     tally: Tally,
 }
 
@@ -97,7 +100,7 @@ impl Shared {
     pub(crate) fn new(
         core: Core,
         (topology, nodes): (Topology, Option<Arc<Nodes>>),
-        (regions, disks, providers): (Regions, Disks, Providers),
+        (regions, disks, (providers, devices)): (Regions, Disks, (Providers, Devices)),
         clock: Clock,
     ) -> std::io::Result<Self> {
         wake::watch_forks();
@@ -111,7 +114,7 @@ impl Shared {
             clock,
             topology: RwLock::new(Arc::new(topology)),
             core: Arc::new(Mutex::new(core)),
-            notes: Notes { providers, ..Notes::default() },
+            notes: Notes { providers, devices, ..Notes::default() },
             nodes,
             bell: Bell::new()?,
             life: Life { closed: AtomicBool::new(false), forks: wake::forks(), traces },
@@ -135,6 +138,13 @@ impl Shared {
         let topology = self.topology();
         let here = topology.class_of(self.here()).map_or(0, |(class, _)| class);
         NodeClass { count: 1, ..topology.classes[here].clone() }
+    }
+
+    /// This node, for who is to change it and call [`Shared::set_class`]: until the guard is dropped
+    /// nobody else changes it.
+    pub(crate) fn class_to_change(&self) -> (MutexGuard<'_, ()>, NodeClass) {
+        let guard = self.notes.changing.lock().unwrap_or_else(PoisonError::into_inner);
+        (guard, self.class())
     }
 
     /// Has this node be another, and others hear of it.
@@ -343,7 +353,8 @@ impl Shared {
         let (mut core, now) = self.core_now();
         core.forget(std::mem::take(&mut *self.told()).into_iter());
         let reach = Reach { regions: &self.regions, nodes: self.nodes.as_deref() };
-        let Outcomes { ended, packets } = core.pump((now, caller), reach, &self.urgency);
+        let Outcomes { ended, packets, lost_device } =
+            core.pump((now, caller), reach, &self.urgency);
         let timeout = core.engine().poll_timeout();
         let oversleeps = core.oversleeps(caller, timeout);
         // The driver may sleep with nothing left to ring for it, and is to see the end.
@@ -355,6 +366,11 @@ impl Shared {
         }
         if let Some(nodes) = &self.nodes {
             nodes.send(packets);
+        }
+        let has_failed = |end: &Ended| matches!(end.outcome, Outcome::Failed(_));
+        if lost_device || ended.iter().any(has_failed) {
+            // Before anyone hears of it, and copies again.
+            self.close_lost();
         }
         self.tell(ended);
         timeout
@@ -456,6 +472,11 @@ impl Shared {
     /// Who makes regions of `memory`, where it is a device's or near to one.
     pub(crate) fn provider(&self, memory: MemoryId) -> Option<&dyn Provider> {
         self.notes.providers.get(&memory).map(|provider| &**provider)
+    }
+
+    /// The accelerators of this machine.
+    pub(crate) fn devices(&self) -> &Devices {
+        &self.notes.devices
     }
 
     pub(crate) fn memory_name(&self, id: MemoryId) -> String {
