@@ -10,12 +10,15 @@
 
 mod channel;
 mod device;
+mod launch;
 mod memory;
+mod nest;
 mod rects;
 mod transfer;
 
 pub use channel::RectChannel;
 pub use device::{Device, Health, Owner, Profile};
+pub use launch::{GROUP_ITEMS, KERNELS, Kernel, Launch, Launches, Parameters};
 pub use memory::{FbmProvider, ZcmProvider};
 pub use rects::{Rect, RectRules, Rects, origin};
 

@@ -6,7 +6,7 @@
 //! them: further dimensions, those that run backwards or stand still, the parts of an index table
 //! whose entries are not equally far apart, and fields that differ.
 
-use layout::{CopyDim, FieldCopy, NdCopy};
+use super::nest::{Loop, Nest, Nests, Turns};
 use model::CopyList;
 
 /// Bytes that one command moves. Places count from the start of either region; all are in bytes.
@@ -49,31 +49,6 @@ pub fn origin(at: usize, [row, slice]: [usize; 2]) -> [usize; 3] {
     [in_slice % row, in_slice / row, at / slice]
 }
 
-/// One loop of a copy: how often it turns, and how far it goes on either side.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-struct Loop {
-    count: u64,
-    src: i64,
-    dst: i64,
-}
-
-/// Turns of a dimension whose positions are equally far apart: the first, and the step to the next.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-struct Leg {
-    count: u64,
-    src: (u64, i64),
-    dst: (u64, i64),
-}
-
-/// Runs of `bytes`, and loops over them without tables.
-#[derive(Debug, Clone, PartialEq, Eq)]
-struct Nest {
-    bytes: u64,
-    src: i64,
-    dst: i64,
-    loops: Vec<Loop>,
-}
-
 /// How the nests of a request become rects.
 #[derive(Debug, Clone, Copy)]
 struct Fit {
@@ -86,13 +61,8 @@ struct Fit {
 /// The rects of a list of copies whose bounds have been checked, made one at a time.
 #[derive(Debug)]
 pub struct Rects {
-    list: CopyList,
-    /// The copy that comes next.
-    next: usize,
-    nests: Option<Nests>,
+    nests: Nests,
     walk: Option<Walk>,
-    /// Where the offsets of source and destination count from.
-    bases: (u64, u64),
     fit: Fit,
 }
 
@@ -106,20 +76,7 @@ impl Rects {
             equal_pitches: in_place && rules.equal_pitches_in_place,
             in_place,
         };
-        Rects { list, next: 0, nests: None, walk: None, bases, fit }
-    }
-
-    /// The next nest of the present copy, or of the next that has one.
-    fn next_nest(&mut self) -> Option<Nest> {
-        loop {
-            if let Some(nests) = &mut self.nests
-                && let Some(nest) = nests.next(&self.list[self.next - 1], self.bases)
-            {
-                return Some(nest);
-            }
-            self.nests = Nests::of(self.list.get(self.next)?);
-            self.next += 1;
-        }
+        Rects { nests: Nests::new(list, bases), walk: None, fit }
     }
 }
 
@@ -131,156 +88,12 @@ impl Iterator for Rects {
             if let Some(rect) = self.walk.as_mut().and_then(Iterator::next) {
                 return Some(rect);
             }
-            let nest = self.next_nest()?.simplified();
-            self.walk = Some(Walk::over(nest, self.fit));
+            self.walk = Some(Walk::over(self.nests.next()?, self.fit));
         }
     }
-}
-
-/// The nests of one copy: one for each field, unless these are a loop themselves, and each choice of
-/// legs.
-#[derive(Debug)]
-struct Nests {
-    legs: Vec<Vec<Leg>>,
-    /// Which leg of each dimension comes next.
-    turn: Vec<usize>,
-    /// All fields, where they are alike and equally far apart.
-    series: Option<Loop>,
-    field: usize,
-}
-
-impl Nests {
-    /// `None` for a copy that moves nothing.
-    fn of(copy: &NdCopy) -> Option<Self> {
-        if copy.dims.iter().any(|d| d.extent == 0) {
-            return None;
-        }
-        let legs: Vec<_> = copy.dims.iter().map(legs).collect();
-        let turn = vec![0; legs.len()];
-        Some(Nests { legs, turn, series: series(&copy.fields), field: 0 })
-    }
-
-    fn next(&mut self, copy: &NdCopy, bases: (u64, u64)) -> Option<Nest> {
-        let field = copy.fields.get(self.field)?;
-        let nest = self.nest(field, bases);
-        if !self.step() {
-            self.field = if self.series.is_some() { copy.fields.len() } else { self.field + 1 };
-        }
-        Some(nest)
-    }
-
-    fn nest(&self, field: &FieldCopy, bases: (u64, u64)) -> Nest {
-        let (mut src, mut dst) = (field.src_offset, field.dst_offset);
-        let mut loops = Vec::with_capacity(self.legs.len() + 1);
-        for ((legs, &turn), stride) in self.legs.iter().zip(&self.turn).zip(&field.strides) {
-            let leg = legs[turn];
-            src = src.wrapping_add(stride.src.wrapping_mul(leg.src.0.cast_signed()));
-            dst = dst.wrapping_add(stride.dst.wrapping_mul(leg.dst.0.cast_signed()));
-            let (by_src, by_dst) =
-                (stride.src.wrapping_mul(leg.src.1), stride.dst.wrapping_mul(leg.dst.1));
-            loops.push(Loop { count: leg.count, src: by_src, dst: by_dst });
-        }
-        loops.extend(self.series);
-        let src = src.wrapping_add_unsigned(bases.0);
-        Nest { bytes: field.bytes, src, dst: dst.wrapping_add_unsigned(bases.1), loops }
-    }
-
-    /// Goes to the next choice of legs; false where that is the first again.
-    fn step(&mut self) -> bool {
-        for (turn, legs) in self.turn.iter_mut().zip(&self.legs).rev() {
-            *turn += 1;
-            if *turn < legs.len() {
-                return true;
-            }
-            *turn = 0;
-        }
-        false
-    }
-}
-
-/// The turns of `dim` as the fewest legs that a look at one entry after the other finds.
-fn legs(dim: &CopyDim) -> Vec<Leg> {
-    if dim.src_index.is_none() && dim.dst_index.is_none() {
-        return vec![Leg { count: dim.extent, src: (0, 1), dst: (0, 1) }];
-    }
-    let position = |table: &Option<std::sync::Arc<[u64]>>, turn: u64| {
-        table.as_ref().map_or(turn, |table| table[turn as usize])
-    };
-    let at = |turn: u64| (position(&dim.src_index, turn), position(&dim.dst_index, turn));
-    let step = |turn: u64| {
-        let (here, next) = (at(turn), at(turn + 1));
-        (next.0.wrapping_sub(here.0).cast_signed(), next.1.wrapping_sub(here.1).cast_signed())
-    };
-    let (mut legs, mut turn) = (Vec::new(), 0);
-    while turn < dim.extent {
-        let (src, dst) = at(turn);
-        let mut leg = Leg { count: 1, src: (src, 0), dst: (dst, 0) };
-        if turn + 1 < dim.extent {
-            (leg.src.1, leg.dst.1) = step(turn);
-            let last = (turn + 1..dim.extent - 1).find(|&k| step(k) != step(turn));
-            leg.count = last.unwrap_or(dim.extent - 1) - turn + 1;
-        }
-        turn += leg.count;
-        legs.push(leg);
-    }
-    legs
-}
-
-/// Several fields as a loop, where they are alike and equally far apart.
-fn series(fields: &[FieldCopy]) -> Option<Loop> {
-    let [first, second, ..] = fields else { return None };
-    let step = |a: &FieldCopy, b: &FieldCopy| {
-        (b.src_offset.wrapping_sub(a.src_offset), b.dst_offset.wrapping_sub(a.dst_offset))
-    };
-    let (src, dst) = step(first, second);
-    let even = fields.windows(2).all(|pair| step(&pair[0], &pair[1]) == (src, dst));
-    let alike = fields.iter().all(|f| f.bytes == first.bytes && f.strides == first.strides);
-    (even && alike).then_some(Loop { count: fields.len() as u64, src, dst })
 }
 
 impl Nest {
-    /// The same bytes by fewer loops, none of which walks the destination backwards.
-    fn simplified(mut self) -> Nest {
-        self.loops.retain(|l| l.count > 1);
-        self.turn_round();
-        while self.widen() || self.join() {}
-        self
-    }
-
-    fn turn_round(&mut self) {
-        for l in self.loops.iter_mut().filter(|l| l.dst < 0) {
-            let last = (l.count - 1).cast_signed();
-            self.src = self.src.wrapping_add(l.src.wrapping_mul(last));
-            self.dst = self.dst.wrapping_add(l.dst.wrapping_mul(last));
-            (l.src, l.dst) = (l.src.wrapping_neg(), l.dst.wrapping_neg());
-        }
-    }
-
-    /// Makes a loop whose turns lie side by side a part of the run.
-    fn widen(&mut self) -> bool {
-        let bytes = self.bytes.cast_signed();
-        let beside = self.loops.iter().position(|l| l.src == bytes && l.dst == bytes);
-        let Some(k) = beside else { return false };
-        self.bytes *= self.loops.swap_remove(k).count;
-        true
-    }
-
-    /// Makes one loop of two, of which one goes on where the other ends.
-    fn join(&mut self) -> bool {
-        let goes_on = |inner: &Loop, outer: &Loop| {
-            let whole = |stride: i64| stride.checked_mul(inner.count.cast_signed());
-            whole(inner.src) == Some(outer.src) && whole(inner.dst) == Some(outer.dst)
-        };
-        for (k, outer) in self.loops.iter().enumerate().filter(|(_, l)| l.dst != 0) {
-            if let Some(inner) = self.loops.iter().position(|inner| goes_on(inner, outer)) {
-                self.loops[inner].count *= outer.count;
-                self.loops.swap_remove(k);
-                return true;
-            }
-        }
-        false
-    }
-
     /// The loops that are rows and slices, by their places: those that leave the fewest rects.
     fn choice(&self, fit: Fit) -> (Option<usize>, Option<usize>) {
         if fit.in_place && self.overlaps_itself() {
@@ -336,9 +149,7 @@ fn is_slice(row: &Loop, slice: &Loop, fit: Fit) -> bool {
 #[derive(Debug)]
 struct Walk {
     first: Rect,
-    outer: Vec<Loop>,
-    /// The next turn of each loop; `None` when all were taken.
-    turn: Option<Vec<u64>>,
+    turns: Turns,
 }
 
 impl Walk {
@@ -363,8 +174,7 @@ impl Walk {
             place += 1;
             Some(place - 1) != row && Some(place - 1) != slice
         });
-        let turn = (nest.bytes > 0).then(|| vec![0; nest.loops.len()]);
-        Walk { first, outer: nest.loops, turn }
+        Walk { first, turns: Turns::of(nest.loops) }
     }
 }
 
@@ -372,20 +182,10 @@ impl Iterator for Walk {
     type Item = Rect;
 
     fn next(&mut self) -> Option<Rect> {
-        let turn = self.turn.as_mut()?;
+        let (src, dst) = self.turns.next()?;
         let mut rect = self.first;
-        for (l, &at) in self.outer.iter().zip(&*turn) {
-            let way = |stride: i64| stride.wrapping_mul(at.cast_signed()) as usize;
-            rect.src = rect.src.wrapping_add(way(l.src));
-            rect.dst = rect.dst.wrapping_add(way(l.dst));
-        }
-        let more = self.outer.iter().zip(turn).rev().any(|(l, at)| {
-            *at = (*at + 1) % l.count;
-            *at > 0
-        });
-        if !more {
-            self.turn = None;
-        }
+        rect.src = rect.src.wrapping_add(src as usize);
+        rect.dst = rect.dst.wrapping_add(dst as usize);
         Some(rect)
     }
 }

@@ -1,8 +1,9 @@
 //! Rects against the oracle, against what devices allow, and how many there are.
 
 use super::*;
+use crate::accelerator::nest::nested as copy;
 use crate::conformance::{Draw, Shape};
-use layout::Stride;
+use layout::{FieldCopy, NdCopy};
 use std::sync::Arc;
 
 const STRICT: RectRules = RectRules { most_pitch_bytes: usize::MAX, equal_pitches_in_place: true };
@@ -13,17 +14,6 @@ fn rects(copy: &NdCopy, bases: (u64, u64), in_place: bool) -> Vec<Rect> {
 
 fn by(rules: RectRules, copy: &NdCopy, bases: (u64, u64), in_place: bool) -> Vec<Rect> {
     Rects::new([copy.clone()].into(), bases, rules, in_place).collect()
-}
-
-fn plain(extent: u64) -> CopyDim {
-    CopyDim { extent, src_index: None, dst_index: None }
-}
-
-/// Elements of `bytes` in loops of (extent, source stride, destination stride).
-fn copy(bytes: u64, loops: &[(u64, i64, i64)]) -> NdCopy {
-    let strides = loops.iter().map(|&(_, src, dst)| Stride { src, dst }).collect();
-    let field = FieldCopy { bytes, src_offset: 0, dst_offset: 0, strides };
-    NdCopy { dims: loops.iter().map(|l| plain(l.0)).collect(), fields: vec![field] }
 }
 
 fn count(copy: &NdCopy) -> usize {

@@ -1,0 +1,320 @@
+//! A canonical copy as launches of kernels that convert layouts on a device.
+//!
+//! A launch copies elements, each of the most bytes that a kernel moves at once and that every place
+//! is a multiple of. Its loops are cut into tiles, and each group of work items takes one: the first
+//! three loops are the tile's, and the others choose it. Where the loops that are fastest on either
+//! side differ, the tile goes through the group's own memory, so that neighbours read neighbours and
+//! write neighbours; elsewhere each element goes straight to its place. What differs in its first
+//! place only (fields, the entries of an index table) is one launch with several starts.
+
+use super::nest::{Loop, Nest, Nests, Turns};
+use model::CopyList;
+use std::cmp::Reverse;
+
+/// The kernels, in what C, OpenCL C and CUDA C have in common. In front of it stand macros that say
+/// in a device's language what the head of the text lists.
+pub const KERNELS: &str = include_str!("launch/kernels.c");
+
+/// Work items of a group; the kernels need exactly as many.
+pub const GROUP_ITEMS: usize = 256;
+
+/// Loops of a launch. What has more is launched with more starts.
+const MOST_LOOPS: usize = 8;
+
+/// Loops that a tile spans.
+const TILE_LOOPS: usize = 3;
+
+/// Starts of a launch.
+const MOST_STARTS: usize = 32;
+
+/// Groups for each start: nothing urgent waits longer than for these, and no count passes 32 bits.
+const MOST_GROUPS: u64 = 1 << 18;
+
+/// One of the kernels.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
+pub struct Kernel {
+    /// Bytes of an element: 1, 2, 4, 8 or 16.
+    pub bytes: usize,
+    /// Whether tiles are turned in the group's memory.
+    pub turns: bool,
+}
+
+impl Kernel {
+    /// The widths of elements.
+    const WIDTHS: [usize; 5] = [1, 2, 4, 8, 16];
+
+    /// All there are.
+    pub fn all() -> impl Iterator<Item = Kernel> {
+        let of = |bytes| [false, true].map(|turns| Kernel { bytes, turns });
+        Self::WIDTHS.into_iter().flat_map(of)
+    }
+
+    /// What it is called in [`KERNELS`].
+    #[must_use]
+    pub fn name(self) -> String {
+        format!("{}{}", if self.turns { "turn" } else { "copy" }, self.bytes)
+    }
+
+    /// The longest side of a turned tile, as a power of two: 64 bytes or more, which is what a device
+    /// moves well, and short enough that many groups have room for one.
+    fn side_log2(self) -> u32 {
+        match self.bytes {
+            1 | 2 => 6,
+            4 | 8 => 5,
+            _ => 4,
+        }
+    }
+}
+
+/// A loop of a launch. Its layout is that of `Loop` in [`KERNELS`].
+#[repr(C)]
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
+struct TiledLoop {
+    /// How often it turns.
+    count: u32,
+    /// How many tiles these turns take.
+    tiles: u32,
+    /// Turns of a tile, as a power of two.
+    log2: u32,
+    unused: u32,
+    /// From turn to turn, in bytes.
+    src: i64,
+    dst: i64,
+}
+
+/// Where a launch starts on either side. Its layout is that of `Start` in [`KERNELS`].
+#[repr(C)]
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
+struct Start {
+    src: i64,
+    dst: i64,
+}
+
+/// What a kernel is told. Its layout is that of `Launch` in [`KERNELS`].
+#[repr(C)]
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Parameters {
+    loops: [TiledLoop; MOST_LOOPS],
+    starts: [Start; MOST_STARTS],
+    /// How many of the loops there are, at least [`TILE_LOOPS`].
+    rank: u32,
+    unused: u32,
+}
+
+/// One launch of a kernel.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Launch {
+    /// Which.
+    pub kernel: Kernel,
+    loops: Vec<TiledLoop>,
+    starts: Vec<Start>,
+}
+
+impl Launch {
+    /// How many groups of [`GROUP_ITEMS`] it needs.
+    #[must_use]
+    pub fn groups(&self) -> usize {
+        let tiles: usize = self.loops.iter().map(|l| l.tiles as usize).product();
+        tiles * self.starts.len()
+    }
+
+    /// What the kernel is told.
+    #[must_use]
+    pub fn parameters(&self) -> Parameters {
+        let mut parameters = Parameters {
+            loops: Default::default(),
+            starts: Default::default(),
+            rank: self.loops.len() as u32,
+            unused: 0,
+        };
+        parameters.loops[..self.loops.len()].copy_from_slice(&self.loops);
+        parameters.starts[..self.starts.len()].copy_from_slice(&self.starts);
+        parameters
+    }
+
+    /// Whether both differ in their starts only.
+    fn is_like(&self, other: &Launch) -> bool {
+        self.kernel == other.kernel && self.loops == other.loops
+    }
+}
+
+/// The launches of a list of copies whose bounds have been checked, made one at a time.
+#[derive(Debug)]
+pub struct Launches {
+    nests: Nests,
+    /// What is left of the nest that was taken last.
+    forms: Vec<Form>,
+    /// A launch and the loops that no launch holds, whose turns are starts of it.
+    current: Option<(Launch, Start, Turns)>,
+    /// What waits for more starts.
+    pending: Option<Launch>,
+    most_groups: u64,
+}
+
+impl Launches {
+    /// The launches of `list`, its offsets counted from `bases`. The kernels move elements of up to 16
+    /// bytes at once, and so both regions start at multiples of that.
+    #[must_use]
+    pub fn new(list: CopyList, bases: (u64, u64)) -> Self {
+        Self::within(MOST_GROUPS, list, bases)
+    }
+
+    /// As [`Launches::new`], with so many groups for each start, at least one.
+    fn within(most_groups: u64, list: CopyList, bases: (u64, u64)) -> Self {
+        let nests = Nests::new(list, bases);
+        Launches { nests, forms: Vec::new(), current: None, pending: None, most_groups }
+    }
+
+    /// A launch with one start, of all that there are.
+    fn next_single(&mut self) -> Option<Launch> {
+        loop {
+            if let Some((launch, first, turns)) = &mut self.current
+                && let Some((src, dst)) = turns.next()
+            {
+                let start =
+                    Start { src: first.src.wrapping_add(src), dst: first.dst.wrapping_add(dst) };
+                return Some(Launch { starts: vec![start], ..launch.clone() });
+            }
+            let form = self.next_form()?;
+            self.current = Some(form.launch());
+        }
+    }
+
+    /// The next form that is small enough for a launch.
+    fn next_form(&mut self) -> Option<Form> {
+        let mut form = match self.forms.pop() {
+            Some(form) => form,
+            None => Form::of(self.nests.next()?),
+        };
+        while form.groups() > self.most_groups {
+            let (first, second) = form.halves();
+            self.forms.push(second);
+            form = first;
+        }
+        Some(form)
+    }
+}
+
+impl Iterator for Launches {
+    type Item = Launch;
+
+    fn next(&mut self) -> Option<Launch> {
+        while let Some(single) = self.next_single() {
+            match &mut self.pending {
+                Some(launch) if launch.is_like(&single) && launch.starts.len() < MOST_STARTS => {
+                    launch.starts.extend(single.starts);
+                }
+                pending => {
+                    if let Some(whole) = pending.replace(single) {
+                        return Some(whole);
+                    }
+                }
+            }
+        }
+        self.pending.take()
+    }
+}
+
+/// A nest in elements: its loops in the order in which a launch takes them.
+#[derive(Debug, Clone)]
+struct Form {
+    kernel: Kernel,
+    start: Start,
+    loops: Vec<Loop>,
+}
+
+impl Form {
+    fn of(nest: Nest) -> Self {
+        let Nest { bytes, src, dst, mut loops } = nest;
+        let strides = loops.iter().flat_map(|l| [l.src, l.dst]);
+        let places = [src, dst, bytes.cast_signed()].into_iter().chain(strides);
+        let bits = places.fold(Kernel::WIDTHS[4] as i64, |bits, place| bits | place);
+        let width = 1u64 << bits.trailing_zeros();
+        if bytes > width {
+            let step = width.cast_signed();
+            loops.push(Loop { count: bytes / width, src: step, dst: step });
+        }
+        loops.sort_by_key(|l| (l.dst, l.src));
+        let turns = bring_source_first(&mut loops);
+        let kernel = Kernel { bytes: width as usize, turns };
+        Form { kernel, start: Start { src, dst }, loops }
+    }
+
+    /// Turns of a tile along each loop that it spans, as powers of two. A loop that is short leaves
+    /// the others more.
+    fn tile(&self) -> [u32; TILE_LOOPS] {
+        let side = self.kernel.side_log2();
+        let length = |at: usize| {
+            let count = self.loops.get(at).map_or(1, |l| l.count);
+            count.next_power_of_two().trailing_zeros()
+        };
+        let area = 2 * side;
+        let [first, second, third] = [0, 1, 2].map(length);
+        let at_first = first.min(if self.kernel.turns { side } else { area });
+        let second = second.min(area - at_first);
+        let first = first.min(area - second);
+        [first, second, third.min(area - first - second)]
+    }
+
+    /// The loops that a launch holds; its tiles cover all turns.
+    fn tiled(&self) -> impl Iterator<Item = (Loop, u32)> {
+        let none = Loop { count: 1, src: 0, dst: 0 };
+        let held = self.loops.iter().copied().take(MOST_LOOPS);
+        let missing = TILE_LOOPS.saturating_sub(self.loops.len());
+        let logs = self.tile().into_iter().chain([0; MOST_LOOPS]);
+        held.chain(std::iter::repeat_n(none, missing)).zip(logs)
+    }
+
+    /// Groups that a launch needs for one start.
+    fn groups(&self) -> u64 {
+        let tiles = self.tiled().map(|(l, log2)| l.count.div_ceil(1 << log2));
+        tiles.fold(1, u64::saturating_mul)
+    }
+
+    /// The turns of the longest loop that a launch holds in two parts.
+    fn halves(mut self) -> (Form, Form) {
+        let held = self.loops.iter().enumerate().take(MOST_LOOPS);
+        let longest = held.max_by_key(|(at, l)| (l.count, Reverse(*at))).map_or(0, |(at, _)| at);
+        let mut second = self.clone();
+        let l = &mut self.loops[longest];
+        let half = l.count / 2;
+        second.loops[longest].count -= half;
+        l.count = half;
+        let way = |stride: i64| stride.wrapping_mul(half.cast_signed());
+        second.start.src = second.start.src.wrapping_add(way(l.src));
+        second.start.dst = second.start.dst.wrapping_add(way(l.dst));
+        (self, second)
+    }
+
+    /// As a launch without starts, the first of these, and the loops that it doesn't hold.
+    fn launch(mut self) -> (Launch, Start, Turns) {
+        let tiled = |(l, log2): (Loop, u32)| TiledLoop {
+            count: l.count as u32,
+            tiles: l.count.div_ceil(1 << log2) as u32,
+            log2,
+            unused: 0,
+            src: l.src,
+            dst: l.dst,
+        };
+        let loops = self.tiled().map(tiled).collect();
+        // A tile of one element along the first loop has nothing to turn, nor the room for it.
+        let kernel = Kernel { turns: self.kernel.turns && self.tile()[0] > 0, ..self.kernel };
+        let others = self.loops.split_off(self.loops.len().min(MOST_LOOPS));
+        (Launch { kernel, loops, starts: Vec::new() }, self.start, Turns::of(others))
+    }
+}
+
+/// Brings the loop that is fastest on the source's side to the front of `loops`, which the
+/// destination's fastest leads; says whether that is another.
+fn bring_source_first(loops: &mut [Loop]) -> bool {
+    // What stands still is read again in any order.
+    let way = |l: &Loop| (l.src == 0, l.src.unsigned_abs());
+    let fastest = (0..loops.len()).min_by_key(|&at| way(&loops[at])).unwrap_or(0);
+    if fastest > 0 {
+        loops[..=fastest].rotate_right(1);
+    }
+    fastest > 0
+}
+
+#[cfg(test)]
+mod tests;
