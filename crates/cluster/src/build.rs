@@ -12,11 +12,12 @@ type Checked<T> = Result<T, ClusterError>;
 const MEMORY_KINDS: [MemoryKind; 5] =
     [MemoryKind::Sys, MemoryKind::Zcm, MemoryKind::Reg, MemoryKind::Fbm, MemoryKind::Dsk];
 
-const CHANNEL_KINDS: [ChannelKind; 7] = [
+const CHANNEL_KINDS: [ChannelKind; 8] = [
     ChannelKind::Memcpy,
     ChannelKind::GpuRead,
     ChannelKind::GpuWrite,
     ChannelKind::GpuCopy,
+    ChannelKind::GpuConvert,
     ChannelKind::DiskRead,
     ChannelKind::DiskWrite,
     ChannelKind::RemoteMemcpy,

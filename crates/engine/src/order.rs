@@ -34,7 +34,7 @@ pub(crate) fn direct_order(plan: &Plan, src: &Part) -> (Layout, Option<usize>) {
         fast_entries(plan, at, fields.unwrap_or(0), src)
     };
     let kind = plan.hops[0].kind;
-    if kind == ChannelKind::Memcpy
+    if matches!(kind, ChannelKind::Memcpy | ChannelKind::GpuConvert)
         && let Some((order, below)) = boxes(plan, src)
     {
         return (order, Some(below));
@@ -116,12 +116,23 @@ mod tests {
     use model::{FieldSpace, IndexSpace, Selection, Span};
 
     /// The order from `from` to `to` of entries of `bytes`, in requests of 1 MiB.
-    fn ordered(extents: &[u64], bytes: &[u64], [from, to]: [&[Component]; 2]) -> Vec<Component> {
+    fn ordered(extents: &[u64], bytes: &[u64], ends: [&[Component]; 2]) -> Vec<Component> {
+        by(ChannelKind::Memcpy, extents, bytes, ends)
+    }
+
+    /// The same by a channel of another kind.
+    fn by(
+        kind: ChannelKind,
+        extents: &[u64],
+        bytes: &[u64],
+        [from, to]: [&[Component]; 2],
+    ) -> Vec<Component> {
         let names = ["n", "h", "w", "c"];
         let dims: Vec<_> = names.into_iter().zip(extents.iter().copied()).collect();
         let space = IndexSpace::of(&dims).unwrap();
         let layout = |c: &[Component]| Layout::new(c.iter().copied(), extents.len()).unwrap();
-        let plan = support::plan(vec![layout(from), layout(to)], &[1 << 20], &[], 1);
+        let mut plan = support::plan(vec![layout(from), layout(to)], &[1 << 20], &[], 1);
+        plan.hops[0].kind = kind;
         let fields = FieldSpace::packed(bytes).unwrap();
         let src = Placement::of_layout(&plan.layouts[0], &space, &fields).unwrap();
         let all: Vec<usize> = (0..bytes.len()).collect();
@@ -146,6 +157,13 @@ mod tests {
         assert_eq!(turned([8192, 8192], 16), boxes(512, 128));
         assert_eq!(turned([8192, 8192], 1), boxes(1024, 1024));
         assert_eq!(turned([8191, 8191], 3), boxes(576, 576));
+        let ends: [&[_]; 2] = [&[Fields, Whole(1), Whole(0)], &[Fields, Whole(0), Whole(1)]];
+        assert_eq!(by(ChannelKind::GpuConvert, &[8192, 8192], &[4], ends), boxes(512, 512));
+        assert_eq!(
+            by(ChannelKind::GpuCopy, &[8192, 8192], &[4], ends),
+            ends[1],
+            "rows as they are"
+        );
         // A short side is whole, and what it leaves is the other's.
         assert_eq!(turned([80_000, 20], 4), [Fields, inner(0, 13_104), Whole(1), Outer(0)]);
         assert_eq!(turned([20, 80_000], 4), [Fields, Whole(0), inner(1, 13_104), Outer(1)]);

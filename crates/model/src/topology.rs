@@ -41,7 +41,7 @@ impl MemoryKind {
     }
 }
 
-/// The kinds of channel of the paper's Table 2.
+/// The kinds of channel of the paper's Table 2, and one that converts on an accelerator.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, PartialOrd, Ord)]
 #[cfg_attr(feature = "serde", derive(serde::Serialize, serde::Deserialize))]
 pub enum ChannelKind {
@@ -53,6 +53,8 @@ pub enum ChannelKind {
     GpuWrite,
     /// Accelerator to accelerator.
     GpuCopy,
+    /// Inside an accelerator, by kernels that convert layouts.
+    GpuConvert,
     /// Disk to host.
     DiskRead,
     /// Host to disk.
@@ -62,7 +64,7 @@ pub enum ChannelKind {
 }
 
 impl ChannelKind {
-    /// The name in text, as in the paper: `Memcpy`, `GPURead`, …
+    /// The name in text, as in the paper where it has the channel: `Memcpy`, `GPURead`, …
     #[must_use]
     pub fn name(self) -> &'static str {
         match self {
@@ -70,6 +72,7 @@ impl ChannelKind {
             ChannelKind::GpuRead => "GPURead",
             ChannelKind::GpuWrite => "GPUWrite",
             ChannelKind::GpuCopy => "GPUCopy",
+            ChannelKind::GpuConvert => "GPUConvert",
             ChannelKind::DiskRead => "DiskRead",
             ChannelKind::DiskWrite => "DiskWrite",
             ChannelKind::RemoteMemcpy => "RemoteMemcpy",

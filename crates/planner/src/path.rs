@@ -36,6 +36,12 @@ impl Path {
         self.len -= 1;
     }
 
+    /// The path with `edge` for hop `at`.
+    pub(crate) fn replaced(mut self, at: usize, edge: Edge) -> Path {
+        self.edges[at] = edge;
+        self
+    }
+
     /// The path with `edge` put in before hop `at`.
     pub(crate) fn with(&self, at: usize, edge: Edge) -> Path {
         let mut path = Path::EMPTY;

@@ -41,7 +41,7 @@ pub(crate) fn search(
 
 /// The path through a Memcpy channel, and the hop that is one: the first on the path, or one put
 /// in after the first host memory that can hold an intermediate. Without any, the hop that
-/// converts fastest.
+/// converts fastest, by whichever channel does between its memories.
 fn with_memcpy(graph: &Graph<'_>, rates: &Rates<'_>, path: Path) -> (Path, usize) {
     let is_memcpy = |edge: &Edge| graph.lane(*edge).kind == ChannelKind::Memcpy;
     if let Some(hop) = path.edges().iter().position(is_memcpy) {
@@ -58,9 +58,21 @@ fn with_memcpy(graph: &Graph<'_>, rates: &Rates<'_>, path: Path) -> (Path, usize
             return (path.with(at, edge), at);
         }
     }
-    let converts = |hop: usize| rates.convert(path.edges()[hop].lane);
-    let fastest = (0..path.hops()).rev().max_by(|&a, &b| converts(a).total_cmp(&converts(b)));
-    (path, fastest.unwrap_or(0))
+    let ways = path.edges().iter().map(|edge| fastest_between(graph, rates, *edge));
+    let converts = |edge: &Edge| rates.convert(edge.lane);
+    let fastest = ways.enumerate().rev().max_by(|a, b| converts(&a.1).total_cmp(&converts(&b.1)));
+    fastest.map_or((path, 0), |(hop, edge)| (path.replaced(hop, edge), hop))
+}
+
+/// Of `edge` and those between the same memories the one that converts fastest, the first of equals.
+fn fastest_between(graph: &Graph<'_>, rates: &Rates<'_>, edge: Edge) -> Edge {
+    let mut best = edge;
+    graph.each_edge(1 << edge.from, 1 << edge.to, |other| {
+        if rates.convert(other.lane) > rates.convert(best.lane) {
+            best = other;
+        }
+    });
+    best
 }
 
 /// The best way found from a vertex to the destination: its product of peaks, 0 where there is none
