@@ -188,7 +188,7 @@ fn push_channels(class: &mut NodeClass, name: &str, (own, near): (u16, u16), rat
         let (from, to) = match way.direction {
             Direction::Write => (host, vec![own]),
             Direction::Read => (vec![own], host),
-            Direction::Copy => (vec![own], vec![own]),
+            Direction::Copy | Direction::Convert => (vec![own], vec![own]),
         };
         class.channels.push(Channel {
             kind: way.kind,

@@ -1,4 +1,4 @@
-//! GPUWrite, GPURead and GPUCopy (paper, table 2).
+//! GPUWrite, GPURead and GPUCopy (paper, table 2), and GPUConvert.
 
 use super::transfer::Transfer;
 use super::{Batch, Copier, Direction};
@@ -33,7 +33,7 @@ struct Ended {
 /// [`Channel::poll`]. A device that is lost takes no more requests: each ends at once with
 /// [`ChannelErrorKind::DeviceLost`].
 #[derive(Debug)]
-pub struct RectChannel<C: Copier> {
+pub struct CommandChannel<C: Copier> {
     direction: Direction,
     copier: C,
     /// Batches begun; the next one's queue follows from it.
@@ -41,21 +41,21 @@ pub struct RectChannel<C: Copier> {
     /// Commands queued and not known to be over.
     commands: usize,
     /// The requests held, and those among them with commands left to queue, oldest first.
-    slots: Vec<Option<Transfer<C::Batch>>>,
+    slots: Vec<Option<Transfer<C>>>,
     waiting: VecDeque<usize>,
     ended: Arc<DoneQueue<Ended>>,
     done: Vec<Completion>,
     held: Held,
 }
 
-impl<C: Copier> RectChannel<C> {
+impl<C: Copier> CommandChannel<C> {
     /// A channel over `copier` with nothing in flight.
     ///
     /// # Errors
     /// [`ChannelErrorKind::Io`] when the process has no descriptor left.
     pub fn new(copier: C, direction: Direction) -> Result<Self, ChannelError> {
         let bell = Bell::new().map_err(|e| no_bell(&e))?;
-        Ok(RectChannel {
+        Ok(CommandChannel {
             direction,
             copier,
             batches: 0,
@@ -154,7 +154,7 @@ fn no_bell(error: &io::Error) -> ChannelError {
     }
 }
 
-impl<C: Copier> Channel for RectChannel<C> {
+impl<C: Copier> Channel for CommandChannel<C> {
     fn capabilities(&self) -> Capabilities {
         Capabilities { max_in_flight: self.held.most(), commits: false }
     }
@@ -191,7 +191,7 @@ impl<C: Copier> Channel for RectChannel<C> {
     }
 }
 
-impl<C: Copier> Drop for RectChannel<C> {
+impl<C: Copier> Drop for CommandChannel<C> {
     fn drop(&mut self) {
         self.drain();
     }

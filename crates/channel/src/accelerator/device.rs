@@ -15,7 +15,7 @@ pub trait Device: Debug + Send + Sync {
     /// What it is called in errors, and whether it is lost.
     fn health(&self) -> &Health;
 
-    /// What it says of itself.
+    /// What it says of itself. Who asks first waits until its kernels are compiled.
     fn profile(&self) -> Profile;
 
     /// At least `len_bytes` bytes of the device's memory, all zero: what a [`super::Copier`] of its
@@ -32,7 +32,7 @@ pub trait Device: Debug + Send + Sync {
     /// As [`Device::allocate`].
     fn pin(&self, len_bytes: u64) -> Result<(HostSpan, Owner), ChannelError>;
 
-    /// A channel with nothing in flight that spreads its commands over so many queues, at least one;
+    /// A channel that the device has, with nothing in flight, that spreads its commands over so many queues, at least one;
     /// over as many as suit the API where that is left open.
     ///
     /// # Errors
@@ -56,6 +56,8 @@ pub struct Profile {
     pub most_bytes: u64,
     /// Whether its memory is the host's.
     pub shares_host_memory: bool,
+    /// Whether it has kernels that convert layouts, and so a channel for [`Direction::Convert`].
+    pub converts: bool,
 }
 
 /// What a device is called in errors, and whether it is lost: for good, from the first error on that

@@ -1,12 +1,12 @@
-//! What channels of accelerators have in common, whatever the device's API: a request becomes rects,
+//! What channels of accelerators have in common, whatever the device's API: a request becomes commands,
 //! these are queued in batches, and the channel hears when a batch is over.
 //!
 //! **Hazard.** A device moves bytes long after it was asked to, and calls back on threads of its own.
 //! **Guarantee.** A request holds its regions until the last of its commands is over; no thread waits
-//! for a transfer, and nothing spins. **Structure.** [`Rects`] decides and does nothing. A backend's
-//! [`Copier`] queues what they say, as a [`Batch`]; [`RectChannel`] is the channel over it. A [`Device`]
-//! makes such channels, and what [`FbmProvider`] and [`ZcmProvider`] make regions of; its [`Health`] says
-//! whether it is lost.
+//! for a transfer, and nothing spins. **Structure.** [`Rects`] and [`Launches`] decide and do nothing: the
+//! former copy rows as they are, the latter convert. A backend's [`Copier`] queues what one of them says,
+//! as a [`Batch`]; [`CommandChannel`] is the channel over it. A [`Device`] makes such channels, and what
+//! [`FbmProvider`] and [`ZcmProvider`] make regions of; its [`Health`] says whether it is lost.
 
 mod channel;
 mod device;
@@ -16,14 +16,14 @@ mod nest;
 mod rects;
 mod transfer;
 
-pub use channel::RectChannel;
+pub use channel::CommandChannel;
 pub use device::{Device, Health, Owner, Profile};
 pub use launch::{GROUP_ITEMS, KERNELS, Kernel, Launch, Launches, Parameters};
 pub use memory::{FbmProvider, ZcmProvider};
 pub use rects::{Rect, RectRules, Rects, origin};
 
 use crate::Region;
-use model::{ChannelError, ChannelErrorKind};
+use model::{ChannelError, ChannelErrorKind, CopyList};
 use std::any::Any;
 use std::fmt::Debug;
 use std::ptr::NonNull;
@@ -35,8 +35,10 @@ pub enum Direction {
     Write,
     /// GPURead: from the device's memory to the host's.
     Read,
-    /// GPUCopy: inside the device's memory.
+    /// GPUCopy: inside the device's memory, by rects.
     Copy,
+    /// GPUConvert: inside the device's memory, by kernels that convert layouts.
+    Convert,
 }
 
 /// The two ends of copies, each where its region starts. `M` is the device's memory.
@@ -88,15 +90,18 @@ pub struct Queued<B> {
     pub result: Result<(), ChannelError>,
 }
 
-/// How a device's API copies rects. One thread at a time calls it, and not always the same.
+/// How a device's API copies. One thread at a time calls it, and not always the same.
 pub trait Copier: Debug + Send {
     /// Memory of the device: what is behind its regions.
     type Memory: Any + Send + Sync;
+    /// What a request becomes, one command after the other.
+    type Commands: Iterator<Item: Debug + Send> + Debug + Send;
     /// Commands queued together.
     type Batch: Batch;
 
-    /// What rects have to be; constant.
-    fn rules(&self) -> RectRules;
+    /// The commands of `list`, whose bounds have been checked, its offsets counted from `bases`;
+    /// `in_place` where both sides are one region.
+    fn commands(&self, list: CopyList, bases: (u64, u64), in_place: bool) -> Self::Commands;
 
     /// How many queues there are, at least one; constant.
     fn queues(&self) -> usize;
@@ -107,18 +112,18 @@ pub trait Copier: Debug + Send {
     /// Whether `memory` is the device's, by the same opening of it.
     fn has(&self, memory: &Self::Memory) -> bool;
 
-    /// Queues the copies of `rects`, in their order, on queue number `queue`. Stops at the first that
-    /// is refused. Does not block, unless the API does where it reads memory that may be paged out.
+    /// Queues `commands`, in their order, on queue number `queue`. Stops at the first that is
+    /// refused. Does not block, unless the API does where it reads memory that may be paged out.
     ///
     /// # Safety
-    /// Each rect lies inside both ends. Memory of the host, and the regions that the ends are of, stay
-    /// valid until the batch is over, and until then nobody touches bytes of a rect in a conflicting
-    /// way.
+    /// Each command lies inside both ends. Memory of the host, and the regions that the ends are of,
+    /// stay valid until the batch is over, and until then nobody touches bytes of a command in a
+    /// conflicting way.
     unsafe fn copy(
         &mut self,
         queue: usize,
         ends: Ends<'_, Self::Memory>,
-        rects: &mut dyn Iterator<Item = Rect>,
+        commands: &mut dyn Iterator<Item = <Self::Commands as Iterator>::Item>,
     ) -> Queued<Self::Batch>;
 
     /// Has the device begin what is queued.
@@ -141,7 +146,9 @@ fn ends<'a, C: Copier>(
     Ok(match direction {
         Direction::Write => Ends::Write(host(src)?, memory(copier, dst)?),
         Direction::Read => Ends::Read(memory(copier, src)?, host(dst)?),
-        Direction::Copy => Ends::Copy(memory(copier, src)?, memory(copier, dst)?),
+        Direction::Copy | Direction::Convert => {
+            Ends::Copy(memory(copier, src)?, memory(copier, dst)?)
+        }
     })
 }
 

@@ -249,12 +249,3 @@ impl Iterator for Turns {
         Some(ways)
     }
 }
-
-/// A copy of elements of `bytes` in loops of (extent, source stride, destination stride).
-#[cfg(test)]
-pub(super) fn nested(bytes: u64, loops: &[(u64, i64, i64)]) -> NdCopy {
-    let dim = |l: &(u64, i64, i64)| CopyDim { extent: l.0, src_index: None, dst_index: None };
-    let strides = loops.iter().map(|&(_, src, dst)| layout::Stride { src, dst }).collect();
-    let field = FieldCopy { bytes, src_offset: 0, dst_offset: 0, strides };
-    NdCopy { dims: loops.iter().map(dim).collect(), fields: vec![field] }
-}

@@ -4,7 +4,7 @@
 //! **Guarantee.** A [`Transfer`] holds its job, and so both regions, until the last of its batches is
 //! over, also where it is dropped.
 
-use super::{Batch, Copier, Direction, Rects, ends};
+use super::{Batch, Copier, Direction, ends};
 use crate::{Job, check_bounds};
 use model::{ChannelError, ChannelErrorKind, Completion, Work};
 use std::iter::Peekable;
@@ -12,37 +12,32 @@ use std::sync::Arc;
 
 /// A job whose commands are queued in batches.
 #[derive(Debug)]
-pub(super) struct Transfer<B> {
+pub(super) struct Transfer<C: Copier> {
     /// What is not known to be over: number, commands, how many. It is dropped, and so waited for,
     /// before the job.
-    batches: Vec<(u64, B, usize)>,
-    rects: Peekable<Rects>,
+    batches: Vec<(u64, C::Batch, usize)>,
+    commands: Peekable<C::Commands>,
     direction: Direction,
     error: Option<ChannelError>,
     job: Job,
 }
 
-impl<B: Batch> Transfer<B> {
+impl<C: Copier> Transfer<C> {
     /// `job`, all bytes of which lie in regions that `copier` can move between.
-    pub(super) fn begin<C: Copier>(
-        job: Job,
-        direction: Direction,
-        copier: &C,
-    ) -> Result<Self, ChannelError> {
+    pub(super) fn begin(job: Job, direction: Direction, copier: &C) -> Result<Self, ChannelError> {
         let Work::Copy(work) = &job.work else { return Err(no_commit()) };
         copier.health().check()?;
         ends(copier, direction, (&job.src, &job.dst))?;
         check_bounds(work, job.src.len_bytes(), job.dst.len_bytes())?;
         let (bases, in_place) =
             ((work.src.offset, work.dst.offset), Arc::ptr_eq(&job.src, &job.dst));
-        let rects = Rects::new(Arc::clone(&work.list), bases, copier.rules(), in_place);
-        let rects = rects.peekable();
-        Ok(Transfer { batches: Vec::new(), rects, direction, error: None, job })
+        let commands = copier.commands(Arc::clone(&work.list), bases, in_place).peekable();
+        Ok(Transfer { batches: Vec::new(), commands, direction, error: None, job })
     }
 
     /// Queues up to `most` more commands on a queue as batch `number`, and returns how many. What is
     /// refused ends the job; what was queued before still counts.
-    pub(super) fn queue<C: Copier<Batch = B>>(
+    pub(super) fn queue(
         &mut self,
         copier: &mut C,
         (queue, number): (usize, u64),
@@ -59,9 +54,9 @@ impl<B: Batch> Transfer<B> {
                 return 0;
             }
         };
-        // SAFETY: the rects of copies whose bounds were checked lie inside the regions, which this
+        // SAFETY: the commands of copies whose bounds were checked lie inside the regions, which this
         // value holds until the batch is over: it is dropped, and so waited for, before the job.
-        let queued = unsafe { copier.copy(queue, ends, &mut self.rects.by_ref().take(most)) };
+        let queued = unsafe { copier.copy(queue, ends, &mut self.commands.by_ref().take(most)) };
         self.batches.extend(queued.batch.map(|batch| (number, batch, queued.count)));
         if let Err(error) = queued.result {
             self.fail(error);
@@ -70,7 +65,7 @@ impl<B: Batch> Transfer<B> {
     }
 
     /// Batch `number`, unless it is over or empty.
-    pub(super) fn batch(&self, number: u64) -> Option<&B> {
+    pub(super) fn batch(&self, number: u64) -> Option<&C::Batch> {
         self.batches.iter().find(|(n, ..)| *n == number).map(|(_, batch, _)| batch)
     }
 
@@ -91,7 +86,7 @@ impl<B: Batch> Transfer<B> {
         count
     }
 
-    fn end(&mut self, mut batch: B) {
+    fn end(&mut self, mut batch: C::Batch) {
         if let Err(error) = batch.wait() {
             self.fail(error);
         }
@@ -104,7 +99,7 @@ impl<B: Batch> Transfer<B> {
 
     /// Whether there are commands left to queue.
     pub(super) fn has_more(&mut self) -> bool {
-        self.error.is_none() && self.rects.peek().is_some()
+        self.error.is_none() && self.commands.peek().is_some()
     }
 
     /// Whether all is over.

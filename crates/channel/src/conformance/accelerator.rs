@@ -1,7 +1,7 @@
 //! What memories and channels of devices must do besides the contract of channels, as cases for two
 //! devices at once.
 
-use super::device::{Accelerator, Host, backwards, job, memory, run, run_one, sys};
+use super::device::{Accelerator, Host, backwards, job, memory, nested, run, run_one, sys};
 use super::{Draw, Shape};
 use crate::accelerator::Direction;
 use crate::{Job, Provider};
@@ -9,13 +9,14 @@ use model::{ChannelErrorKind, Completion, CopyDim, FieldCopy, NdCopy, Stride};
 use std::sync::Arc;
 use std::thread;
 
-/// The channels that a device has, and the host memory at their other ends.
+/// The channels that a device may have, and the host memory at their other ends.
 pub const DEVICE_CHANNELS: &[(Direction, Host)] = &[
     (Direction::Write, Host::Sys),
     (Direction::Write, Host::Zcm),
     (Direction::Read, Host::Sys),
     (Direction::Read, Host::Zcm),
     (Direction::Copy, Host::Sys),
+    (Direction::Convert, Host::Sys),
 ];
 
 /// One rule for devices.
@@ -35,6 +36,7 @@ pub const DEVICE_CASES: &[DeviceCase] = &[
     DeviceCase { name: "thousands of commands arrive whole", check: thousands_of_commands },
     DeviceCase { name: "rows move inside one region", check: rows_move_inside_one_region },
     DeviceCase { name: "an array is turned on another device", check: an_array_is_turned },
+    DeviceCase { name: "elements of every width are converted", check: every_width_is_converted },
     DeviceCase { name: "copies from several threads arrive whole", check: several_threads },
 ];
 
@@ -119,11 +121,8 @@ fn rows_move_inside_one_region([device, _]: &[Accelerator; 2]) {
 
 /// Elements of four bytes whose rows become columns.
 fn turned(here: u64, there: u64) -> NdCopy {
-    let dims = [here, there].map(|extent| CopyDim { extent, src_index: None, dst_index: None });
-    let (row, column) = (4 * there.cast_signed(), 4 * here.cast_signed());
-    let strides = vec![Stride { src: row, dst: 4 }, Stride { src: 4, dst: column }];
-    let field = FieldCopy { bytes: 4, src_offset: 0, dst_offset: 0, strides };
-    NdCopy { dims: dims.into(), fields: vec![field] }
+    let [row, column] = [there, here].map(|count| 4 * count.cast_signed());
+    nested(4, &[(here, row, 4), (there, 4, column)])
 }
 
 fn an_array_is_turned([first, second]: &[Accelerator; 2]) {
@@ -147,11 +146,39 @@ fn an_array_is_turned([first, second]: &[Accelerator; 2]) {
     assert!(second.contents(&stops[3]) == bytes, "turned back");
 }
 
+/// Arrays that are turned, and structures that become columns and come back, of elements of 1 to 16
+/// bytes: at any place, and of sizes that no tile divides.
+fn every_width_is_converted([device, _]: &[Accelerator; 2]) {
+    if !device.has(Direction::Convert) {
+        return;
+    }
+    let mut channel = device.channel(Direction::Convert);
+    for (seed, width) in (0..).zip([1, 2, 4, 8, 16].repeat(3)) {
+        let draw = &mut Draw::new(seed);
+        let rows = 1 + draw.below(150);
+        let columns = [1 + draw.below(150), 3, 5][seed as usize % 3];
+        let [step, row, column] = [1, columns, rows].map(|n| (n * width).cast_signed());
+        let copy = match seed % 2 {
+            0 => nested(width, &[(rows, row, step), (columns, step, column)]),
+            _ => nested(width, &[(columns, column, step), (rows, step, row)]),
+        };
+        let at = (draw.below(3) * width, draw.below(40));
+        let src = draw.bytes((at.0 + copy.payload_bytes()) as usize);
+        let mut expected = draw.bytes((at.1 + copy.payload_bytes() + 5) as usize);
+        let (from, to) = (device.fbm(&src), device.fbm(&expected));
+        layout::oracle::copy(&copy, &src, at.0 as usize, &mut expected, at.1 as usize);
+        let done = run_one(channel.as_mut(), job(1, &[copy], at, (from, Arc::clone(&to))));
+        assert_eq!(done.result, Ok(()));
+        assert!(device.contents(&to) == expected, "seed {seed}: elements of {width} bytes");
+    }
+}
+
 /// Channels of all kinds at once, each driven by a thread of its own, on two devices.
 fn several_threads(devices: &[Accelerator; 2]) {
     thread::scope(|scope| {
         for (seed, device) in (0..).zip(devices) {
-            for direction in [Direction::Write, Direction::Read, Direction::Copy] {
+            let all = [Direction::Write, Direction::Read, Direction::Copy, Direction::Convert];
+            for direction in all.into_iter().filter(|&direction| device.has(direction)) {
                 scope.spawn(move || drive(device, direction, seed));
             }
         }
@@ -171,7 +198,7 @@ fn drive(device: &Accelerator, direction: Direction, seed: u64) {
             let (from, to) = match direction {
                 Direction::Write => (sys(&src), device.fbm(&dst)),
                 Direction::Read => (device.fbm(&src), device.zcm(&dst)),
-                Direction::Copy => (device.fbm(&src), device.fbm(&dst)),
+                Direction::Copy | Direction::Convert => (device.fbm(&src), device.fbm(&dst)),
             };
             layout::oracle::copy(&shape.copy, &src, 0, &mut dst, 0);
             expected.push((Arc::clone(&to), dst));

@@ -34,6 +34,12 @@ impl Accelerator {
         Accelerator { device, fbm, zcm, queues }
     }
 
+    /// Whether the device has such a channel.
+    #[must_use]
+    pub fn has(&self, direction: Direction) -> bool {
+        direction != Direction::Convert || self.device.profile().converts
+    }
+
     /// A channel of the device.
     ///
     /// # Panics
@@ -124,11 +130,18 @@ pub(super) fn run(bytes: u64) -> NdCopy {
 /// `count` bytes, the last first: no two of them are one rect.
 #[must_use]
 pub fn backwards(count: u64) -> NdCopy {
-    let dim = CopyDim { extent: count, src_index: None, dst_index: None };
-    let strides = vec![Stride { src: -1, dst: 1 }];
-    let src_offset = count.cast_signed() - 1;
-    let field = FieldCopy { bytes: 1, src_offset, dst_offset: 0, strides };
-    NdCopy { dims: vec![dim], fields: vec![field] }
+    let mut copy = nested(1, &[(count, -1, 1)]);
+    copy.fields[0].src_offset = count.cast_signed() - 1;
+    copy
+}
+
+/// Elements of `bytes` in loops of (extent, source stride, destination stride).
+#[must_use]
+pub fn nested(bytes: u64, loops: &[(u64, i64, i64)]) -> NdCopy {
+    let dim = |l: &(u64, i64, i64)| CopyDim { extent: l.0, src_index: None, dst_index: None };
+    let strides = loops.iter().map(|&(_, src, dst)| Stride { src, dst }).collect();
+    let field = FieldCopy { bytes, src_offset: 0, dst_offset: 0, strides };
+    NdCopy { dims: loops.iter().map(dim).collect(), fields: vec![field] }
 }
 
 /// A request for `list`, its offsets counted from `at`, between two regions.

@@ -12,7 +12,7 @@ mod shape;
 pub use accelerator::{DEVICE_CASES, DEVICE_CHANNELS, DeviceCase};
 pub use cases::wait;
 pub use device::{Accelerator, DeviceSuite, Ends, Host};
-pub use device::{backwards, drop_held, job, memory, run_one, submit_all, sys};
+pub use device::{backwards, drop_held, job, memory, nested, run_one, submit_all, sys};
 pub use shape::{Draw, Shape};
 
 use crate::{Channel, Region};
@@ -76,7 +76,7 @@ pub fn run(fixture: &dyn Fixture) {
 /// # Panics
 /// At the first rule that one of them breaks.
 pub fn run_channels(device: &Accelerator) {
-    for &(direction, host) in DEVICE_CHANNELS {
+    for &(direction, host) in DEVICE_CHANNELS.iter().filter(|(way, _)| device.has(*way)) {
         let fixture = DeviceSuite::new(device, direction, host);
         for case in CASES {
             let name = format!("{} ({direction:?}, {host:?})", case.name);

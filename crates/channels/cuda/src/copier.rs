@@ -3,9 +3,9 @@
 use crate::device::Device;
 use crate::driver::{Buffer, Event, Failure, Stream};
 use channel::accelerator::{
-    Batch, Copier, Device as _, Ends, Health, Over, Queued, Rect, RectRules,
+    Batch, Copier, Device as _, Ends, Health, Over, Queued, Rect, RectRules, Rects,
 };
-use channel::model::ChannelError;
+use channel::model::{ChannelError, CopyList};
 use std::sync::{Arc, Mutex, PoisonError};
 
 /// The streams of a channel, and its events that are not in use. Both are made once.
@@ -67,11 +67,13 @@ impl Drop for Commands {
 
 impl Copier for Streams {
     type Memory = Buffer;
+    type Commands = Rects;
     type Batch = Commands;
 
-    fn rules(&self) -> RectRules {
+    fn commands(&self, list: CopyList, bases: (u64, u64), in_place: bool) -> Rects {
         let most_pitch_bytes = self.device.info().most_pitch_bytes;
-        RectRules { most_pitch_bytes, equal_pitches_in_place: false }
+        let rules = RectRules { most_pitch_bytes, equal_pitches_in_place: false };
+        Rects::new(list, bases, rules, in_place)
     }
 
     fn queues(&self) -> usize {

@@ -6,7 +6,7 @@ use crate::driver::{
     Stream, Unusable,
 };
 use crate::error::kind_of;
-use channel::accelerator::{self, Direction, Health, Owner, Profile, RectChannel};
+use channel::accelerator::{self, CommandChannel, Direction, Health, Owner, Profile};
 use channel::model::ChannelError;
 use channel::{Channel, HostSpan};
 use std::error::Error as _;
@@ -220,6 +220,7 @@ impl accelerator::Device for Device {
             memory_bytes: self.info().memory_bytes,
             most_bytes: self.info().memory_bytes,
             shares_host_memory: false,
+            converts: false,
         }
     }
 
@@ -240,6 +241,6 @@ impl accelerator::Device for Device {
         queues: Option<usize>,
     ) -> Result<Box<dyn Channel>, ChannelError> {
         let streams = Streams::new(self, queues.unwrap_or(STREAMS))?;
-        Ok(Box::new(RectChannel::new(streams, direction)?))
+        Ok(Box::new(CommandChannel::new(streams, direction)?))
     }
 }

@@ -5,8 +5,8 @@ mod common;
 
 use channel::accelerator::{Device as _, Direction};
 use channel::conformance::{Accelerator, Ends, Shape, backwards, drop_held, job, run_one};
-use channel::conformance::{submit_all, sys, wait};
-use channel::model::{ChannelErrorKind, Completion, CopyDim, FieldCopy, NdCopy, Stride};
+use channel::conformance::{nested, submit_all, sys, wait};
+use channel::model::{ChannelErrorKind, Completion, NdCopy};
 use channel::{Channel, Provider};
 use common::{emulated, fake};
 use fake_cuda::Fake;
@@ -20,20 +20,11 @@ fn calls() -> [(&'static str, Direction, NdCopy); 7] {
         ("cuMemcpyHtoDAsync", Direction::Write, run()),
         ("cuMemcpyDtoHAsync", Direction::Read, run()),
         ("cuMemcpyDtoDAsync", Direction::Copy, run()),
-        ("cuMemcpy2DAsync", Direction::Write, loops(&[(5, 20, 10)])),
-        ("cuMemcpy3DAsync", Direction::Read, loops(&[(5, 20, 10), (3, 200, 100)])),
+        ("cuMemcpy2DAsync", Direction::Write, nested(8, &[(5, 20, 10)])),
+        ("cuMemcpy3DAsync", Direction::Read, nested(8, &[(5, 20, 10), (3, 200, 100)])),
         ("cuEventCreate", Direction::Write, run()),
         ("cuEventRecord", Direction::Write, run()),
     ]
-}
-
-/// Elements of eight bytes in loops of (extent, source stride, destination stride).
-fn loops(loops: &[(u64, i64, i64)]) -> NdCopy {
-    let dim =
-        |&(extent, ..): &(u64, i64, i64)| CopyDim { extent, src_index: None, dst_index: None };
-    let strides = loops.iter().map(|&(_, src, dst)| Stride { src, dst }).collect();
-    let field = FieldCopy { bytes: 8, src_offset: 0, dst_offset: 0, strides };
-    NdCopy { dims: loops.iter().map(dim).collect(), fields: vec![field] }
 }
 
 /// The name of a call in the library.
@@ -50,7 +41,7 @@ fn ends(device: &Device, direction: Direction) -> Ends {
     match direction {
         Direction::Write => (sys(&[1; 1000]), there.fbm(&[0; 1000])),
         Direction::Read => (there.fbm(&[1; 1000]), sys(&[0; 1000])),
-        Direction::Copy => (there.fbm(&[1; 1000]), there.fbm(&[0; 1000])),
+        Direction::Copy | Direction::Convert => (there.fbm(&[1; 1000]), there.fbm(&[0; 1000])),
     }
 }
 
@@ -114,7 +105,7 @@ fn a_refusal_in_the_middle_waits_for_what_was_queued() {
     fake.hold(0, true);
     // The run is queued, and the rows behind it are refused.
     fake.refuse("cuMemcpy2DAsync_v2", 801);
-    let list = [Shape::run(8).copy, loops(&[(5, 20, 10)])];
+    let list = [Shape::run(8).copy, nested(8, &[(5, 20, 10)])];
     channel.submit(job(1, &list, (0, 0), ends.clone())).unwrap();
     assert_eq!(polled(channel.as_mut()), [], "one copy is not over");
     fake.hold(0, false);

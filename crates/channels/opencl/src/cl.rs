@@ -4,8 +4,10 @@
 //! An object that a queued command needs is kept by OpenCL until that command is over, whoever
 //! releases it; memory of the host is not, which is why [`Queue::copy`] is unsafe.
 
+mod program;
 mod queue;
 
+pub(crate) use program::{Function, Program};
 #[cfg(test)]
 pub(crate) use queue::Hold;
 pub(crate) use queue::Queue;

@@ -1,18 +1,18 @@
 //! Rects on OpenCL's queues.
 
-use crate::cl::{Buffer, Event, Queue};
+use crate::cl::{Buffer, Event, Failure, Queue};
 use crate::device::Device;
 use crate::error::When;
 use channel::accelerator::{
-    Batch, Copier, Device as _, Ends, Health, Over, Queued, Rect, RectRules,
+    Batch, Copier, Device as _, Ends, Health, Over, Queued, Rect, RectRules, Rects,
 };
-use channel::model::ChannelError;
+use channel::model::{ChannelError, CopyList};
 
 /// The queues of a channel.
 #[derive(Debug)]
 pub(crate) struct Queues {
     device: Device,
-    queues: Vec<Queue>,
+    pub(crate) queues: Vec<Queue>,
 }
 
 impl Queues {
@@ -34,6 +34,26 @@ pub(crate) struct Commands {
 }
 
 impl Commands {
+    /// What became of asking for commands, one after the other until one is refused.
+    pub(crate) fn queued(
+        device: &Device,
+        asked: impl Iterator<Item = Result<Event, Failure>>,
+    ) -> Queued<Commands> {
+        let (mut events, mut result) = (Vec::new(), Ok(()));
+        for event in asked {
+            match event {
+                Ok(event) => events.push(event),
+                Err(failure) => {
+                    result = Err(device.failed(failure, When::Asked));
+                    break;
+                }
+            }
+        }
+        let count = events.len();
+        let batch = (count > 0).then(|| Commands { device: device.clone(), events });
+        Queued { count, batch, result }
+    }
+
     fn last(&self) -> &Event {
         self.events.last().expect("no batch is empty")
     }
@@ -65,10 +85,12 @@ impl Drop for Commands {
 
 impl Copier for Queues {
     type Memory = Buffer;
+    type Commands = Rects;
     type Batch = Commands;
 
-    fn rules(&self) -> RectRules {
-        RectRules { most_pitch_bytes: usize::MAX, equal_pitches_in_place: true }
+    fn commands(&self, list: CopyList, bases: (u64, u64), in_place: bool) -> Rects {
+        let rules = RectRules { most_pitch_bytes: usize::MAX, equal_pitches_in_place: true };
+        Rects::new(list, bases, rules, in_place)
     }
 
     fn queues(&self) -> usize {
@@ -89,20 +111,9 @@ impl Copier for Queues {
         ends: Ends<'_, Buffer>,
         rects: &mut dyn Iterator<Item = Rect>,
     ) -> Queued<Commands> {
-        let (mut events, mut result) = (Vec::new(), Ok(()));
-        for rect in rects {
-            // SAFETY: the caller's promise.
-            match unsafe { self.queues[queue].copy(ends, &rect) } {
-                Ok(event) => events.push(event),
-                Err(failure) => {
-                    result = Err(self.device.failed(failure, When::Asked));
-                    break;
-                }
-            }
-        }
-        let count = events.len();
-        let batch = (count > 0).then(|| Commands { device: self.device.clone(), events });
-        Queued { count, batch, result }
+        let queue = &self.queues[queue];
+        // SAFETY: the caller's promise.
+        Commands::queued(&self.device, rects.map(|rect| unsafe { queue.copy(ends, &rect) }))
     }
 
     fn flush(&mut self) -> Result<(), ChannelError> {

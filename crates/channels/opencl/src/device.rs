@@ -1,9 +1,11 @@
 //! What devices there are, and one that is in use.
 
-use crate::cl::{self, Buffer, Context, DeviceId, Failure, Mapped, Platform, Queue};
+use crate::cl::{self, Buffer, Context, DeviceId, Failure, Mapped, Platform, Program, Queue};
+use crate::converter::Converter;
 use crate::copier::Queues;
 use crate::error::{When, kind_of};
-use channel::accelerator::{self, Direction, Health, Owner, Profile, RectChannel};
+use channel::accelerator::{self, CommandChannel, Direction, Health, Owner, Profile};
+use channel::accelerator::{GROUP_ITEMS, KERNELS};
 use channel::model::{ChannelError, ChannelErrorKind};
 use channel::{Channel, HostSpan};
 use cl3::device::{
@@ -15,7 +17,7 @@ use cl3::error_codes::{CL_PLATFORM_NOT_FOUND_KHR, DLOPEN_RUNTIME_LOAD_FAILED};
 use cl3::memory::{CL_MEM_ALLOC_HOST_PTR, CL_MEM_READ_WRITE};
 use cl3::platform::CL_PLATFORM_NAME;
 use std::sync::atomic::{AtomicU32, Ordering};
-use std::sync::{Arc, Mutex, PoisonError};
+use std::sync::{Arc, Mutex, OnceLock, PoisonError};
 use thiserror::Error;
 
 /// What OpenCL is called in errors.
@@ -26,6 +28,9 @@ const API: &str = "OpenCL";
 /// one for rows of 4 KiB and more, and up to twice as long for shorter ones and whole runs
 /// (`examples/queues.rs`), which says nothing of a device: that is still to be measured.
 const QUEUES: usize = 1;
+
+/// What [`KERNELS`] need of OpenCL C.
+const PRELUDE: &str = include_str!("prelude.cl");
 
 /// The least version of OpenCL that has all that is used here: 1.2 brought the filling of buffers.
 const LEAST_VERSION: (u32, u32) = (1, 2);
@@ -192,7 +197,8 @@ impl Found {
         let (info, health) = (self.info.clone(), Health::new(API, &self.info.name));
         let failed = |failure: Failure| health.failed(kind_of(failure.code, When::Asked), failure);
         let (context, setup) = made.map_err(failed)?;
-        Ok(Device { inner: Arc::new(Inner { info, health, context, setup }) })
+        let kernels = OnceLock::new();
+        Ok(Device { inner: Arc::new(Inner { info, health, context, setup, kernels }) })
     }
 }
 
@@ -210,6 +216,8 @@ struct Inner {
     context: Arc<Context>,
     /// For what memory needs when it is made and given back.
     setup: Arc<Queue>,
+    /// The kernels that convert layouts, or why there are none.
+    kernels: OnceLock<Result<Program, Failure>>,
 }
 
 impl Device {
@@ -226,6 +234,13 @@ impl Device {
     /// The error that `failure` is; one that says that the device is lost makes it so.
     pub(crate) fn failed(&self, failure: Failure, when: When) -> ChannelError {
         self.inner.health.failed(kind_of(failure.code, when), failure)
+    }
+
+    /// The kernels that convert layouts. Who asks first waits until they are compiled.
+    pub(crate) fn kernels(&self) -> Result<&Program, Failure> {
+        let source = || format!("#define GROUP_ITEMS {GROUP_ITEMS}\n{PRELUDE}{KERNELS}");
+        let compile = || Program::new(self.context(), &source());
+        self.inner.kernels.get_or_init(compile).as_ref().map_err(|&failure| failure)
     }
 
     /// A buffer of at least `len_bytes` bytes, which hold anything.
@@ -260,6 +275,7 @@ impl accelerator::Device for Device {
             memory_bytes: self.info().memory_bytes,
             most_bytes: self.info().most_bytes,
             shares_host_memory: self.info().shares_host_memory,
+            converts: self.kernels().is_ok(),
         }
     }
 
@@ -282,8 +298,13 @@ impl accelerator::Device for Device {
         direction: Direction,
         queues: Option<usize>,
     ) -> Result<Box<dyn Channel>, ChannelError> {
-        let queues = Queues::new(self, queues.unwrap_or(QUEUES))?;
-        Ok(Box::new(RectChannel::new(queues, direction)?))
+        let queues = queues.unwrap_or(QUEUES);
+        Ok(match direction {
+            Direction::Convert => {
+                Box::new(CommandChannel::new(Converter::new(self, queues)?, direction)?)
+            }
+            _ => Box::new(CommandChannel::new(Queues::new(self, queues)?, direction)?),
+        })
     }
 }
 

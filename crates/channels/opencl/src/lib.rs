@@ -1,5 +1,5 @@
 //! Accelerators by OpenCL: their memory (FBM), host memory near to them (ZCM), and the channels
-//! GPUWrite, GPURead and GPUCopy.
+//! GPUWrite, GPURead, GPUCopy and GPUConvert.
 //!
 //! **Hazard.** A device moves bytes long after it was asked to, calls back on threads of its own,
 //! and may be lost at any time. **Guarantee.** A request holds its regions until the last of its
@@ -7,9 +7,10 @@
 //! that request. **Structure.** [`find`] says which devices there are: the library is loaded then,
 //! and its absence is a value. Each [`Device`] has a context of its own, so that memories of two
 //! never mix. What a channel does stands in [`channel::accelerator`]; `copier` has OpenCL's queues
-//! copy the rects that it makes, and `cl` owns OpenCL's objects.
+//! copy the rects that it makes, `converter` has them launch kernels, and `cl` owns OpenCL's objects.
 
 mod cl;
+mod converter;
 mod copier;
 mod device;
 mod error;

@@ -1,10 +1,13 @@
 //! Channels over a device of the tests', whose batches are over when the test says so.
 
 use super::*;
-use crate::accelerator::{self, Ends, Health, Over, Owner, Profile, Queued, Rect, RectRules};
+use crate::accelerator::{
+    self, Ends, Health, Over, Owner, Profile, Queued, Rect, RectRules, Rects,
+};
 use crate::conformance::{self, Accelerator, Shape, backwards, drop_held, job, run_one};
 use crate::conformance::{submit_all, sys};
 use crate::{HostSpan, Region};
+use model::CopyList;
 use std::fmt::{self, Debug};
 use std::mem::take;
 use std::ptr::NonNull;
@@ -92,8 +95,8 @@ impl Device {
         self.0.changed.notify_all();
     }
 
-    fn reader(&self) -> RectChannel<Device> {
-        RectChannel::new(self.clone(), Direction::Read).unwrap()
+    fn reader(&self) -> CommandChannel<Device> {
+        CommandChannel::new(self.clone(), Direction::Read).unwrap()
     }
 
     fn under_test(&self) -> Accelerator {
@@ -108,7 +111,8 @@ impl accelerator::Device for Device {
 
     fn profile(&self) -> Profile {
         let (memory_bytes, most_bytes) = (1 << 40, 1 << 40);
-        Profile { key: "a".to_owned(), memory_bytes, most_bytes, shares_host_memory: true }
+        let (key, shares_host_memory) = ("a".to_owned(), true);
+        Profile { key, memory_bytes, most_bytes, shares_host_memory, converts: false }
     }
 
     fn allocate(&self, len_bytes: u64) -> Result<Owner, ChannelError> {
@@ -134,7 +138,7 @@ impl accelerator::Device for Device {
         direction: Direction,
         _queues: Option<usize>,
     ) -> Result<Box<dyn Channel>, ChannelError> {
-        Ok(Box::new(RectChannel::new(self.clone(), direction)?))
+        Ok(Box::new(CommandChannel::new(self.clone(), direction)?))
     }
 }
 
@@ -168,10 +172,12 @@ impl Drop for Ticket {
 
 impl Copier for Device {
     type Memory = There;
+    type Commands = Rects;
     type Batch = Ticket;
 
-    fn rules(&self) -> RectRules {
-        RectRules { most_pitch_bytes: 1000, equal_pitches_in_place: false }
+    fn commands(&self, list: CopyList, bases: (u64, u64), in_place: bool) -> Rects {
+        let rules = RectRules { most_pitch_bytes: 1000, equal_pitches_in_place: false };
+        Rects::new(list, bases, rules, in_place)
     }
 
     fn queues(&self) -> usize {
@@ -228,7 +234,7 @@ fn failed(detail: &str) -> Option<ChannelError> {
 }
 
 /// A channel whose commands wait, and jobs of `bytes` each, which turn them round.
-fn held(jobs: u64, bytes: u64) -> (Device, RectChannel<Device>, Vec<Arc<Region>>) {
+fn held(jobs: u64, bytes: u64) -> (Device, CommandChannel<Device>, Vec<Arc<Region>>) {
     let device = Device::default();
     let under_test = device.under_test();
     let sources: Vec<_> =

@@ -1,8 +1,7 @@
 //! Launches against the oracle: what the kernels do is done here, in their order.
 
 use super::*;
-use crate::accelerator::nest::nested as copy;
-use crate::conformance::{Draw, Shape};
+use crate::conformance::{Draw, Shape, nested as copy};
 use layout::NdCopy;
 use std::slice::from_ref;
 

@@ -1,8 +1,7 @@
 //! Rects against the oracle, against what devices allow, and how many there are.
 
 use super::*;
-use crate::accelerator::nest::nested as copy;
-use crate::conformance::{Draw, Shape};
+use crate::conformance::{Draw, Shape, nested as copy};
 use layout::{FieldCopy, NdCopy};
 use std::sync::Arc;
 

@@ -12,7 +12,7 @@ use std::sync::Arc;
 /// Commands that a device carries out one after the other.
 #[derive(Debug)]
 pub(crate) struct Queue {
-    raw: cl_command_queue,
+    pub(super) raw: cl_command_queue,
     #[cfg_attr(not(test), expect(dead_code, reason = "it lives as long as the queue"))]
     context: Arc<Context>,
 }

@@ -1,19 +1,19 @@
 //! What a channel does while its commands are held, fail, or have no device any more.
 
 use super::*;
-use crate::cl::{Failure, Hold};
+use crate::cl::{Failure, Hold, Program};
 use crate::common::devices;
-use channel::accelerator::{Direction, RectChannel};
+use channel::accelerator::{CommandChannel, Direction};
 use channel::conformance::{Accelerator, Shape, drop_held, job, run_one, submit_all};
 use channel::model::ChannelErrorKind;
 use channel::{Channel, Provider};
 use cl3::error_codes::{CL_DEVICE_NOT_AVAILABLE, CL_MAP_FAILURE, CL_OUT_OF_RESOURCES};
 
 /// A channel of two queues that reads from `device`, and what holds them.
-fn held(device: &Device) -> (RectChannel<Queues>, Vec<Hold>) {
+fn held(device: &Device) -> (CommandChannel<Queues>, Vec<Hold>) {
     let queues = Queues::new(device, 2).unwrap();
     let holds = queues.queues.iter().map(Queue::hold).collect();
-    (RectChannel::new(queues, Direction::Read).unwrap(), holds)
+    (CommandChannel::new(queues, Direction::Read).unwrap(), holds)
 }
 
 #[test]
@@ -69,6 +69,7 @@ fn a_lost_device_refuses_all_that_comes_later() {
     assert!(error.detail.contains("is lost") && error.detail.contains("clFlush"), "{error}");
     let kinds = [
         device.channel(Direction::Copy, None).map(drop),
+        device.channel(Direction::Convert, None).map(drop),
         there.fbm.allocate(8, 1).map(drop),
         there.zcm.allocate(8, 1).map(drop),
     ];
@@ -77,4 +78,14 @@ fn a_lost_device_refuses_all_that_comes_later() {
     }
     assert!(!other.health().is_lost());
     let _usable = Accelerator::new(other, 1).zcm(&[1; 8]);
+}
+
+#[test]
+fn kernels_that_are_none_are_refused() {
+    let Some([device, _]) = devices("kernels_that_are_none_are_refused") else { return };
+    let built = Program::new(device.context(), "__kernel void wrong(");
+    assert_eq!(built.unwrap_err().call, "clBuildProgram");
+    let missing = device.kernels().unwrap().function("missing");
+    assert_eq!(missing.unwrap_err().call, "clCreateKernel");
+    assert!(device.profile().converts && !device.health().is_lost());
 }
