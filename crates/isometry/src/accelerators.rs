@@ -2,7 +2,8 @@
 //! API, and `zcm1` to those of another.
 //!
 //! Each has a channel to and from plain host memory, one to and from what is near, which are not equally
-//! fast, and one inside its own memory. What is on its way to the host or from it shares a wire.
+//! fast, and inside its own memory one that copies and one that converts, where it has kernels. What is on
+//! its way to the host or from it shares a wire.
 
 mod choice;
 mod lost;
@@ -78,22 +79,38 @@ struct Way {
     host: Option<MemoryKind>,
 }
 
-const WAYS: [Way; 5] = [
+const WAYS: [Way; 6] = [
     way(ChannelKind::GpuWrite, Direction::Write, Some(MemoryKind::Sys)),
     way(ChannelKind::GpuWrite, Direction::Write, Some(MemoryKind::Zcm)),
     way(ChannelKind::GpuRead, Direction::Read, Some(MemoryKind::Sys)),
     way(ChannelKind::GpuRead, Direction::Read, Some(MemoryKind::Zcm)),
     way(ChannelKind::GpuCopy, Direction::Copy, None),
+    way(ChannelKind::GpuConvert, Direction::Convert, None),
 ];
 
 const fn way(kind: ChannelKind, direction: Direction, host: Option<MemoryKind>) -> Way {
     Way { kind, direction, host }
 }
 
-/// What the channels of a device reach, each with the time of a request that moves next to nothing.
+/// The channels that `device` has.
+fn ways(device: &dyn Device) -> Vec<Way> {
+    let converts = device.profile().converts;
+    WAYS.into_iter().filter(|way| converts || way.direction != Direction::Convert).collect()
+}
+
+/// What a channel of a device reaches.
+#[derive(Debug, Clone, PartialEq)]
+struct Rate {
+    way: Way,
+    curves: Curves,
+    /// Of a request that moves next to nothing.
+    latency_ns: u64,
+}
+
+/// What the channels of a device reach.
 #[derive(Debug, Clone, PartialEq)]
 struct Rates {
-    ways: Vec<(Curves, u64)>,
+    ways: Vec<Rate>,
     assumed: bool,
 }
 
@@ -104,7 +121,8 @@ pub(crate) fn add(class: &mut NodeClass, devices: &[Group], settings: &Settings)
     for group in devices {
         let near = add_near(class, group, settings, &mut added);
         for device in group {
-            let made = WAYS.iter().map(|way| device.channel(way.direction, None));
+            let ways = ways(device.as_ref());
+            let made = ways.iter().map(|way| device.channel(way.direction, None));
             match made.collect::<Result<Vec<_>, _>>() {
                 Ok(made) => add_device(class, (device, made, near), settings, &mut added),
                 Err(error) => log::warn!("an accelerator is left out: {error}"),
@@ -128,7 +146,7 @@ fn add_near(class: &mut NodeClass, group: &Group, settings: &Settings, added: &m
     near
 }
 
-/// Adds the memory of a device and its channels, which are in the order of [`WAYS`].
+/// Adds the memory of a device and its channels, which are in the order of its [`ways`].
 fn add_device(
     class: &mut NodeClass,
     (device, made, near): (&Arc<dyn Device>, Vec<Box<dyn channel::Channel>>, u16),
@@ -138,9 +156,10 @@ fn add_device(
     let (name, profile) = (numbered(class, "fbm", MemoryKind::Fbm), device.profile());
     let capacity_bytes = Some(profile.memory_bytes);
     let own = push_memory(class, name.clone(), MemoryKind::Fbm, (capacity_bytes, Some(0)));
-    push_channels(class, &name, (own, near), &rates(device, settings));
-    for (way, channel) in WAYS.iter().zip(made) {
-        added.channels.push((way.kind, channel));
+    let rates = rates(device, settings);
+    push_channels(class, &name, (own, near), &rates);
+    for (rate, channel) in rates.ways.iter().zip(made) {
+        added.channels.push((rate.way.kind, channel));
     }
     let memory = settings.memory(own);
     added.devices.add(memory, Arc::clone(device));
@@ -176,10 +195,10 @@ fn push_memory(
 /// Adds the channels of the device whose memory is `own`, to which `near` is near, and what they share.
 fn push_channels(class: &mut NodeClass, name: &str, (own, near): (u16, u16), rates: &Rates) {
     let wire = u16::try_from(class.wires.len()).unwrap_or(u16::MAX);
-    let shared = WAYS.iter().zip(&rates.ways).filter(|(way, _)| way.host.is_some());
-    let rate = shared.map(|(_, (curves, _))| curves.run.peak()).fold(1.0, f64::max);
+    let shared = rates.ways.iter().filter(|rate| rate.way.host.is_some());
+    let rate = shared.map(|rate| rate.curves.run.peak()).fold(1.0, f64::max);
     class.wires.push(Wire { name: name.to_owned(), rate, half_duplex: false });
-    for (way, (curves, latency_ns)) in WAYS.iter().zip(&rates.ways) {
+    for Rate { way, curves, latency_ns } in &rates.ways {
         let is_plain = |(_, memory): &(u16, &Memory)| memory.kind == MemoryKind::Sys;
         let host = match way.host {
             Some(MemoryKind::Zcm) => vec![near],
@@ -206,24 +225,25 @@ fn push_channels(class: &mut NodeClass, name: &str, (own, near): (u16, u16), rat
 
 /// What the channels of `device` reach: kept, measured, or assumed where that can't be.
 fn rates(device: &Arc<dyn Device>, settings: &Settings) -> Rates {
+    let ways = ways(device.as_ref());
     if settings.assume {
-        return Rates::assumed();
+        return Rates::assumed(&ways);
     }
     let key = format!("{}, {}", device.profile().key, machine_key());
     let cache = Cache::new(settings, &key);
-    if let Some(rates) = cache.load().and_then(Rates::of_topology) {
+    if let Some(rates) = cache.load().and_then(|kept| Rates::of_topology(kept, &ways)) {
         return rates;
     }
     let tell = |error: &Error| {
         log::warn!("the rates of {} are assumed: {error}", device.health().name());
     };
-    let measured = Rates::measured(device).inspect_err(tell).ok();
+    let measured = Rates::measured(device, &ways).inspect_err(tell).ok();
     let measured = measured.inspect(|rates| cache.store(&rates.to_topology()));
-    measured.unwrap_or_else(Rates::assumed)
+    measured.unwrap_or_else(|| Rates::assumed(&ways))
 }
 
 impl Rates {
-    fn measured(device: &Arc<dyn Device>) -> Result<Self, Error> {
+    fn measured(device: &Arc<dyn Device>, ways: &[Way]) -> Result<Self, Error> {
         let own = MemoryId { node: NodeId(0), index: 1 };
         let bytes = SIDE_BYTES.min(device.profile().most_bytes / 4);
         let side = |host: Option<MemoryKind>| -> Result<Arc<Region>, ChannelError> {
@@ -239,37 +259,43 @@ impl Rates {
             region.map(Arc::new)
         };
         let there = side(None)?;
-        let way = |way: &Way| -> Result<(Curves, u64), Error> {
+        let rate = |&way: &Way| -> Result<Rate, Error> {
             let (here, there) = (side(way.host)?, Arc::clone(&there));
             let mut channel = device.channel(way.direction, None)?;
             let ends =
                 if way.direction == Direction::Write { (here, there) } else { (there, here) };
-            probe::device(channel.as_mut(), ends)
+            let (curves, latency_ns) = probe::device(channel.as_mut(), ends)?;
+            Ok(Rate { way, curves, latency_ns })
         };
-        Ok(Rates { ways: WAYS.iter().map(way).collect::<Result<_, _>>()?, assumed: false })
+        Ok(Rates { ways: ways.iter().map(rate).collect::<Result<_, _>>()?, assumed: false })
     }
 
     /// What a device of the last years reaches, roughly.
-    fn assumed() -> Self {
+    fn assumed(ways: &[Way]) -> Self {
         let curve = |points: &[(u64, f64)]| {
             let curve = Throughput::measured(points.to_vec());
             curve.unwrap_or_else(|_| unreachable!("the points ascend"))
         };
-        let of = |way: &Way| {
+        let of = |&way: &Way| {
             let top = match way.host {
                 Some(MemoryKind::Sys) => 5e9,
                 Some(_) => 10e9,
                 None => 100e9,
             };
+            // A rect takes a command, however short its rows are, and a kernel takes many elements.
+            let (element, line) = match way.direction {
+                Direction::Convert => (top / 3.0, top / 2.0),
+                _ => (top / 500.0, top / 100.0),
+            };
             let curves = Curves {
-                run: curve(&[(64, top / 100.0), (4096, top / 4.0), (1 << 16, top)]),
-                interleave: Some(curve(&[(4, top / 500.0), (64, top / 100.0)])),
-                transpose: Some(curve(&[(4, top / 500.0), (64, top / 100.0)])),
+                run: curve(&[(64, line), (4096, line.max(top / 4.0)), (1 << 16, top)]),
+                interleave: Some(curve(&[(4, element), (64, line)])),
+                transpose: Some(curve(&[(4, element), (64, line)])),
                 gather: Some(curve(&[(4096, top / 20.0), (1 << 16, top)])),
             };
-            (curves, 20_000)
+            Rate { way, curves, latency_ns: 20_000 }
         };
-        Rates { ways: WAYS.iter().map(of).collect(), assumed: true }
+        Rates { ways: ways.iter().map(of).collect(), assumed: true }
     }
 
     /// As a cluster of one device, which is what the cache keeps.
@@ -295,14 +321,15 @@ impl Rates {
         }
     }
 
-    fn of_topology(topology: Topology) -> Option<Self> {
+    /// Those of `ways`, where all of them were kept.
+    fn of_topology(topology: Topology, ways: &[Way]) -> Option<Self> {
         let channels = topology.classes.into_iter().next()?.channels;
         let kinds = channels.iter().map(|channel| channel.kind);
-        if !kinds.eq(WAYS.iter().map(|way| way.kind)) {
+        if !kinds.eq(ways.iter().map(|way| way.kind)) {
             return None;
         }
-        let ways = channels.into_iter().map(|channel| (channel.curves, channel.latency_ns));
-        Some(Rates { ways: ways.collect(), assumed: false })
+        let rate = |(&way, Channel { curves, latency_ns, .. })| Rate { way, curves, latency_ns };
+        Some(Rates { ways: ways.iter().zip(channels).map(rate).collect(), assumed: false })
     }
 }
 
@@ -312,13 +339,14 @@ mod tests {
 
     #[test]
     fn what_the_cache_keeps_is_what_was_measured() {
-        let mut rates = Rates::assumed();
+        let mut rates = Rates::assumed(&WAYS);
         rates.assumed = false;
-        rates.ways[2].1 = 1234;
+        rates.ways[2].latency_ns = 1234;
         let text = cluster::to_json(&rates.to_topology()).to_string();
         let kept = cluster::parse_json(&text).unwrap();
-        assert_eq!(Rates::of_topology(kept), Some(rates));
-        let other = Topology { classes: Vec::new(), ..Rates::assumed().to_topology() };
-        assert_eq!(Rates::of_topology(other), None);
+        assert_eq!(Rates::of_topology(kept.clone(), &WAYS[..5]), None, "one way more");
+        assert_eq!(Rates::of_topology(kept, &WAYS), Some(rates));
+        let other = Topology { classes: Vec::new(), ..Rates::assumed(&WAYS).to_topology() };
+        assert_eq!(Rates::of_topology(other, &WAYS), None);
     }
 }

@@ -3,7 +3,7 @@
 
 use fake_cuda::Fake;
 use isometry::fabric::{Config, Job};
-use isometry::model::{ChannelKind, MemoryKind};
+use isometry::model::{ChannelKind, FieldSpace, IndexSpace, MemoryKind};
 use isometry::planner::Options;
 use isometry::{
     Accelerators, ArgumentError, Array, CopyOptions, Cuda, Error, FileOptions, Foreign, Instance,
@@ -61,6 +61,16 @@ fn on_each(test: &str, case: impl Fn(&MachineBuilder)) {
 /// As [`on_each`], for a machine that measures nothing.
 fn on_machines(test: &str, case: impl Fn(&Machine)) {
     on_each(test, |builder| case(&builder.clone().assume(true).open().unwrap()));
+}
+
+/// As [`on_machines`], for the devices of OpenCL, which convert.
+fn on_converting(test: &str, case: impl Fn(&Machine)) {
+    let [opencl, _] = apis();
+    let machine = opencl.builder.assume(true).open().unwrap();
+    match devices(&machine).len() {
+        0 => println!("skipped: {test}: no device of {}", opencl.name),
+        _ => case(&machine),
+    }
 }
 
 /// The names of the memories of devices.
@@ -123,7 +133,7 @@ fn devices_are_memories_with_channels() {
         assert_eq!(edges("sys", "fbm"), [ChannelKind::GpuWrite]);
         assert_eq!(edges("zcm", &last), [ChannelKind::GpuWrite]);
         assert_eq!(edges("fbm", "zcm"), [ChannelKind::GpuRead]);
-        assert_eq!(edges(&last, &last), [ChannelKind::GpuCopy]);
+        assert_eq!(edges(&last, &last)[0], ChannelKind::GpuCopy);
         assert_eq!(edges("sys", "zcm"), [ChannelKind::Memcpy]);
         if last != "fbm" {
             assert_eq!(edges("fbm", &last), []);
@@ -152,6 +162,26 @@ fn an_array_is_turned_from_one_device_to_another_by_way_of_the_host() {
         for (y, x) in [(0, 0), (1, 0), (0, 1), (1199, 699), (600, 3)] {
             let (turned, plain) = (4 * (x * 1200 + y), 4 * (y * 700 + x));
             assert_eq!(seen[turned..turned + 4], bytes[plain..plain + 4], "({y}, {x})");
+        }
+    });
+}
+
+#[test]
+fn what_a_device_has_is_converted_there() {
+    on_converting("what_a_device_has_is_converted_there", |machine| {
+        let matrix = Array::of(&[("y", 1201), ("x", 701)], "<f4").unwrap();
+        let space = IndexSpace::of(&[("n", 100_003)]).unwrap();
+        let records = Array::new(space, FieldSpace::packed(&[4, 1, 8]).unwrap());
+        for (rows, layout) in [(matrix, "<F, y, x>"), (records, "<n, F>")] {
+            let there = rows.clone().laid_out(layout).unwrap();
+            let bytes = noise(rows.bytes().unwrap());
+            let src = holding(machine, &bytes, &rows, (&rows, "fbm"));
+            let dst = machine.empty(there, "fbm").unwrap();
+            assert_eq!(hops(machine, &src, &dst), [ChannelKind::GpuConvert]);
+            copy(machine, &src, &dst);
+            let back = machine.empty(rows, "sys").unwrap();
+            copy(machine, &dst, &back);
+            assert!(back.to_vec().unwrap() == bytes, "{layout}");
         }
     });
 }
