@@ -13,7 +13,7 @@ pub(crate) use choice::{Choice, Group};
 pub(crate) use lost::Devices;
 
 use crate::builder::Settings;
-use crate::discover::{Cache, machine_key};
+use crate::discover::{Cache, LARGEST_BUFFER_PARTS, machine_key};
 use crate::{Error, probe};
 use channel::accelerator::{Device, Direction, FbmProvider, ZcmProvider};
 use channel::{Provider, Region};
@@ -24,6 +24,9 @@ use model::{
 };
 use std::collections::HashMap;
 use std::sync::Arc;
+
+/// The staging of a device takes at most this part of its memory.
+const STAGING_PARTS: u64 = 16;
 
 /// What each side of a measurement has, where the device allocates that much.
 const SIDE_BYTES: u64 = 32 << 20;
@@ -66,8 +69,8 @@ pub(crate) struct Added {
     pub(crate) channels: Vec<(ChannelKind, Box<dyn channel::Channel>)>,
     pub(crate) providers: Providers,
     pub(crate) devices: Devices,
-    /// The memories that have staging.
-    pub(crate) staged: Vec<MemoryId>,
+    /// The memories that have staging, and how much.
+    pub(crate) staged: Vec<(MemoryId, u64)>,
 }
 
 /// The channels of a device.
@@ -141,7 +144,7 @@ fn add_near(class: &mut NodeClass, group: &Group, settings: &Settings, added: &m
         memcpy.to.push(near);
     }
     let memory = settings.memory(near);
-    added.staged.push(memory);
+    added.staged.push((memory, settings.pool_bytes()));
     added.providers.insert(memory, Box::new(Bounded(Near(memory, group.clone()))));
     near
 }
@@ -154,8 +157,9 @@ fn add_device(
     added: &mut Added,
 ) {
     let (name, profile) = (numbered(class, "fbm", MemoryKind::Fbm), device.profile());
-    let capacity_bytes = Some(profile.memory_bytes);
-    let own = push_memory(class, name.clone(), MemoryKind::Fbm, (capacity_bytes, Some(0)));
+    let staging_bytes = settings.pool_bytes().min(profile.memory_bytes / STAGING_PARTS);
+    let sizes = (Some(profile.memory_bytes), Some(staging_bytes / LARGEST_BUFFER_PARTS));
+    let own = push_memory(class, name.clone(), MemoryKind::Fbm, sizes);
     let rates = rates(device, settings);
     push_channels(class, &name, (own, near), &rates);
     for (rate, channel) in rates.ways.iter().zip(made) {
@@ -163,6 +167,7 @@ fn add_device(
     }
     let memory = settings.memory(own);
     added.devices.add(memory, Arc::clone(device));
+    added.staged.push((memory, staging_bytes));
     let provider = FbmProvider::new(memory, Arc::clone(device));
     added.providers.insert(
         memory,

@@ -12,7 +12,7 @@ use channel::{Channel, Provider, Region, Regions};
 use channel_host::{Cores, HostProvider, Limits, MemcpyChannel, MemcpyConfig, NumaNode, Pages};
 use channel_remote::RemoteChannel;
 use engine::{ChannelConfig, EngineConfig, PeerConfig, Policy, PoolConfig};
-use model::{ChannelId, ChannelKind, MemoryId, NodeId, RegionId, Topology};
+use model::{ChannelError, ChannelId, ChannelKind, MemoryId, NodeId, RegionId, Topology};
 use std::collections::HashMap;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
@@ -218,7 +218,9 @@ impl MachineBuilder {
         let (regions, clock, cores) = (Regions::new(), Clock::start(), Cores::detect());
         let memcpy = self.memcpy(&cores)?;
         let devices = self.accelerators.open()?;
-        let others = usize::from(joins.is_some()) + devices.len();
+        // What a device has for itself doesn't count.
+        let of_host = devices.iter().flatten().filter(|d| d.profile().shares_host_memory).count();
+        let others = usize::from(joins.is_some()) + devices.len() + of_host;
         let mut settings = self.settings(cores.nodes.len() + others);
         let own = Own { measures: !self.assume, ..self.own.clone() };
         let join = |config| Nodes::join(config, settings.pool_bytes(), &own);
@@ -319,7 +321,7 @@ impl Made {
         let (memory, region, capacity_bytes) = pool;
         let reserve_bytes = capacity_bytes / RESERVE_PARTS;
         self.pools.push(PoolConfig { memory, region, capacity_bytes, reserve_bytes });
-        self.arenas.extend(regions.get(region));
+        self.arenas.extend(regions.get(region).filter(|region| region.host_span().is_some()));
     }
 
     /// Adds the memories and channels of `devices`, and staging near to them.
@@ -337,12 +339,21 @@ impl Made {
         self.channels.extend(
             named.map(|(index, (kind, channel))| (settings.channel_id(index), kind, channel)),
         );
-        let bytes = settings.pool_bytes();
-        for memory in staged {
-            let region = regions.insert(providers[&memory].allocate(bytes, 4096)?);
-            self.add_pool(regions, (memory, region, bytes));
+        for (memory, bytes) in staged {
+            match providers[&memory].allocate(bytes, 4096) {
+                Ok(region) => self.add_pool(regions, (memory, regions.insert(region), bytes)),
+                Err(error) => self.leave_without_staging(memory, &error),
+            }
         }
         Ok((providers, devices))
+    }
+
+    /// Has nothing pass through `memory`, whose staging can't be had.
+    fn leave_without_staging(&mut self, memory: MemoryId, error: &ChannelError) {
+        let class = &mut self.topology.classes[0];
+        let Some(memory) = class.memories.get_mut(usize::from(memory.index)) else { return };
+        memory.th_bytes = Some(0);
+        log::warn!("nothing passes through `{}`, which has no room for that: {error}", memory.name);
     }
 
     /// Becomes a node among others.
@@ -420,6 +431,8 @@ impl Settings {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use channel::HostSpan;
+    use channel::accelerator::{Device, Direction, Health, Owner, Profile};
 
     #[test]
     fn staging_has_room_for_the_largest_buffers() {
@@ -429,6 +442,55 @@ mod tests {
             assert!(room >= 300 << 20, "{nodes} nodes: {room}");
         }
         assert_eq!(MachineBuilder::default().staging(8 << 20).settings(2).pool_bytes(), 4 << 20);
+    }
+
+    /// A device without room.
+    #[derive(Debug)]
+    struct Full(Health);
+
+    impl Device for Full {
+        fn health(&self) -> &Health {
+            &self.0
+        }
+
+        fn profile(&self) -> Profile {
+            let (key, memory_bytes, most_bytes) = (String::new(), 1 << 30, 1 << 30);
+            Profile { key, memory_bytes, most_bytes, shares_host_memory: false, converts: true }
+        }
+
+        fn allocate(&self, len_bytes: u64) -> Result<Owner, ChannelError> {
+            Err(self.0.no_memory(len_bytes, "it is full"))
+        }
+
+        fn pin(&self, len_bytes: u64) -> Result<(HostSpan, Owner), ChannelError> {
+            Err(self.0.no_memory(len_bytes, "it is full"))
+        }
+
+        fn channel(
+            &self,
+            _direction: Direction,
+            _queues: Option<usize>,
+        ) -> Result<Box<dyn Channel>, ChannelError> {
+            let config = MemcpyConfig::among(&Cores::detect(), 1);
+            Ok(Box::new(MemcpyChannel::new(&config).expect("a thread")))
+        }
+    }
+
+    #[test]
+    fn nothing_passes_through_a_device_without_room() {
+        let builder = MachineBuilder::default().staging(8 << 20).assume(true);
+        let (settings, regions, cores) = (builder.settings(2), Regions::new(), Cores::detect());
+        let memcpy = builder.memcpy(&cores).unwrap();
+        let Found { topology, .. } = discover::host(&settings, &cores, memcpy);
+        let mut made = Made { topology, channels: vec![], pools: vec![], arenas: vec![] };
+        let device: Arc<dyn Device> = Arc::new(Full(Health::new("Some", "full")));
+        made.add_devices(&regions, &settings, &[vec![device]]).unwrap();
+        let class = &made.topology.classes[0];
+        let device = |memory: &&model::Memory| memory.kind != model::MemoryKind::Sys;
+        let rooms: Vec<_> = class.memories.iter().filter(device).map(|m| m.th_bytes).collect();
+        assert_eq!(rooms, [Some(0), Some(0)], "near to the device, and its own");
+        assert!(made.pools.is_empty());
+        assert_eq!(made.channels.len(), 6, "it is a memory all the same");
     }
 
     #[test]

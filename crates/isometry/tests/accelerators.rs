@@ -187,6 +187,27 @@ fn what_a_device_has_is_converted_there() {
 }
 
 #[test]
+fn what_comes_to_a_device_is_converted_in_a_buffer_there() {
+    on_converting("what_comes_to_a_device_is_converted_in_a_buffer_there", |machine| {
+        let rows = Array::of(&[("y", 2111), ("x", 2003)], "<f4").unwrap();
+        let columns = rows.clone().laid_out("<F, y, x>").unwrap();
+        let bytes = noise(rows.bytes().unwrap());
+        let src = machine.empty(rows.clone(), "sys").unwrap();
+        src.fill(&bytes).unwrap();
+        let there = machine.empty(columns, "fbm").unwrap();
+        let planned = machine.plan(&src, &there, &Options::default()).unwrap();
+        let fbm = machine.topology().memory_named("fbm").unwrap();
+        assert_eq!(planned.plan.memories, [src.memory(), fbm, fbm]);
+        assert_eq!(hops(machine, &src, &there), [ChannelKind::GpuWrite, ChannelKind::GpuConvert]);
+        copy(machine, &src, &there);
+        let back = machine.empty(rows, "sys").unwrap();
+        assert_eq!(hops(machine, &there, &back), [ChannelKind::GpuConvert, ChannelKind::GpuRead]);
+        copy(machine, &there, &back);
+        assert!(back.to_vec().unwrap() == bytes, "turned there, and back on the way");
+    });
+}
+
+#[test]
 fn layouts_change_between_all_memories() {
     on_machines("layouts_change_between_all_memories", |machine| {
         let array = Array::of(&[("y", 60), ("x", 44)], "<u2").unwrap();
