@@ -1,11 +1,13 @@
-//! Copies to and from the memory of an accelerator.
+//! Copies to, from and inside the memory of an accelerator.
 //!
-//! Rows and whole runs go beside `clEnqueue…` of the same bytes. A file that becomes device memory in
+//! Rows and whole runs go beside `clEnqueue…` of the same bytes, and conversions inside the device beside
+//! `clEnqueueCopyBuffer` of as many. A file that becomes device memory in
 //! another layout goes beside its hops, each for itself and all at once, on other buffers, so that each
 //! has what the others leave it: the slowest is what a pipeline can reach. And beside the same hops one
 //! after the other, as programs do by hand.
 //!
-//! The aims: `raw` takes at least 0.97 of our time for whole runs, `hops at once` at least 0.9.
+//! The aims: `raw` takes at least 0.97 of our time for whole runs, `copy` at least 0.8 for conversions of 4
+//! and 8 bytes, `hops at once` at least 0.9.
 
 use crate::content::{Content, Numbers};
 use crate::native::{RawDevice, Rows, Way};
@@ -32,6 +34,7 @@ struct Problems {
     bytes: u64,
     rows: Vec<u64>,
     runs: usize,
+    inside: Vec<Conversion>,
     path: Vec<Conversion>,
 }
 
@@ -99,6 +102,11 @@ pub(super) fn run(settings: &Settings) -> Result<Report, Error> {
             }
         }
     }
+    for inside in &problems.inside {
+        if bench.wants(&inside.name) {
+            run_inside(&mut bench, &device, inside)?;
+        }
+    }
     drop(device);
     for path in &problems.path {
         if bench.wants(&path.name) {
@@ -148,6 +156,32 @@ fn run_rows(
         Ok(device.holds(&there, &expected)?
             && original.is_in(&mut &*whole.to_vec()?, &device.stop)?)
     })
+}
+
+fn run_inside(bench: &mut Bench, device: &Device, problem: &Conversion) -> Result<(), Error> {
+    let [from, to] = problem.arrays()?;
+    let expected = Numbers::of(&from)?.laid_out(&to.layout)?;
+    let (src, dst) = (device.there(&from)?, device.there(&to)?);
+    let host = device.host(&from)?;
+    let mut content = Content::of(&from)?.to_vec(&device.stop)?;
+    host.fill(&content)?;
+    device.copy(&host, &src)?;
+    drop(host);
+    let planned = device.machine.plan(&src, &dst, &CopyOptions::default().planning)?;
+    bench.line(planned.explain())?;
+    let bytes = content.len();
+    let raw = RawDevice::open(&device.info.name, bytes)?;
+    raw.copy(Way::Write, &mut content, Rows { count: 1, bytes, pitch: bytes })?;
+    drop(content);
+    let mut ours = || device.copy(&src, &dst);
+    let mut copy = || raw.copy_inside();
+    let mut contenders = [
+        Contender { name: "isometry", run: &mut ours },
+        Contender { name: "copy", run: &mut copy },
+    ];
+    let (name, bytes) = (problem.name.clone(), src.payload_bytes());
+    let case = Case { name, bytes, threads: 1, runs: problem.runs, calls: 1 };
+    bench.run(&case, &mut contenders, &mut || device.holds(&dst, &expected))
 }
 
 fn run_path(bench: &mut Bench, problem: &Conversion, dir: &Path) -> Result<(), Error> {
@@ -203,6 +237,7 @@ mod tests {
     fn the_problems_are_well_formed() {
         let problems: Problems = problems::read("accel", PROBLEMS).unwrap();
         assert!(problems.rows.iter().all(|row| problems.bytes.is_multiple_of(*row)));
-        problems.path.iter().for_each(|path| _ = path.arrays().unwrap());
+        let conversions = problems.inside.iter().chain(&problems.path);
+        conversions.for_each(|conversion| _ = conversion.arrays().unwrap());
     }
 }

@@ -1,11 +1,12 @@
-//! Rows to and from a device's memory, by nothing but OpenCL: as who calls it by hand does.
+//! Rows to and from a device's memory, and copies inside it, by nothing but OpenCL: as who calls it by hand
+//! does.
 
 use crate::Error;
 use cl3::command_queue as queue;
 use cl3::context::{create_context, release_context};
 use cl3::device::{CL_DEVICE_NAME, CL_DEVICE_TYPE_ALL, get_device_data, get_device_ids};
 use cl3::error_codes::error_text;
-use cl3::event::release_event;
+use cl3::event::{release_event, wait_for_events};
 use cl3::memory::{CL_MEM_READ_WRITE, create_buffer, release_mem_object};
 use cl3::platform::get_platform_ids;
 use cl3::types::{CL_TRUE, cl_command_queue, cl_context, cl_device_id, cl_event, cl_mem};
@@ -28,17 +29,18 @@ pub(crate) struct Rows {
     pub(crate) pitch: usize,
 }
 
-/// A device with memory for some bytes, and a queue that is in order.
+/// A device with memory for some bytes, twice, and a queue that is in order.
 #[derive(Debug)]
 pub(crate) struct RawDevice {
     context: cl_context,
     queue: cl_command_queue,
     memory: cl_mem,
+    other: cl_mem,
     bytes: usize,
 }
 
 impl RawDevice {
-    /// The first device called `name`, with so many bytes.
+    /// The first device called `name`, with twice so many bytes.
     pub(crate) fn open(name: &str, bytes: usize) -> Result<RawDevice, Error> {
         let device = device_named(name)?;
         let context = create_context(&[device], null(), None, null_mut());
@@ -46,10 +48,12 @@ impl RawDevice {
         // SAFETY: the device is the context's.
         let queue = unsafe { queue::create_command_queue(context, device, 0) };
         let queue = queue.map_err(failed("clCreateCommandQueue"))?;
-        // SAFETY: OpenCL allocates it.
-        let memory = unsafe { create_buffer(context, CL_MEM_READ_WRITE, bytes, null_mut()) };
-        let memory = memory.map_err(failed("clCreateBuffer"))?;
-        Ok(RawDevice { context, queue, memory, bytes })
+        let buffer = || {
+            // SAFETY: OpenCL allocates it.
+            let memory = unsafe { create_buffer(context, CL_MEM_READ_WRITE, bytes, null_mut()) };
+            memory.map_err(failed("clCreateBuffer"))
+        };
+        Ok(RawDevice { context, queue, memory: buffer()?, other: buffer()?, bytes })
     }
 
     /// Moves `rows`, the first of which is at the start of `host` and of the device's memory; blocks until
@@ -122,6 +126,17 @@ impl RawDevice {
         };
         release(done.map_err(failed("copying rows by OpenCL"))?)
     }
+
+    /// Copies all bytes from the one memory to the other; blocks until they are there.
+    pub(crate) fn copy_inside(&self) -> Result<(), Error> {
+        let Self { queue, memory, other, bytes, .. } = *self;
+        // SAFETY: both are of the queue's context, and as long.
+        let copied =
+            unsafe { queue::enqueue_copy_buffer(queue, memory, other, 0, 0, bytes, 0, null()) };
+        let copied = copied.map_err(failed("clEnqueueCopyBuffer"))?;
+        let waited = wait_for_events(&[copied]).map_err(failed("clWaitForEvents"));
+        waited.and(release(copied))
+    }
 }
 
 impl Drop for RawDevice {
@@ -130,6 +145,7 @@ impl Drop for RawDevice {
         let ended = unsafe {
             [
                 release_mem_object(self.memory),
+                release_mem_object(self.other),
                 queue::release_command_queue(self.queue),
                 release_context(self.context),
             ]
