@@ -25,9 +25,15 @@ const ALIGN_BYTES: u64 = 4096;
 /// In a process that forked, the child's copy only says so: [`Error::Forked`].
 pub struct Machine {
     pub(crate) shared: Arc<Shared>,
-    driver: Mutex<Option<Driver>>,
+    threads: Mutex<Threads>,
+}
+
+/// What runs for a machine, until it is closed.
+#[derive(Default)]
+struct Threads {
+    driver: Option<Driver>,
     /// Hears other nodes, where there are any.
-    service: Mutex<Option<Service>>,
+    service: Option<Service>,
 }
 
 impl std::fmt::Debug for Machine {
@@ -54,14 +60,17 @@ impl Machine {
 
     pub(crate) fn start(shared: Arc<Shared>) -> Result<Self, Error> {
         let refused = |e| Error::resource("starting the driver's threads", e);
-        let service = Mutex::new(Service::start(&shared).map_err(refused)?);
-        let driver = Mutex::new(Some(Driver::start(&shared).map_err(refused)?));
-        Ok(Machine { shared, driver, service })
+        // Dropped, it ends those that were started.
+        let mut machine = Machine::handle(&shared);
+        let threads = machine.threads.get_mut().unwrap_or_else(PoisonError::into_inner);
+        threads.service = Service::start(&shared).map_err(refused)?;
+        threads.driver = Some(Driver::start(&shared).map_err(refused)?);
+        Ok(machine)
     }
 
     /// Another handle to a machine, which owns none of its threads: dropping it closes nothing.
     pub(crate) fn handle(shared: &Arc<Shared>) -> Machine {
-        Machine { shared: Arc::clone(shared), driver: Mutex::new(None), service: Mutex::new(None) }
+        Machine { shared: Arc::clone(shared), threads: Mutex::default() }
     }
 
     /// Memories, channels and their measured curves, as they are now: a file system joins them on
@@ -165,16 +174,21 @@ impl Machine {
     /// Takes no more copies, and waits until all that were submitted have ended. Created files
     /// that were not committed are deleted. A node leaves the others, to which it is lost from then on.
     pub fn close(&self) {
-        let driver = self.driver.lock().unwrap_or_else(PoisonError::into_inner).take();
-        let Some(driver) = driver else { return };
+        let mut threads = self.threads.lock().unwrap_or_else(PoisonError::into_inner);
+        let Threads { driver, service } = std::mem::take(&mut *threads);
+        drop(threads);
+        if driver.is_none() && service.is_none() {
+            return;
+        }
         if !self.shared.is_of_this_process() {
-            // The thread stayed with the parent: there is nothing to wait for here.
-            std::mem::forget(driver);
+            // The threads stayed with the parent: there is nothing to wait for here.
+            std::mem::forget((driver, service));
             return;
         }
         self.shared.close();
-        driver.join(&self.shared);
-        let service = self.service.lock().unwrap_or_else(PoisonError::into_inner).take();
+        if let Some(driver) = driver {
+            driver.join(&self.shared);
+        }
         if let Some(service) = service {
             service.join();
         }
@@ -204,4 +218,22 @@ fn numa_node(class: &NodeClass, memory: MemoryId) -> Option<u32> {
         return None;
     }
     Cores::detect().nodes.get(usize::from(memory.index)).map(|node| node.number)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use fabric::Config;
+
+    #[test]
+    fn a_machine_whose_driver_did_not_start_ends_what_had_started() {
+        let builder = Machine::builder().assume(true).lanes(1).staging(1 << 20);
+        let machine = builder.join(&Config::new("local:alone", (0, 1), b"")).unwrap();
+        let shared = Arc::downgrade(&machine.shared);
+        let driver = machine.threads.lock().unwrap().driver.take().unwrap();
+        machine.shared.close();
+        driver.join(&machine.shared);
+        drop(machine);
+        assert_eq!(shared.strong_count(), 0, "a thread still has it");
+    }
 }

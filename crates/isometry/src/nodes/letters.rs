@@ -110,6 +110,11 @@ impl Inbox {
         self.lock().whole.is_empty()
     }
 
+    /// Whether any has come that is about `topic`.
+    pub(crate) fn has(&self, topic: Topic) -> bool {
+        self.lock().whole.iter().any(|letter| letter.topic == topic)
+    }
+
     /// All that have come, in the order of each sender.
     pub(crate) fn take(&self) -> Vec<Letter> {
         let mut incoming = self.lock();
@@ -117,11 +122,16 @@ impl Inbox {
         std::mem::take(&mut incoming.whole)
     }
 
-    /// Puts back what came before all that is there now.
-    pub(crate) fn put_back(&self, mut early: Vec<Letter>) {
-        let whole = &mut self.lock().whole;
-        early.append(whole);
-        *whole = early;
+    /// Those that are about `topic`; the others are taken later.
+    pub(crate) fn take_about(&self, topic: Topic) -> Vec<Letter> {
+        let Incoming { whole, held, .. } = &mut *self.lock();
+        let is_taken = |letter: &mut Letter| letter.topic == topic;
+        let taken: Vec<_> = whole.extract_if(.., is_taken).collect();
+        for letter in &taken {
+            let (letters, bytes) = held.entry(letter.from).or_default();
+            (*letters, *bytes) = (*letters - 1, *bytes - letter.bytes.len());
+        }
+        taken
     }
 
     fn lock(&self) -> MutexGuard<'_, Incoming> {
@@ -291,6 +301,18 @@ mod tests {
         assert!(!hear(FROM, Topic::Lookup, 1));
         assert_eq!(inbox.take().len(), 4);
         assert!(hear(FROM, Topic::Lookup, 1));
+    }
+
+    #[test]
+    fn what_is_left_for_later_counts_as_before() {
+        let inbox = Inbox::default();
+        let hear = |topic: Topic| inbox.lock().hear(FROM, &[topic as u32, 1, 0], &[7]).is_ok();
+        assert!((0..MOST_COME - 1).all(|_| hear(Topic::Lookup)) && !inbox.has(Topic::Class));
+        assert!(hear(Topic::Class) && inbox.has(Topic::Class) && !hear(Topic::Class));
+        assert_eq!(inbox.take_about(Topic::Class).len(), 1);
+        assert!(hear(Topic::Lookup) && !hear(Topic::Lookup), "there was room for one");
+        assert!(inbox.take_about(Topic::Class).is_empty());
+        assert_eq!(inbox.take().len(), MOST_COME);
     }
 
     #[test]

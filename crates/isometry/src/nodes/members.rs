@@ -6,7 +6,7 @@
 //! under its name is another one, and what was found at the one before stays lost.
 
 use super::known::{Introduction, Known};
-use super::letters::{Inbox, Letter, Topic};
+use super::letters::{Inbox, Topic};
 use super::topology::NODE;
 use super::{LinkRates, Nodes, Registered, postcard, registry};
 use crate::{ArgumentError, Error, probe};
@@ -58,17 +58,15 @@ impl Nodes {
         let (start, end) = (Instant::now(), Instant::now() + timeout);
         let name = self.joining.name.clone();
         self.tell(&mut self.known(), Introduction::new(name, class, registered, rates));
-        let mut early = Vec::new();
         loop {
-            self.hear_introductions(&mut early)?;
+            self.hear_introductions()?;
             self.check_awaited()?;
             let namesake = self.namesake();
             if self.has_met() && namesake.is_none() {
-                self.inbox.put_back(early);
                 return Ok(self.cluster());
             }
             let left = self.left_to_meet((start, end), namesake)?;
-            let news = || !self.inbox.is_empty() || self.outbox.flush_all(&self.fabric);
+            let news = || self.inbox.has(Topic::Class) || self.outbox.flush_all(&self.fabric);
             let is_met = || self.has_met() && self.namesake().is_none();
             let is_over = || news() || is_met() || self.check_awaited().is_err();
             match self.fabric.wait_until(Some(left), is_over) {
@@ -79,16 +77,11 @@ impl Nodes {
     }
 
     /// Hears what nodes are; what else has come is for later.
-    fn hear_introductions(&self, early: &mut Vec<Letter>) -> Result<(), Error> {
-        for letter in self.inbox.take() {
-            if letter.topic == Topic::Class {
-                let heard = self.hear_class(letter.from, &letter.bytes);
-                heard.map_err(|why| Error::Introduction { node: letter.from, why })?;
-            } else {
-                early.push(letter);
-            }
-        }
-        Ok(())
+    fn hear_introductions(&self) -> Result<(), Error> {
+        self.inbox.take_about(Topic::Class).into_iter().try_for_each(|letter| {
+            let heard = self.hear_class(letter.from, &letter.bytes);
+            heard.map_err(|why| Error::Introduction { node: letter.from, why })
+        })
     }
 
     /// How long to wait, for others until `end`, and for another of this node's name less.

@@ -26,8 +26,13 @@ impl Service {
         let clerk = Clerk::start(&nodes.desk, shared)?;
         let (shared, served) = (Arc::clone(shared), Arc::clone(&nodes));
         let body = move || serve(&shared, &served);
-        let thread = Builder::new().name("isometry-nodes".to_owned()).spawn(body)?;
-        Ok(Some(Service { nodes, thread, clerk }))
+        match Builder::new().name("isometry-nodes".to_owned()).spawn(body) {
+            Ok(thread) => Ok(Some(Service { nodes, thread, clerk })),
+            Err(error) => {
+                clerk.join(&nodes.desk);
+                Err(error)
+            }
+        }
     }
 
     /// Ends the thread, and leaves: to each other, this node and all others are lost.
