@@ -73,8 +73,8 @@ struct Shared {
 struct Peer {
     mailbox: Segment,
     segment: Segment,
-    /// `None` for this rank.
-    socket: Option<Socket>,
+    /// `None` for this rank, and once it has parted.
+    socket: Mutex<Option<Socket>>,
     /// By queue.
     writers: [Mutex<Writer>; 2],
     standing: Standing,
@@ -228,6 +228,7 @@ impl Shared {
     fn part(&self, peer: usize, why: Lost) {
         self.lose(peer, why);
         let Some(peer) = self.peers.get(peer) else { return };
+        lock(&peer.socket).take();
         for memory in [&peer.segment, &peer.mailbox] {
             if let Err(error) = memory.let_go() {
                 log::warn!("the memory of a rank that has gone stays held: {error}");
@@ -248,6 +249,7 @@ impl Shared {
 impl Peer {
     fn new([mailbox, segment]: [Segment; 2], socket: Option<Socket>) -> Peer {
         let (writers, standing) = (Default::default(), Standing::default());
+        let socket = Mutex::new(socket);
         Peer { mailbox, segment, socket, writers, standing }
     }
 
@@ -385,7 +387,8 @@ impl Conduit for Shm {
         // From here on nobody joins.
         lock(&self.doors).clear();
         for (rank, peer) in self.shared.peers.iter() {
-            let Some(mut socket) = peer.socket.as_ref() else { continue };
+            let socket = lock(&peer.socket);
+            let Some(mut socket) = socket.as_ref() else { continue };
             self.shared.lose(rank, Lost::Left);
             // Who is gone hears nothing.
             let _ = socket.write_all(&[BYE]);

@@ -154,7 +154,7 @@ fn the_memory_of_a_rank_that_has_gone_is_held_by_nobody_else() {
         let ours = root.shared.peers.get(1).unwrap();
         assert!(is_shared(&ours.segment) && is_shared(&ours.mailbox));
         if is_dead {
-            shutdown(theirs.socket.as_ref().unwrap(), Shutdown::Both).unwrap();
+            shutdown(lock(&theirs.socket).as_ref().unwrap(), Shutdown::Both).unwrap();
         } else {
             own.leave();
         }

@@ -9,9 +9,10 @@
 //! A third connection is silent. The kernels at both ends keep it alive, also while a peer is stopped or
 //! reads nothing, so that it ends soon where a machine or a link is gone and at no other time. (A
 //! stream's own timer would end it too where a peer has no room.) A peer is lost once both of its
-//! streams are at their end, so that nothing of it comes afterwards.
+//! streams are at their end, so that nothing of it comes afterwards; its connections are closed then.
 
 pub(crate) mod bells;
+mod closable;
 pub mod frame;
 pub(crate) mod join;
 mod peer;
@@ -27,6 +28,7 @@ use crate::meeting::{Door, Joined, Members, Socket};
 use crate::message::Message;
 use crate::segment::Segment;
 use crate::slots::Slots;
+use closable::Closable;
 use join::{Book, Joining, LANES, SILENT};
 use model::NodeId;
 pub(crate) use peer::keep_alive;
@@ -193,9 +195,10 @@ impl Shared {
         let Some(peer) = self.peers.get(rank) else { return Ok(()) };
         let name = |lane| EventData::new_u64(name(rank, lane));
         for (set, (lane, stream)) in self.ins.iter().zip(peer.streams.iter().enumerate()) {
-            epoll::add(set, stream.source(), name(lane), EventFlags::IN)?;
-            if let Some(silent) = &peer.silent {
-                epoll::add(set, silent, name(SILENT), EventFlags::IN)?;
+            let silent = peer.silent.as_ref().and_then(Closable::get);
+            for (source, lane) in [(stream.source(), lane), (silent, SILENT)] {
+                let Some(source) = source else { continue };
+                epoll::add(set, source, name(lane), EventFlags::IN)?;
             }
         }
         Ok(())
@@ -210,24 +213,29 @@ impl Shared {
         run: &mut dyn FnMut(NodeId, Message<'_>),
     ) -> usize {
         let Some(peer) = self.peers.get(from) else { return 0 };
+        let Some(source) = peer.streams[queue as usize].source() else { return 0 };
         if peer.is_broken() {
             self.end(from, queue, Lost::Broken);
-            return 0;
         }
         let (mut count, mut has_put) = (0, false);
         for _ in 0..READS {
-            match reader.fill(peer.streams[queue as usize].source(), &self.segment) {
-                Came::Nothing => break,
-                Came::End => {
-                    self.end(from, queue, Lost::Died);
-                    return count;
-                }
-                Came::Some(is_put) => has_put |= is_put,
-            }
-            count += self.take_frames((from, queue), reader, run);
-            if !reader.is_in_put() || self.has_ended(from, queue) {
+            if self.has_ended(from, queue) {
                 break;
             }
+            match reader.fill(source.as_fd(), &self.segment) {
+                Came::Nothing => break,
+                Came::End => self.end(from, queue, Lost::Died),
+                Came::Some(is_put) => {
+                    has_put |= is_put;
+                    count += self.take_frames((from, queue), reader, run);
+                    if !reader.is_in_put() {
+                        break;
+                    }
+                }
+            }
+        }
+        if self.has_ended(from, queue) {
+            *reader = Reader::default();
         }
         count.max(has_put.into())
     }
@@ -261,7 +269,8 @@ impl Shared {
     /// A stream is at its end; where its peer has not left, so is the other soon.
     fn end(&self, from: usize, queue: Queue, why: Lost) {
         let Some(peer) = self.peers.get(from) else { return };
-        let _ = epoll::delete(&self.ins[queue as usize], peer.streams[queue as usize].source());
+        let source = peer.streams[queue as usize].source();
+        let _ = source.map(|source| epoll::delete(&self.ins[queue as usize], source));
         let ends = {
             let mut ends = lock(&peer.ends);
             ends[queue as usize] = Some(why);
@@ -271,7 +280,7 @@ impl Shared {
             self.cut(from);
         }
         if let [Some(one), Some(other)] = ends {
-            peer.streams.iter().for_each(|stream| stream.close(&self.waiting));
+            peer.close(&self.waiting);
             let worst = [Lost::Broken, Lost::Died].into_iter().find(|l| [one, other].contains(l));
             peer.standing.lose(worst.unwrap_or(Lost::Left));
         }
@@ -285,8 +294,11 @@ impl Shared {
             let _readers = lock(inbox);
             for (_, peer) in self.peers.iter() {
                 let Some(silent) = &peer.silent else { continue };
-                let _ = epoll::delete(&self.ins[queue], peer.streams[queue].source());
-                let _ = epoll::delete(&self.ins[queue], silent);
+                let watched = [peer.streams[queue].source(), silent.get()];
+                watched
+                    .into_iter()
+                    .flatten()
+                    .for_each(|fd| _ = epoll::delete(&self.ins[queue], fd));
                 lock(&peer.ends)[queue].get_or_insert(Lost::Left);
                 peer.standing.lose(Lost::Left);
             }
@@ -309,9 +321,8 @@ impl Shared {
         self.waiting.bells.ring();
         let end = Instant::now() + LEAVING;
         loop {
-            let full = streams().filter_map(Stream::go_on_leaving);
-            let mut fds: Vec<_> =
-                full.map(|fd| PollFd::from_borrowed_fd(fd, PollFlags::OUT)).collect();
+            let full: Vec<_> = streams().filter_map(Stream::go_on_leaving).collect();
+            let mut fds: Vec<_> = full.iter().map(|fd| PollFd::new(fd, PollFlags::OUT)).collect();
             let left = end.saturating_duration_since(Instant::now());
             if fds.is_empty() || left.is_zero() {
                 break;
@@ -320,7 +331,7 @@ impl Shared {
         }
         streams().filter(|stream| stream.go_on_leaving().is_some()).for_each(Stream::hang_up);
         streams().for_each(|stream| stream.drain(end));
-        for (_, silent) in others() {
+        for silent in others().filter_map(|(_, silent)| silent.get()) {
             // Who is gone hears nothing.
             let _ = send(silent, &[BYE], SendFlags::NOSIGNAL | SendFlags::DONTWAIT);
         }
@@ -333,14 +344,14 @@ impl Shared {
     /// Something became of a silent connection.
     fn hear(&self, from: usize) {
         let Some(peer) = self.peers.get(from) else { return };
-        let Some(silent) = &peer.silent else { return };
+        let Some(silent) = peer.silent.as_ref().and_then(Closable::get) else { return };
         let mut said = [0];
-        let heard = recv(silent, &mut said, RecvFlags::DONTWAIT).map(|(read, _)| read);
+        let heard = recv(&silent, &mut said, RecvFlags::DONTWAIT).map(|(read, _)| read);
         if matches!(heard, Err(Errno::AGAIN | Errno::INTR)) {
             return;
         }
         peer.has_spoken.store(true, Ordering::Release);
-        self.ins.iter().for_each(|set| _ = epoll::delete(set, silent));
+        self.ins.iter().for_each(|set| _ = epoll::delete(set, &silent));
         if heard != Ok(1) || said != [BYE] {
             self.cut(from);
         }

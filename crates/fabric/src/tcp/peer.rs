@@ -1,7 +1,8 @@
 //! What a rank has of another, or of itself.
 
+use super::closable::Closable;
 use super::join::{LANES, SILENT};
-use super::stream::Stream;
+use super::stream::{Stream, Waiting};
 use crate::conduit::{Lost, Queue};
 use crate::locks::lock;
 use crate::standing::Standing;
@@ -23,7 +24,7 @@ pub(super) struct Peer {
     /// By queue.
     pub(super) streams: [Stream; 2],
     /// `None` for this rank.
-    pub(super) silent: Option<OwnedFd>,
+    pub(super) silent: Option<Closable>,
     /// Whether that said something, or has ended.
     pub(super) has_spoken: AtomicBool,
     pub(super) segment_bytes: u64,
@@ -42,7 +43,7 @@ impl Peer {
             set_tcp_nodelay(socket, true)?;
             keep_alive(socket, silence)?;
         }
-        let silent = (sockets.len() > SILENT).then(|| sockets.remove(SILENT));
+        let silent = (sockets.len() > SILENT).then(|| Closable::new(sockets.remove(SILENT)));
         let mut sockets = sockets.into_iter();
         let mut stream = |lane| {
             let (to, from) = match sockets.next() {
@@ -64,12 +65,19 @@ impl Peer {
 
     /// Whether it is not lost, nor will be once somebody polls.
     pub(super) fn is_there(&self) -> bool {
-        let is_silent = |silent: &OwnedFd| {
+        let is_silent = |silent: &Closable| {
+            let Some(silent) = silent.get() else { return false };
             let heard = recv(silent, &mut [0], RecvFlags::PEEK | RecvFlags::DONTWAIT);
             matches!(heard, Err(Errno::AGAIN | Errno::INTR))
         };
         let has_spoken = self.has_spoken.load(Ordering::Acquire);
         self.standing.lost().is_none() && !has_spoken && self.silent.as_ref().is_none_or(is_silent)
+    }
+
+    /// Nothing is said to it any more, nor heard of it.
+    pub(super) fn close(&self, waiting: &Waiting) {
+        self.streams.iter().for_each(|stream| stream.close(waiting));
+        self.silent.iter().for_each(Closable::close);
     }
 
     pub(super) fn has_ended(&self, queue: Queue) -> bool {

@@ -7,6 +7,7 @@
 //! all else to a buffer in which messages lie whole.
 
 use super::bells::Bells;
+use super::closable::Closable;
 use super::frame::{Broken, FAREWELL, Frame, Front, Limits, PutFrame, put_frames};
 use crate::conduit::{Refusal, Run};
 use crate::locks::lock;
@@ -19,8 +20,8 @@ use rustix::net::{RecvFlags, SendAncillaryBuffer, SendFlags, Shutdown, recv, sen
 use std::io::IoSlice;
 use std::mem::MaybeUninit;
 use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
-use std::sync::Mutex;
 use std::sync::atomic::{AtomicUsize, Ordering};
+use std::sync::{Arc, Mutex};
 use std::time::{Duration, Instant};
 
 /// The most bytes of a payload that travels with a message.
@@ -86,9 +87,9 @@ pub(crate) fn ready(set: &OwnedFd) -> Vec<u64> {
 pub(crate) struct Stream {
     /// What [`Waiting::writable`] calls it.
     name: u64,
-    to: OwnedFd,
+    to: Closable,
     /// Where that is another one: a rank's to itself.
-    from: Option<OwnedFd>,
+    from: Option<Closable>,
     writer: Mutex<Writer>,
 }
 
@@ -106,12 +107,13 @@ struct Writer {
 
 impl Stream {
     pub(crate) fn new(name: u64, to: OwnedFd, from: Option<OwnedFd>) -> Stream {
+        let (to, from) = (Closable::new(to), from.map(Closable::new));
         Stream { name, to, from, writer: Mutex::default() }
     }
 
-    /// Where it is read.
-    pub(crate) fn source(&self) -> BorrowedFd<'_> {
-        self.from.as_ref().unwrap_or(&self.to).as_fd()
+    /// Where it is read, until it is closed.
+    pub(crate) fn source(&self) -> Option<Arc<OwnedFd>> {
+        self.from.as_ref().unwrap_or(&self.to).get()
     }
 
     /// Sends the first of `messages`, of which there is one; returns how many.
@@ -162,14 +164,12 @@ impl Stream {
         run: impl FnOnce(&mut Writer, BorrowedFd<'_>) -> Result<Option<T>>,
     ) -> std::result::Result<T, Refusal> {
         let mut writer = lock(&self.writer);
-        if writer.has_ended {
-            return Err(Refusal::Lost);
-        }
-        let done = run(&mut writer, self.to.as_fd());
+        let to = self.to.get().filter(|_| !writer.has_ended).ok_or(Refusal::Lost)?;
+        let done = run(&mut writer, to.as_fd());
         if done.is_err() {
             self.end(waiting, &mut writer);
             // Who reads it has to hear of that too.
-            let _ = shutdown(&self.to, Shutdown::Both);
+            let _ = shutdown(&to, Shutdown::Both);
         }
         writer.is_wanted |= matches!(done, Ok(None));
         self.watch(waiting, &mut writer, matches!(done, Ok(None)));
@@ -180,19 +180,17 @@ impl Stream {
     /// just been refused.
     fn watch(&self, waiting: &Waiting, writer: &mut Writer, is_refused: bool) {
         let watch = !writer.has_ended && (is_refused || !writer.rest.is_empty());
-        if watch == writer.is_watched {
-            return;
-        }
+        let Some(to) = self.to.get().filter(|_| watch != writer.is_watched) else { return };
         writer.is_watched = watch;
         if watch {
             let added =
-                epoll::add(&waiting.outs, &self.to, EventData::new_u64(self.name), EventFlags::OUT);
+                epoll::add(&waiting.outs, &to, EventData::new_u64(self.name), EventFlags::OUT);
             if let Err(error) = added {
                 log::error!("nobody hears when there is room for a rank: {error}");
             }
             waiting.watched.fetch_add(1, Ordering::AcqRel);
         } else {
-            let _ = epoll::delete(&waiting.outs, &self.to);
+            let _ = epoll::delete(&waiting.outs, &to);
             waiting.watched.fetch_sub(1, Ordering::AcqRel);
             if std::mem::take(&mut writer.is_wanted) {
                 // They may have been refused, and not sleep yet.
@@ -207,16 +205,21 @@ impl Stream {
         self.watch(waiting, writer, false);
     }
 
-    /// Nothing is written any more.
+    /// Nothing is written any more, nor read.
     pub(crate) fn close(&self, waiting: &Waiting) {
         self.end(waiting, &mut lock(&self.writer));
+        [Some(&self.to), self.from.as_ref()].into_iter().flatten().for_each(Closable::close);
     }
 
     /// Nothing is written any more, and what has come is the last that is read.
     pub(crate) fn cut(&self, waiting: &Waiting) {
-        self.close(waiting);
+        self.end(waiting, &mut lock(&self.writer));
+        self.shutdown(Shutdown::Both);
+    }
+
+    fn shutdown(&self, how: Shutdown) {
         // It fails where the other end has gone.
-        let _ = shutdown(&self.to, Shutdown::Both);
+        let _ = self.to.get().map(|to| shutdown(to, how));
     }
 
     /// Takes nothing more but a farewell, behind what it has taken.
@@ -230,23 +233,24 @@ impl Stream {
     }
 
     /// Writes what a stream has that leaves; `Some` with what has room when there is more to write.
-    pub(crate) fn go_on_leaving(&self) -> Option<BorrowedFd<'_>> {
-        let flushed = lock(&self.writer).flush(self.to.as_fd());
-        matches!(flushed, Ok(false)).then(|| self.to.as_fd())
+    pub(crate) fn go_on_leaving(&self) -> Option<Arc<OwnedFd>> {
+        let to = self.to.get()?;
+        let flushed = lock(&self.writer).flush(to.as_fd());
+        matches!(flushed, Ok(false)).then_some(to)
     }
 
     /// Nobody takes the rest: the other end hears of the stream's.
     pub(crate) fn hang_up(&self) {
-        // It fails where the other end has gone.
-        let _ = shutdown(&self.to, Shutdown::Write);
+        self.shutdown(Shutdown::Write);
     }
 
     /// Reads what nobody will, no longer than until `end`, also where there is always more: else the
     /// kernel would throw away what was written once this is closed.
     pub(crate) fn drain(&self, end: Instant) {
+        let Some(to) = self.to.get() else { return };
         let mut nowhere = [0; 4096];
         while Instant::now() < end
-            && recv(&self.to, &mut nowhere, RecvFlags::DONTWAIT).is_ok_and(|(read, _)| read > 0)
+            && recv(&to, &mut nowhere, RecvFlags::DONTWAIT).is_ok_and(|(read, _)| read > 0)
         {
         }
     }

@@ -4,6 +4,7 @@
 #[path = "../common/mod.rs"]
 mod common;
 mod place;
+mod turnover;
 
 use common::{Over, is_rank, join, new_job, start_one};
 use isometry_fabric::firehose::{Firehose, Mlock, Settings, Strategy};
@@ -404,7 +405,11 @@ fn a_door_sleeps_and_ends_with_its_fabric() {
         assert!(spent < waited / 5, "{spent:?} of the processor in {waited:?}");
         assert!(threads() > before);
         drop((fabric, late));
-        return assert_eq!(threads(), before);
+        // The system shows one that was waited for a little longer.
+        while threads() > before {
+            thread::yield_now();
+        }
+        return;
     }
     let test = "a_door_sleeps_and_ends_with_its_fabric";
     for over in WAYS {
