@@ -55,8 +55,7 @@ pub struct Config {
     /// How long to wait for others to join, or, as one that comes later, to have joined. Default: a minute.
     pub timeout: Duration,
     /// What this rank is called, 1 to 255 bytes that the fabric does not look into: no rank comes later
-    /// under the name of rank 0, or of another that came later, while that is there. Names of others that
-    /// were there at the start are not known. Default: none.
+    /// under the name of another while that is there. Default: none.
     pub name: Option<String>,
     /// How long a machine may be silent before its ranks are lost, over TCP, in whole seconds and at
     /// least two. Default: five seconds.

@@ -3,13 +3,13 @@
 //! **Hazard.** Two come at once, and neither hears of the other; or one is told its number, and dies.
 //! **Guarantee.** Who has joined knows of all that have joined before: rank 0 tells the next one its number
 //! once this one has joined or failed, and nobody has joined before rank 0 has said that it heard so. No
-//! rank is called by two that have the same number. **Structure.** A newcomer says how long it has, where
-//! it listens and what its name is, and is told the rest. It says that it calls others from now on, asks
+//! rank is called by two that have the same number. **Structure.** A newcomer says how long it has and where
+//! it listens, and is told the rest. It says that it calls others from now on, asks
 //! whether a rank that it does not reach is still there, and says that it has joined.
 
 use super::callers::Host;
-use super::handshake::{ADMISSION, ELSEWHERE, HUNG_UP, Handshake, MUTE};
-use super::{Lane, PATIENCE, RETRY, Socket, be_patient, is_late, left};
+use super::handshake::{ADMISSION, ELSEWHERE, HUNG_UP, Handshake, MUTE, Proved};
+use super::{Names, PATIENCE, RETRY, Socket, be_patient, hear_short, is_late, left, say_short};
 use crate::config::{Config, MOST_RANKS};
 use crate::error::Error;
 use crate::locks::lock;
@@ -59,8 +59,8 @@ pub(super) struct Admission<'a, M> {
 struct Given {
     /// The number of the next one.
     next: u32,
-    /// The names of rank 0 and of those that came, empty where they have none.
-    names: BTreeMap<u32, Vec<u8>>,
+    /// The names of all that are there or were, empty where they have none.
+    names: Names,
 }
 
 /// What a newcomer says of itself.
@@ -68,16 +68,16 @@ struct Said {
     /// Until when it waits.
     end: Instant,
     place: Vec<u8>,
-    name: Vec<u8>,
 }
 
 impl<'a, M: Members> Admission<'a, M> {
-    pub(super) fn new(config: &'a Config, members: &'a M) -> Admission<'a, M> {
-        let names = BTreeMap::from([(config.rank, name_of(config).to_vec())]);
+    /// With the names of the others that were there at the start.
+    pub(super) fn new(config: &'a Config, members: &'a M, mut names: Names) -> Admission<'a, M> {
+        names.insert(config.rank, config.name.clone().unwrap_or_default().into_bytes());
         Admission { config, members, given: Mutex::new(Given { next: config.size, names }) }
     }
 
-    fn admit(&self, socket: &Socket) -> io::Result<()> {
+    fn admit(&self, name: &[u8], socket: &Socket) -> io::Result<()> {
         let said = Said::hear(socket)?;
         let mut given = lock(&self.given);
         if socket.has_spoken() {
@@ -88,11 +88,11 @@ impl<'a, M: Members> Admission<'a, M> {
         if number == self.config.capacity {
             return say(socket, [FULL, number]);
         }
-        if let Some(rank) = self.named(&given, &said.name) {
+        if let Some(rank) = self.named(&given, name) {
             return say(socket, [TAKEN, rank]);
         }
         self.members.note(number, socket, &said.place)?;
-        given.names.insert(number, said.name);
+        given.names.insert(number, name.to_vec());
         let (mut calls, end) = (false, said.end.min(Instant::now() + LONGEST));
         let joined = self.attend(number, (socket, end), &mut calls);
         if calls {
@@ -132,14 +132,13 @@ impl<'a, M: Members> Admission<'a, M> {
     }
 
     /// Says who is there, before a newcomer of that number.
-    fn describe(&self, number: u32, mut socket: &Socket) -> io::Result<()> {
+    fn describe(&self, number: u32, socket: &Socket) -> io::Result<()> {
         let there: Vec<_> = (0..number).filter(|&rank| self.members.is_there(rank)).collect();
         let Config { size, capacity, .. } = *self.config;
         say(socket, [size, capacity, there.len() as u32])?;
         for rank in there {
-            let place = self.members.place(rank);
             say(socket, [rank])?;
-            socket.write_all(&[&[place.len() as u8], &place[..]].concat())?;
+            say_short(socket, &self.members.place(rank))?;
         }
         Ok(())
     }
@@ -149,18 +148,18 @@ impl Said {
     fn hear(socket: &Socket) -> io::Result<Said> {
         let [most_ms] = hear(socket)?;
         let end = Instant::now() + Duration::from_millis(most_ms.into());
-        Ok(Said { end, place: hear_short(socket)?, name: hear_short(socket)? })
+        Ok(Said { end, place: hear_short(socket)? })
     }
 }
 
 impl<M: Members> Host for Admission<'_, M> {
     type Gift = ();
 
-    fn greet(&self, _: Lane, socket: &Socket) -> Result<(), Error> {
-        self.admit(socket).map_err(Error::io("a rank that came did not join"))
+    fn greet(&self, proved: &Proved, socket: &Socket) -> Result<(), Error> {
+        self.admit(&proved.name, socket).map_err(Error::io("a rank that came did not join"))
     }
 
-    fn keep(&self, _: Lane, _: Socket, (): ()) -> Result<(), Error> {
+    fn keep(&self, _: Proved, _: Socket, (): ()) -> Result<(), Error> {
         Ok(())
     }
 
@@ -198,7 +197,7 @@ pub(crate) fn enter(
     let own = own(&socket)?;
     be_patient(&socket, left(end))?;
     let failed = |error: io::Error| if is_late(&error) { Error::Busy { waited } } else { gone() };
-    introduce(&socket, end, [&own, name_of(config)]).map_err(failed)?;
+    introduce(&socket, end, &own).map_err(failed)?;
     let [kind, number] = hear(&socket).map_err(failed)?;
     match (kind, &config.name) {
         (FULL, _) => return Err(Error::Full { capacity: number }),
@@ -222,13 +221,10 @@ pub(crate) fn enter(
     Ok(Entry { socket, number, founders, capacity, there, end })
 }
 
-/// Says until when this rank waits, where it listens, and its name.
-fn introduce(mut socket: &Socket, end: Instant, words: [&[u8]; 2]) -> io::Result<()> {
+/// Says until when this rank waits, and where it listens.
+fn introduce(socket: &Socket, end: Instant, own: &[u8]) -> io::Result<()> {
     say(socket, [u32::try_from(left(end).as_millis()).unwrap_or(u32::MAX)])?;
-    words.into_iter().try_for_each(|word| {
-        debug_assert!(word.len() <= u8::MAX.into(), "its length is one byte");
-        socket.write_all(&[&[word.len() as u8], word].concat())
-    })
+    say_short(socket, own)
 }
 
 /// Calls rank 0 until it answers; `None` where it does not in time.
@@ -318,11 +314,6 @@ fn gone() -> Error {
     Error::Refused { rank: 0, why }
 }
 
-/// What this rank says of its name.
-fn name_of(config: &Config) -> &[u8] {
-    config.name.as_deref().unwrap_or_default().as_bytes()
-}
-
 fn say<const N: usize>(mut socket: &Socket, numbers: [u32; N]) -> io::Result<()> {
     socket.write_all(numbers.map(u32::to_le_bytes).as_flattened())
 }
@@ -331,13 +322,4 @@ fn hear<const N: usize>(mut socket: &Socket) -> io::Result<[u32; N]> {
     let mut numbers = [[0; 4]; N];
     socket.read_exact(numbers.as_flattened_mut())?;
     Ok(numbers.map(u32::from_le_bytes))
-}
-
-/// So few bytes, behind their number.
-fn hear_short(mut socket: &Socket) -> io::Result<Vec<u8>> {
-    let mut length = [0];
-    socket.read_exact(&mut length)?;
-    let mut bytes = vec![0; length[0].into()];
-    socket.read_exact(&mut bytes)?;
-    Ok(bytes)
 }

@@ -2,8 +2,8 @@
 //! itself and to join, and no longer than [`PATIENCE`] before it has proved itself; where too many have not,
 //! no longer than [`GRACE`], so that strangers hold nobody up who tries again.
 
-use super::handshake::{Handshake, LATE};
-use super::{Lane, PATIENCE, Socket};
+use super::handshake::{Handshake, LATE, Proved};
+use super::{PATIENCE, Socket};
 use crate::error::Error;
 use crate::locks::lock;
 use rustix::event::{EventfdFlags, PollFd, PollFlags, Timespec, eventfd, poll};
@@ -36,13 +36,13 @@ pub(super) trait Host: Sync {
     ///
     /// # Errors
     /// Why it is turned away.
-    fn greet(&self, lane: Lane, socket: &Socket) -> Result<Self::Gift, Error>;
+    fn greet(&self, proved: &Proved, socket: &Socket) -> Result<Self::Gift, Error>;
 
     /// Keeps a caller, which nobody hangs up on from here on.
     ///
     /// # Errors
     /// Why it is turned away.
-    fn keep(&self, lane: Lane, socket: Socket, gift: Self::Gift) -> Result<(), Error>;
+    fn keep(&self, proved: Proved, socket: Socket, gift: Self::Gift) -> Result<(), Error>;
 
     /// For how long to wait for the next one, until the bell is rung; `None` where no more are to be
     /// heard.
@@ -192,9 +192,12 @@ impl<H: Host> Callers<'_, H> {
             drop(heard);
             self.bell.ring();
         }
-        let greeted = proved.and_then(|lane| Ok((lane, self.host.greet(lane, &socket)?)));
+        let greeted = proved.and_then(|proved| {
+            let gift = self.host.greet(&proved, &socket)?;
+            Ok((proved, gift))
+        });
         self.forget(id);
-        let kept = greeted.and_then(|(lane, gift)| self.host.keep(lane, socket, gift));
+        let kept = greeted.and_then(|(proved, gift)| self.host.keep(proved, socket, gift));
         match kept {
             Ok(()) => {}
             // It had no number yet.

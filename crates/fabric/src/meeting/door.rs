@@ -2,9 +2,9 @@
 
 use super::admission::Admission;
 use super::callers::{Bell, Callers, Host};
-use super::handshake::{ADMISSION, Handshake, LATE};
+use super::handshake::{ADMISSION, Handshake, LATE, Proved};
 use super::places::Places;
-use super::{ADMITTED, Joined, Lane, Members, PATIENCE, Socket, Way, greet};
+use super::{ADMITTED, Joined, Members, Names, PATIENCE, Socket, Way, greet};
 use crate::config::Config;
 use crate::error::Error;
 use rustix::net::{Shutdown, shutdown};
@@ -39,15 +39,16 @@ impl Door {
         })
     }
 
-    /// As rank 0, tells those that come later which ranks they are.
+    /// As rank 0, tells those that come later which ranks they are, unless one of its own or of `names` is
+    /// theirs.
     pub(crate) fn at_root(
         config: Config,
         members: impl Members + 'static,
-        listener: OwnedFd,
+        (listener, names): (OwnedFd, Names),
     ) -> Result<Door, Error> {
         Door::start(listener, move |listener, bell| {
             let handshake = Handshake { config: &config, kind: ADMISSION, lanes: 1 };
-            let (expected, host) = (LATE..LATE + 1, Admission::new(&config, &members));
+            let (expected, host) = (LATE..LATE + 1, Admission::new(&config, &members, names));
             let heard = Mutex::default();
             Callers { handshake, expected, host: &host, bell, heard }.hear_all(listener);
         })
@@ -88,12 +89,13 @@ where
 {
     type Gift = W::Gift;
 
-    fn greet(&self, lane: Lane, socket: &Socket) -> Result<W::Gift, Error> {
-        greet(&self.way, &self.places, (lane, PATIENCE), socket)
+    fn greet(&self, proved: &Proved, socket: &Socket) -> Result<W::Gift, Error> {
+        greet(&self.way, &self.places, (proved.lane, PATIENCE), socket)
     }
 
-    fn keep(&self, lane: Lane, socket: Socket, gift: W::Gift) -> Result<(), Error> {
-        self.places.fill(lane, Joined { socket, gift });
+    fn keep(&self, proved: Proved, socket: Socket, gift: W::Gift) -> Result<(), Error> {
+        let Proved { lane, name } = proved;
+        self.places.fill(lane, Joined { socket, gift, name });
         let Some(lanes) = self.places.take_out(lane.0) else { return Ok(()) };
         // This lane may be any of them: several are heard at once.
         let last = lanes.last().map(|lane| lane.socket.0.try_clone()).transpose();

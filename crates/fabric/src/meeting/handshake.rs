@@ -1,7 +1,7 @@
 //! How two processes prove to each other that they know the key: both say hello, then who was called
-//! proves itself, and the caller next.
+//! proves itself, and the caller next, which then says its name.
 
-use super::{Lane, PATIENCE, Socket, be_patient};
+use super::{Lane, PATIENCE, Socket, be_patient, hear_short, say_short};
 use crate::config::{CAPACITY, Config, SIZE, choose};
 use crate::error::Error;
 use hmac::{Hmac, KeyInit, Mac};
@@ -10,7 +10,7 @@ use std::io::{self, Read, Write};
 use std::ops::Range;
 
 /// The version of what is said here, of messages, and of what shared memory looks like.
-const VERSION: u32 = 4;
+const VERSION: u32 = 5;
 
 const MAGIC: [u8; 8] = *b"isometry";
 const NUMBERS: usize = 6;
@@ -32,6 +32,14 @@ pub(super) const ELSEWHERE: &str = "comes to another meeting";
 
 /// What either side says first.
 type Hello = [u8; HELLO_BYTES];
+
+/// Who has called and proved itself.
+#[derive(Debug)]
+pub(super) struct Proved {
+    pub(super) lane: Lane,
+    /// Empty where it has none.
+    pub(super) name: Vec<u8>,
+}
 
 /// What a rank says of itself at one kind of meeting.
 #[derive(Debug, Clone, Copy)]
@@ -57,11 +65,17 @@ impl Handshake<'_> {
             return Err(refused("does not have this cluster's key"));
         }
         let proof = self.mac(b"caller", &ours, &theirs).finalize().into_bytes();
-        socket.write_all(&proof).map_err(|_| refused(HUNG_UP))
+        let name = self.config.name.as_deref().unwrap_or_default();
+        let said = socket.write_all(&proof).and_then(|()| say_short(socket, name.as_bytes()));
+        said.map_err(|_| refused(HUNG_UP))
     }
 
     /// As who was called, by one of `callers`; returns which one it proved to be.
-    pub(super) fn answer(&self, mut socket: &Socket, callers: &Range<u32>) -> Result<Lane, Error> {
+    pub(super) fn answer(
+        &self,
+        mut socket: &Socket,
+        callers: &Range<u32>,
+    ) -> Result<Proved, Error> {
         be_patient(socket, PATIENCE)?;
         // Who was called has no lane to say.
         let ours = self.hello(0)?;
@@ -78,7 +92,8 @@ impl Handshake<'_> {
         if self.mac(b"caller", &theirs, &ours).verify_slice(&proof).is_err() {
             return Err(refused("does not have this cluster's key"));
         }
-        Ok((rank, lane))
+        let name = hear_short(socket).map_err(|_| refused("did not say its name"))?;
+        Ok(Proved { lane: (rank, lane), name })
     }
 
     fn hello(&self, lane: u32) -> Result<Hello, Error> {

@@ -20,7 +20,7 @@ pub(crate) use door::Door;
 use crate::config::Config;
 use crate::error::Error;
 use callers::{Bell, Callers, Host};
-use handshake::{HUNG_UP, Handshake, MUTE};
+use handshake::{HUNG_UP, Handshake, MUTE, Proved};
 use places::Places;
 use rustix::io::Errno;
 use rustix::net::sockopt::{Timeout, set_socket_timeout};
@@ -96,10 +96,21 @@ pub(crate) trait Way: Sync {
 pub(crate) struct Joined<T> {
     pub(crate) socket: Socket,
     pub(crate) gift: T,
+    /// What it said that it is called, where it was the one that called.
+    pub(crate) name: Vec<u8>,
 }
 
 /// By rank, what its sockets are and gave, in the order of lanes.
 pub(crate) type Met<T> = BTreeMap<u32, Vec<Joined<T>>>;
+
+/// By rank, what it is called, empty where it has no name.
+pub(crate) type Names = BTreeMap<u32, Vec<u8>>;
+
+/// The names of those that have called.
+pub(crate) fn names<T>(met: &Met<T>) -> Names {
+    let name = |lanes: &Vec<Joined<T>>| Some(lanes.first()?.name.clone());
+    met.iter().filter_map(|(&rank, lanes)| Some((rank, name(lanes)?))).collect()
+}
 
 /// A rank, and which of the sockets between it and this one.
 type Lane = (u32, u32);
@@ -196,7 +207,7 @@ impl<'a, W: Way> Calls<'a, W> {
         // It may have to wait for others.
         let gift = exchange(self.way, (rank, self.left()), &socket, true);
         let gift = gift.map_err(|error| self.refusal(rank, &error))?;
-        Ok(Joined { socket, gift })
+        Ok(Joined { socket, gift, name: Vec::new() })
     }
 
     /// Connects to a rank, as soon as it listens, and proves itself.
@@ -276,13 +287,13 @@ struct Founders<'a, W: Way> {
 impl<W: Way> Host for Founders<'_, W> {
     type Gift = W::Gift;
 
-    fn greet(&self, lane: Lane, socket: &Socket) -> Result<W::Gift, Error> {
+    fn greet(&self, proved: &Proved, socket: &Socket) -> Result<W::Gift, Error> {
         // It may have to wait for others.
-        greet(self.way, &self.places, (lane, left(self.end)), socket)
+        greet(self.way, &self.places, (proved.lane, left(self.end)), socket)
     }
 
-    fn keep(&self, lane: Lane, socket: Socket, gift: W::Gift) -> Result<(), Error> {
-        self.places.fill(lane, Joined { socket, gift });
+    fn keep(&self, proved: Proved, socket: Socket, gift: W::Gift) -> Result<(), Error> {
+        self.places.fill(proved.lane, Joined { socket, gift, name: proved.name });
         Ok(())
     }
 
@@ -334,6 +345,20 @@ fn left(end: Instant) -> Duration {
 
 fn be_patient(socket: &Socket, most: Duration) -> Result<(), Error> {
     set_timeouts(socket, Some(most))
+}
+
+/// So few bytes, behind their number.
+fn say_short(mut socket: &Socket, bytes: &[u8]) -> io::Result<()> {
+    debug_assert!(bytes.len() <= u8::MAX.into(), "their number is one byte");
+    socket.write_all(&[&[bytes.len() as u8], bytes].concat())
+}
+
+fn hear_short(mut socket: &Socket) -> io::Result<Vec<u8>> {
+    let mut length = [0];
+    socket.read_exact(&mut length)?;
+    let mut bytes = vec![0; length[0].into()];
+    socket.read_exact(&mut bytes)?;
+    Ok(bytes)
 }
 
 fn set_timeouts(socket: &Socket, most: Option<Duration>) -> Result<(), Error> {

@@ -122,7 +122,7 @@ mod tests {
     fn joined() -> Joined<u32> {
         let (unix, stream) = (AddressFamily::UNIX, SocketType::STREAM);
         let (socket, _) = socketpair(unix, stream, SocketFlags::CLOEXEC, None).unwrap();
-        Joined { socket: Socket(socket), gift: 7 }
+        Joined { socket: Socket(socket), gift: 7, name: Vec::new() }
     }
 
     #[test]

@@ -24,7 +24,7 @@ use crate::conduit::{Capabilities, Conduit, Lost, QUEUES, Queue, Refusal};
 use crate::config::{Config, ROOT, Root};
 use crate::error::Error;
 use crate::locks::{lock, try_lock};
-use crate::meeting::{Door, Joined, Members, Socket};
+use crate::meeting::{Door, Joined, Members, Socket, names};
 use crate::message::{Copied, MOST_BYTES, Message};
 use crate::segment::Segment;
 use crate::slots::Slots;
@@ -120,6 +120,7 @@ impl Shm {
             theirs.part(peer, if left { Lost::Left } else { Lost::Died });
         })?;
         let Joining { peers, way, listener, root } = joining;
+        let names = names(&peers);
         let (theirs, watched) = (Arc::clone(&shared), Arc::clone(watch.watched()));
         let admit = move |rank, lanes| theirs.admit(rank, lanes, &watched);
         peers.into_iter().try_for_each(|(rank, lanes)| admit(rank, lanes))?;
@@ -129,7 +130,7 @@ impl Shm {
         }
         if let Some(root) = root {
             let members = Roll(Arc::clone(&shared));
-            doors.push(Door::at_root(config.clone(), members, root.into())?);
+            doors.push(Door::at_root(config.clone(), members, (root.into(), names))?);
         }
         Ok(Shm { shared, doors: Mutex::new(doors), _watch: watch })
     }
@@ -196,7 +197,7 @@ impl Shared {
         watched: &Watched,
     ) -> Result<(), Error> {
         let refused = |why| Error::Refused { rank, why };
-        let Joined { socket, gift } = lanes.pop().ok_or(refused("has no socket"))?;
+        let Joined { socket, gift, .. } = lanes.pop().ok_or(refused("has no socket"))?;
         let memory = mapped(rank, &gift)?;
         if memory[0].bytes() != self.me().mailbox.bytes() {
             return Err(refused("its mailbox is of another size"));

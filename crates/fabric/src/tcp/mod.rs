@@ -24,7 +24,7 @@ use crate::conduit::{Capabilities, Conduit, Lost, Puts, QUEUES, Queue, Refusal, 
 use crate::config::{Config, ROOT, Root};
 use crate::error::Error;
 use crate::locks::{lock, try_lock};
-use crate::meeting::{Door, Joined, Members, Socket};
+use crate::meeting::{Door, Joined, Members, Socket, names};
 use crate::message::Message;
 use crate::segment::Segment;
 use crate::slots::Slots;
@@ -111,6 +111,7 @@ impl Tcp {
         let shared = Arc::new(Shared::new(config)?);
         shared.admit_self()?;
         let Joining { peers, way, listener, root } = joining;
+        let names = names(&peers);
         peers.into_iter().try_for_each(|(rank, lanes)| shared.admit(rank, lanes))?;
         let mut doors = Vec::new();
         if let Some(listener) = listener.filter(|_| config.may_be_called_later()) {
@@ -120,7 +121,7 @@ impl Tcp {
         }
         if let Some((at_root, known)) = root.filter(|_| config.is_open()) {
             let members = Roll { shared: Arc::clone(&shared), book: Book::of(known) };
-            doors.push(Door::at_root(config.clone(), members, at_root.into())?);
+            doors.push(Door::at_root(config.clone(), members, (at_root.into(), names))?);
         }
         Ok(Tcp { shared, doors: Mutex::new(doors) })
     }

@@ -89,15 +89,19 @@ fn who_has_joined_knows_all_others_however_soon_rank_0_would_give_up_itself() {
 #[test]
 fn a_name_is_of_one_rank_at_a_time_and_costs_no_number() {
     for over in WAYS {
-        let place = Place::new(over, 3);
+        let place = Place::new(over, 4);
         let named = |config: Config, name: &str| {
             let timeout = Duration::from_secs(20);
-            place.join(Config { name: Some(name.to_owned()), capacity: 3, timeout, ..config })
+            place.join(Config { name: Some(name.to_owned()), capacity: 4, timeout, ..config })
         };
         let later = |name: &str| named(Config::later(&place.root, b"key"), name);
-        let founder = named(Config::new(&place.root, (0, 1), b"key"), "first").unwrap();
-        let second = later("second").unwrap();
-        for (name, rank) in [("first", 0), ("second", 1), ("second", 1)] {
+        let found = |rank, name| named(Config::new(&place.root, (rank, 2), b"key"), name).unwrap();
+        let founders = thread::scope(|scope| {
+            let second = scope.spawn(|| found(1, "second"));
+            [found(0, "first"), second.join().unwrap()]
+        });
+        let third = later("third").unwrap();
+        for (rank, name) in (0..).zip(["first", "second", "third"]) {
             let error = later(name).err().unwrap();
             let is_it = |taken: &str, has| taken == name && has == rank;
             assert!(
@@ -106,9 +110,9 @@ fn a_name_is_of_one_rank_at_a_time_and_costs_no_number() {
             );
             assert!(error.is_retryable() && error.kind() == ErrorKind::Join);
         }
-        drop(second);
-        founder.until_lost(NodeId(1));
-        assert_eq!(later("second").unwrap().rank(), NodeId(2), "over {over:?}");
+        drop(third);
+        founders[0].until_lost(NodeId(2));
+        assert_eq!(later("third").unwrap().rank(), NodeId(3), "over {over:?}");
     }
 }
 
@@ -235,7 +239,7 @@ fn strangers_at_the_door_hold_nobody_up() {
             [&b"isometry"[..], numbers.as_flattened(), &[7; 32]].concat()
         };
         // Of another version; of a rank that may not call here; and without a proof.
-        let turned_away = [hello(3, 4), hello(4, 0), [hello(4, 4), vec![0; 32]].concat()];
+        let turned_away = [hello(4, 4), hello(5, 0), [hello(5, 4), vec![0; 32]].concat()];
         for bytes in turned_away {
             let mut heard = Vec::new();
             // Who has said more than was read may hear of that instead of the end.
