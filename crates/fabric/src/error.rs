@@ -67,6 +67,17 @@ pub enum Error {
         /// How long was waited.
         waited: Duration,
     },
+    /// A rank that is there does not answer one that comes later.
+    #[error(
+        "rank {rank} is there, and said nothing for {waited:?} to this rank, which comes later: it is stopped, \
+         or has no time; let it go on, or end it, and join again"
+    )]
+    Unresponsive {
+        /// Which.
+        rank: u32,
+        /// How long was waited.
+        waited: Duration,
+    },
     /// A rank that is there has the name of one that comes later.
     #[error(
         "rank {rank} is there, and has the name `{name}`: choose another one, or wait until it has gone"
@@ -196,7 +207,7 @@ pub enum ErrorKind {
     /// [`Error::Late`].
     Usage,
     /// [`Error::Missing`], [`Error::Refused`], [`Error::Disagreement`], [`Error::Unanswered`],
-    /// [`Error::Busy`], [`Error::NameTaken`], [`Error::Full`].
+    /// [`Error::Busy`], [`Error::Unresponsive`], [`Error::NameTaken`], [`Error::Full`].
     Join,
     /// [`Error::PeerLost`].
     PeerLost,
@@ -226,6 +237,7 @@ impl Error {
             | Error::Disagreement { .. }
             | Error::Unanswered { .. }
             | Error::Busy { .. }
+            | Error::Unresponsive { .. }
             | Error::NameTaken { .. }
             | Error::Full { .. } => ErrorKind::Join,
             Error::PeerLost { .. } => ErrorKind::PeerLost,

@@ -22,6 +22,7 @@ use crate::error::Error;
 use callers::{Bell, Callers, Host};
 use handshake::{HUNG_UP, Handshake, MUTE, Proved};
 use places::Places;
+use rustix::event::{PollFd, PollFlags, Timespec, poll};
 use rustix::io::Errno;
 use rustix::net::sockopt::{Timeout, set_socket_timeout};
 use rustix::net::{RecvFlags, SendFlags, recv, send};
@@ -50,6 +51,16 @@ impl Socket {
     fn has_spoken(&self) -> bool {
         let peeked = recv(&self.0, &mut [0], RecvFlags::PEEK | RecvFlags::DONTWAIT);
         !matches!(peeked, Err(Errno::AGAIN | Errno::INTR))
+    }
+
+    /// Waits for that, no longer than until `end`.
+    fn has_spoken_by(&self, end: Instant) -> bool {
+        while !self.has_spoken() && !left(end).is_zero() {
+            // Interrupted or over: it is looked at again.
+            let most = Timespec::try_from(left(end)).ok();
+            let _ = poll(&mut [PollFd::new(&self.0, PollFlags::IN)], most.as_ref());
+        }
+        self.has_spoken()
     }
 }
 
@@ -136,7 +147,7 @@ pub(crate) fn meet<W: Way>(
             scope.spawn(move || heard.hear_all(listener))
         });
         let done = called.clone().try_for_each(|rank| {
-            met.insert(rank, calls.call_all(rank)?);
+            met.insert(rank, calls.call_all(rank, None)?);
             Ok(())
         });
         if done.is_err() {
@@ -157,17 +168,21 @@ pub(crate) fn meet<W: Way>(
 }
 
 /// As a rank that comes later, calls all that there are as rank 0 says by `entry`, but for those that
-/// are lost meanwhile; returns when each reaches this rank.
+/// are lost meanwhile; returns when each reaches this rank, or, before it costs a number, one says nothing.
 pub(crate) fn call_there<W: Way>(
     config: &Config,
     way: &W,
     entry: &Entry,
 ) -> Result<Met<W::Gift>, Error> {
     let calls = Calls { entry: Some(entry), ..Calls::new(config, way) };
+    let mut knocked = calls.knock(entry)?;
     entry.begin()?;
     let mut met = Met::new();
     for rank in entry.ranks() {
-        match calls.call_all(rank).and_then(|lanes| calls.until_admitted(rank, lanes)) {
+        match calls
+            .call_all(rank, knocked.remove(&rank))
+            .and_then(|lanes| calls.until_admitted(rank, lanes))
+        {
             Ok(lanes) => _ = met.insert(rank, lanes),
             Err(_) if calls.is_soon_lost(entry, rank)? => {}
             Err(error) => return Err(error),
@@ -198,12 +213,33 @@ impl<'a, W: Way> Calls<'a, W> {
         left(self.end)
     }
 
-    fn call_all(&self, rank: u32) -> Result<Vec<Joined<W::Gift>>, Error> {
-        (0..W::LANES).map(|lane| self.call((rank, lane))).collect()
+    /// Connects to all that there are, as far as they are reached, and waits until each has said hello, which
+    /// one that is stopped does not.
+    fn knock(&self, entry: &Entry) -> Result<BTreeMap<u32, Socket>, Error> {
+        let waited = PATIENCE.min(self.left());
+        let reached = |rank| Some((rank, Socket(self.way.connect(rank).ok()?)));
+        let knocked: BTreeMap<_, _> = entry.ranks().filter_map(reached).collect();
+        let end = Instant::now() + waited;
+        for (&rank, socket) in &knocked {
+            if !socket.has_spoken_by(end) && entry.is_there(rank)? {
+                return Err(Error::Unresponsive { rank, waited });
+            }
+        }
+        Ok(knocked)
     }
 
-    fn call(&self, (rank, lane): Lane) -> Result<Joined<W::Gift>, Error> {
-        let socket = self.reach((rank, lane))?;
+    /// By `knocked` first, if that is there.
+    fn call_all(
+        &self,
+        rank: u32,
+        mut knocked: Option<Socket>,
+    ) -> Result<Vec<Joined<W::Gift>>, Error> {
+        (0..W::LANES).map(|lane| self.call((rank, lane), &mut knocked)).collect()
+    }
+
+    fn call(&self, lane: Lane, knocked: &mut Option<Socket>) -> Result<Joined<W::Gift>, Error> {
+        let rank = lane.0;
+        let socket = self.reach(lane, knocked)?;
         // It may have to wait for others.
         let gift = exchange(self.way, (rank, self.left()), &socket, true);
         let gift = gift.map_err(|error| self.refusal(rank, &error))?;
@@ -211,11 +247,12 @@ impl<'a, W: Way> Calls<'a, W> {
     }
 
     /// Connects to a rank, as soon as it listens, and proves itself.
-    fn reach(&self, (rank, lane): Lane) -> Result<Socket, Error> {
+    fn reach(&self, (rank, lane): Lane, knocked: &mut Option<Socket>) -> Result<Socket, Error> {
         let mut wait = Duration::from_millis(1);
         let mut refusal = None;
         loop {
-            if let Ok(socket) = self.way.connect(rank).map(Socket) {
+            let socket = knocked.take().map_or_else(|| self.way.connect(rank).map(Socket), Ok);
+            if let Ok(socket) = socket {
                 be_patient(&socket, PATIENCE.min(self.left()))?;
                 match self.handshake().call(&socket, (rank, lane)) {
                     Ok(()) => return Ok(socket),

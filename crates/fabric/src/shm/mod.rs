@@ -94,7 +94,8 @@ impl Shm {
     /// [`Error::Config`] for what can't be; [`Error::Missing`] where not all join in time;
     /// [`Error::Refused`] where this rank, or another, has another key or version, or has joined already;
     /// [`Error::Disagreement`] where they count other ranks; [`Error::Unanswered`], [`Error::Busy`],
-    /// [`Error::NameTaken`] and [`Error::Full`] where it comes later and is not let in; [`Error::Io`].
+    /// [`Error::Unresponsive`], [`Error::NameTaken`] and [`Error::Full`] where it comes later and is not let
+    /// in; [`Error::Io`].
     pub fn join(config: &Config) -> Result<Shm, Error> {
         let Root::Local(name) = config.check()? else {
             let why = format!("`{}` is no meeting place of one machine", config.root);

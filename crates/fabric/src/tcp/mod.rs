@@ -90,7 +90,8 @@ impl Tcp {
     /// [`Error::Config`] for what can't be; [`Error::Missing`] where not all join in time;
     /// [`Error::Refused`] where this rank, or another, has another key or version, or has joined already;
     /// [`Error::Disagreement`] where they count other ranks; [`Error::Unanswered`], [`Error::Busy`],
-    /// [`Error::NameTaken`] and [`Error::Full`] where it comes later and is not let in; [`Error::Io`], also
+    /// [`Error::Unresponsive`], [`Error::NameTaken`] and [`Error::Full`] where it comes later and is not let
+    /// in; [`Error::Io`], also
     /// where somebody listens at rank 0's port already.
     pub fn join(config: &Config) -> Result<Tcp, Error> {
         let Root::At(root) = config.check()? else {

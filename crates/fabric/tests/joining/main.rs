@@ -16,7 +16,7 @@ use isometry_fabric::{
 use place::{
     ASK, DIE, END, LONG, Place, Rank, SHORT, WAYS, all_reach_all, is_lost, is_nobody, reaches_not,
 };
-use rustix::process::{Signal, getpid, kill_process};
+use rustix::process::{Pid, Signal, getpid, kill_process};
 use rustix::time::{ClockId, clock_gettime};
 use std::io;
 use std::sync::Arc;
@@ -355,7 +355,51 @@ fn run_until_told() {
         .with(DIE, |_| kill_process(getpid(), Signal::KILL).unwrap())
         .with(END, move |_| _ = count.fetch_add(1, SeqCst));
     let fabric = join(handlers).unwrap();
+    let pid = getpid().as_raw_nonzero().get() as u64;
+    fabric.segment().word(0).unwrap().store(pid, SeqCst);
     fabric.wait_until(LONG, || ends.load(SeqCst) > 0).unwrap();
+}
+
+#[test]
+fn who_comes_while_a_rank_is_stopped_is_told_so_and_takes_no_place() {
+    if is_rank() {
+        return run_until_told();
+    }
+    let test = "who_comes_while_a_rank_is_stopped_is_told_so_and_takes_no_place";
+    thread::scope(|scope| {
+        for over in WAYS {
+            scope.spawn(move || come_while_stopped(test, over));
+        }
+    });
+}
+
+fn come_while_stopped(test: &str, over: Over) {
+    let job = new_job(2, over);
+    let [(_, root), .., (_, key)] = job.variables(0);
+    let start = |rank| {
+        let capacity = (CAPACITY, "4".to_owned());
+        start_one(test, over, job.variables(rank).into_iter().chain([capacity]))
+    };
+    let children = [start(0), start(1)].into();
+    let place = Place { over, root, capacity: 4 };
+    let later = |timeout| place.later_with(key.as_bytes(), timeout);
+    let first = later(Duration::from_secs(20)).unwrap();
+    let pid = || first.get_word(NodeId(1), 0).unwrap();
+    let pid = (0..).map(|_| pid()).find(|&pid| pid > 0).unwrap() as i32;
+    let signal = |signal| kill_process(Pid::from_raw(pid).unwrap(), signal).unwrap();
+    signal(Signal::STOP);
+    while !std::fs::read_to_string(format!("/proc/{pid}/stat")).unwrap().contains(") T ") {
+        thread::yield_now();
+    }
+    let error = later(Duration::from_secs(60)).err().unwrap();
+    assert!(matches!(error, Error::Unresponsive { rank: 1, .. }), "over {over:?}: {error}");
+    assert!(error.is_retryable());
+    signal(Signal::CONT);
+    let second = later(Duration::from_secs(20)).unwrap();
+    assert_eq!(second.rank(), NodeId(3), "over {over:?}");
+    second.request(NodeId(1), END, &[], &[]).unwrap();
+    second.request(NodeId(0), END, &[], &[]).unwrap();
+    assert!(common::ended(children).iter().all(std::process::ExitStatus::success));
 }
 
 #[test]
