@@ -4,7 +4,7 @@
 use crate::Error;
 use crate::machine::Machine;
 use crate::runtime::{Copies, Shared};
-use crate::status::{self, StagingStatus};
+use crate::status::{self, NodeStatus, StagingStatus};
 use engine::{ChannelCounts, ClassWaits, Traffic, WAIT_BOUNDS, Waits};
 use model::{ChannelId, NodeId, Topology};
 use std::collections::BTreeMap;
@@ -16,7 +16,9 @@ impl Machine {
     /// (`text/plain; version=0.0.4`): copies, requests and bytes by `channel` and, where they go to
     /// another node, by `peer`; how long requests waited by `priority` (`low` below 0, `normal` 0,
     /// `high` above); staging by `memory`; uses of the plan cache; which peers are there. Every sample
-    /// has the label `node`. Counters never fall; units are bytes and seconds.
+    /// has the label `node`. Counters never fall; units are bytes and seconds. `node` and `peer` are ranks,
+    /// since a node that comes back under its name is another one; `isometry_node_info` and
+    /// `isometry_peer_info` say by `name` what these are called.
     ///
     /// It holds the lock that copies need for microseconds, and may be called by any thread, also of a
     /// closed machine.
@@ -49,8 +51,10 @@ struct Snapshot {
     staging_waits: ClassWaits,
     shares: usize,
     arrived: BTreeMap<NodeId, u64>,
-    /// The other nodes, and whether each is there.
-    peers: Vec<(NodeId, bool)>,
+    /// What this node is called.
+    name: String,
+    /// The other nodes.
+    peers: Vec<NodeStatus>,
 }
 
 struct Channel {
@@ -64,9 +68,9 @@ struct Channel {
 impl Snapshot {
     fn of(shared: &Shared) -> Self {
         let (topology, here) = (shared.topology(), shared.here());
-        let standing = shared.nodes.as_ref().map(|nodes| nodes.standing()).unwrap_or_default();
-        let peers: Vec<_> =
-            standing.into_iter().map(|(node, lost)| (node, lost.is_none())).collect();
+        let mut peers = status::nodes(shared, &topology);
+        let own = peers.extract_if(.., |node| node.node == here);
+        let name = own.map(|node| node.name).collect();
         let copies = shared.tally().read();
         let core = shared.core();
         let engine = core.engine();
@@ -99,6 +103,7 @@ impl Snapshot {
             staging_waits,
             shares,
             arrived,
+            name,
             peers,
         }
     }
@@ -207,19 +212,22 @@ impl Snapshot {
     }
 
     fn tell_peers(&self, text: &mut Text) {
-        let peers = || {
-            let name = |&(node, is_up)| (node, is_up, status::name_of(&self.topology, node));
-            self.peers.iter().map(name)
-        };
+        let rank = |peer: &NodeStatus| status::name_of(&self.topology, peer.node);
         let help = "Payload that a peer has written to this node.";
         let mut received = text.counter("isometry_received_bytes_total", help);
-        for (node, _, name) in peers() {
-            let bytes = self.arrived.get(&node).copied().unwrap_or_default();
-            received.sample(&[("peer", &name)], bytes);
+        for peer in &self.peers {
+            let bytes = self.arrived.get(&peer.node).copied().unwrap_or_default();
+            received.sample(&[("peer", &rank(peer))], bytes);
         }
         let mut up = text.gauge("isometry_peer_up", "1 while a peer is there, 0 once it is lost.");
-        for (_, is_up, name) in peers() {
-            up.sample(&[("peer", &name)], u8::from(is_up));
+        for peer in &self.peers {
+            up.sample(&[("peer", &rank(peer))], u8::from(peer.lost.is_none()));
+        }
+        text.gauge("isometry_node_info", "1: what this node is called.")
+            .sample(&[("name", &self.name)], 1);
+        let mut info = text.gauge("isometry_peer_info", "1: what a peer is called.");
+        for peer in &self.peers {
+            info.sample(&[("peer", &rank(peer)), ("name", &peer.name)], 1);
         }
     }
 }
@@ -231,13 +239,13 @@ const MEMCPY: u16 = 0;
 fn traffic(
     id: ChannelId,
     counts: &ChannelCounts,
-    peers: &[(NodeId, bool)],
+    peers: &[NodeStatus],
 ) -> Vec<(Option<NodeId>, Traffic)> {
     let to = |node: NodeId| counts.traffic.get(&node).copied().unwrap_or_default();
     if id.index < ChannelId::FIRST_LINK {
         return vec![(None, to(id.node))];
     }
-    peers.iter().map(|&(peer, _)| (Some(peer), to(peer))).collect()
+    peers.iter().map(|peer| (Some(peer.node), to(peer.node))).collect()
 }
 
 /// Adds the requests that callers ran themselves.

@@ -111,7 +111,8 @@ pub(crate) fn staging(engine: &Engine, shared: &Shared) -> Vec<StagingStatus> {
     memories.filter_map(status).collect()
 }
 
-fn nodes(shared: &Shared, topology: &Topology) -> Vec<NodeStatus> {
+/// All nodes, this one among them, by rank.
+pub(crate) fn nodes(shared: &Shared, topology: &Topology) -> Vec<NodeStatus> {
     let here = [(shared.here(), None)];
     let others = shared.nodes.as_ref().map(|nodes| nodes.standing()).unwrap_or_default();
     let mut all: Vec<_> = here.into_iter().chain(others).collect();

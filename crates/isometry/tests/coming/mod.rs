@@ -166,6 +166,14 @@ fn who_comes_back_under_its_name_is_another() {
         assert_eq!(stand(founder), [first.clone(), store(1, true), store(2, false)]);
         // It has never met the one before.
         assert_eq!(stand(&after), [first, store(2, false)]);
+        let told = |machine: &Machine| exposition::samples(&machine.metrics().unwrap());
+        let (of_founder, of_after) = (told(founder), told(&after));
+        for peer in ["node1", "node2"] {
+            let info = format!(r#"isometry_peer_info{{node="node0",peer="{peer}",name="store"}}"#);
+            assert_eq!(of_founder.get(&info), Some(&1.0), "{info}");
+        }
+        assert_eq!(of_founder[r#"isometry_node_info{node="node0",name="node0"}"#], 1.0);
+        assert_eq!(of_after[r#"isometry_node_info{node="node2",name="store"}"#], 1.0);
     });
 }
 
