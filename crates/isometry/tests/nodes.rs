@@ -3,7 +3,7 @@
 mod coming;
 mod exposition;
 
-use isometry::fabric::{Config, Job};
+use isometry::fabric::{Config, Fabric, Handlers, Job};
 use isometry::model::{Dim, FieldSpace, IndexSpace};
 use isometry::{
     ArgumentError, Array, CopyOptions, Error, ErrorKind, FileOptions, Instance, Machine,

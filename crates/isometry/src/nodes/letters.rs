@@ -134,6 +134,11 @@ impl Inbox {
         taken
     }
 
+    /// What has come in part of these never comes whole.
+    pub(crate) fn forget(&self, lost: &[NodeId]) {
+        self.lock().parts.retain(|from, _| !lost.contains(from));
+    }
+
     fn lock(&self) -> MutexGuard<'_, Incoming> {
         self.state.lock().unwrap_or_else(PoisonError::into_inner)
     }
@@ -301,6 +306,18 @@ mod tests {
         assert!(!hear(FROM, Topic::Lookup, 1));
         assert_eq!(inbox.take().len(), 4);
         assert!(hear(FROM, Topic::Lookup, 1));
+    }
+
+    #[test]
+    fn nothing_is_kept_of_a_letter_whose_sender_is_lost() {
+        let inbox = Inbox::default();
+        let hear = |from, at| inbox.lock().hear(from, &[0, 4, at], &[7, 7]).is_ok();
+        let others = NodeId(4);
+        assert!(hear(FROM, 0) && hear(others, 0));
+        inbox.forget(&[FROM]);
+        assert_eq!(inbox.lock().parts.len(), 1);
+        assert!(!hear(FROM, 2) && hear(others, 2));
+        assert_eq!(inbox.take().len(), 1);
     }
 
     #[test]

@@ -71,6 +71,7 @@ impl Nodes {
             let is_over = || news() || is_met() || self.check_awaited().is_err();
             match self.fabric.wait_until(Some(left), is_over) {
                 Err(fabric::Error::Timeout { .. }) if namesake.is_some() => {}
+                Err(fabric::Error::Timeout { .. }) => return Err(self.missing(timeout)),
                 waited => waited.map_err(Error::nodes)?,
             }
         }
@@ -99,13 +100,23 @@ impl Nodes {
         }
     }
 
-    /// Those that this node has to hear before it is one of them: all that have joined with it, or before.
+    /// Those that this node has to hear before it is one of them: all that have joined with it, or before
+    /// and are there.
     fn awaited(&self) -> impl Iterator<Item = NodeId> {
-        let founders = self.fabric.founders();
-        let is_awaited = move |&node: &NodeId| {
-            if self.joining.is_late { self.fabric.lost(node).is_none() } else { node.0 < founders }
+        let (founders, here) = (self.fabric.founders(), self.here());
+        let is_awaited = move |&node: &NodeId| match self.joining.is_late {
+            true => node < here && self.fabric.lost(node).is_none(),
+            false => node.0 < founders,
         };
         self.others().filter(is_awaited)
+    }
+
+    /// That some have not said what they are.
+    fn missing(&self, waited: Duration) -> Error {
+        let known = self.known();
+        let missing =
+            self.awaited().filter(|&node| !known.knows(node)).map(|node| node.0).collect();
+        Error::nodes(fabric::Error::Missing { missing, size: self.fabric.size(), waited })
     }
 
     fn has_met(&self) -> bool {

@@ -56,6 +56,7 @@ fn serve(shared: &Arc<Shared>, nodes: &Nodes) {
             let _ = nodes.fabric.sleep_until(Some(LAST_WORDS), || false);
         }
         let letters = nodes.inbox.take().into_iter();
+        nodes.inbox.forget(&lost);
         let packets = letters.filter_map(|letter| hear(shared, nodes, letter)).collect();
         shared.hear_peers(packets, &lost);
     }

@@ -211,6 +211,28 @@ fn a_name_is_one_nodes_and_waited_for() {
 }
 
 #[test]
+fn who_comes_waits_for_those_that_were_there_and_names_them() {
+    at_each(1, |place, founders| {
+        let bare = || Fabric::join(&place.later, Handlers::new()).unwrap();
+        let silent = bare();
+        let soon = Config { timeout: Duration::from_secs(2), ..place.later.clone() };
+        let error = node(None).join(&soon).unwrap_err();
+        assert_eq!(error.kind(), ErrorKind::Timeout, "{error}");
+        assert!(error.to_string().contains("for ranks [1] of 3"), "{error}");
+        thread::scope(|scope| {
+            let coming = scope.spawn(|| place.comes(None));
+            while founders[0].size() < 4 {
+                thread::yield_now();
+            }
+            let later = bare();
+            drop(silent);
+            assert_eq!(coming.join().unwrap().rank(), 3);
+            drop(later);
+        });
+    });
+}
+
+#[test]
 fn others_go_on_where_one_that_came_goes() {
     at_each(2, |place, founders| {
         let rows = offered(&founders[1], "rows");
