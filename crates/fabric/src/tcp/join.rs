@@ -10,7 +10,7 @@ use crate::config::{Config, ROOT};
 use crate::error::Error;
 use crate::locks::lock;
 use crate::meeting::{Entry, Met, PATIENCE, Socket, Way, call_there, enter, meet};
-use rustix::net::sockopt::set_socket_linger;
+use rustix::net::sockopt::{set_socket_linger, set_tcp_nodelay};
 use rustix::net::{getpeername, getsockname};
 use std::collections::BTreeMap;
 use std::io::{self, ErrorKind, Read, Write};
@@ -116,8 +116,16 @@ fn listening(root: &str, ip: IpAddr) -> IpAddr {
     }
 }
 
+/// Listens for those that are answered in short words, none of which the kernel is to hold back.
+fn bind(address: SocketAddr) -> io::Result<TcpListener> {
+    let listener = TcpListener::bind(address)?;
+    // Whoever is accepted has it from there.
+    set_tcp_nodelay(&listener, true)?;
+    Ok(listener)
+}
+
 fn listen(address: SocketAddr) -> Result<TcpListener, Error> {
-    TcpListener::bind(address).map_err(|error| {
+    bind(address).map_err(|error| {
         let why = match error.kind() {
             ErrorKind::AddrInUse => "is taken: choose another port",
             ErrorKind::AddrNotAvailable => {
@@ -224,7 +232,7 @@ impl Way for Reporting<'_> {
 /// Listens where a rank is that reaches rank 0 by `socket`.
 fn listen_beside(root: &str, socket: &Socket) -> io::Result<TcpListener> {
     let own = SocketAddr::try_from(getsockname(socket)?)?;
-    let listener = TcpListener::bind(SocketAddr::new(listening(root, own.ip()), 0))?;
+    let listener = bind(SocketAddr::new(listening(root, own.ip()), 0))?;
     listener.set_nonblocking(true)?;
     Ok(listener)
 }
@@ -304,6 +312,7 @@ fn connect(address: SocketAddr) -> io::Result<OwnedFd> {
         set_socket_linger(&stream, Some(Duration::ZERO))?;
         return Err(ErrorKind::ConnectionRefused.into());
     }
+    stream.set_nodelay(true)?;
     Ok(stream.into())
 }
 
