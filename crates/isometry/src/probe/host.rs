@@ -19,7 +19,7 @@ const SIDE_CACHES: u64 = 4;
 const SIDE_BYTES: std::ops::RangeInclusive<u64> = (64 << 20)..=(224 << 20);
 /// Each takes at most this part of the memory that the process may use.
 const SIDE_PARTS: u64 = 16;
-/// How long a point is measured each time, at least one round of requests.
+/// How long a point is measured each time.
 const POINT: Duration = Duration::from_millis(4);
 /// What a request that moves next to nothing takes.
 const TINY_BYTES: u64 = 64;
