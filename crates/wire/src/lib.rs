@@ -24,7 +24,7 @@ use form::{PacketForm, ProgramForm};
 use programs::Programs;
 
 /// The first byte of every packet. Who speaks another version is not understood.
-pub const VERSION: u8 = 1;
+pub const VERSION: u8 = 2;
 
 /// The longest packet that is read, in bytes: index lists are the only thing that makes one long.
 pub const MAX_PACKET_BYTES: usize = 64 << 20;

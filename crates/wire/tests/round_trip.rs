@@ -132,7 +132,7 @@ fn the_format_of_a_program_stays() {
     let program = Arc::new(Program::compile(&plan, part.clone(), part).unwrap());
     let one = [0, 0, 0, 0, 0, 0, 0xF0, 0x3F];
     let plan = [&[1, 1], &one[..], &[0, 2, 0, 0, 1, 0, 2, 2, 0, 1, 0, 2, 0, 1, 0, 1, 0]].concat();
-    let hop = [&[1, 0, 4, 6, 5, 1, 0], &one[..], &[6, 0, 0, 4]].concat();
+    let hop = [&[1, 0, 4, 7, 5, 1, 0], &one[..], &[6, 0, 0, 4]].concat();
     let part = [2, 0, 1, 0, 1, 0, 0, 3, 1, 1, 2, 0, 1, 0, 1];
     let own = [&plan[..], &hop, &part, &part].concat();
     let bytes = encode(&support::reserve(&program));
