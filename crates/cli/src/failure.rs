@@ -1,7 +1,8 @@
 //! How a command ends when it does not succeed.
 
+use crate::output;
 use std::fmt::Display;
-use std::io::{self, ErrorKind, Write};
+use std::io::{self, ErrorKind};
 use std::process::ExitCode;
 
 /// Why a command did not do what was asked.
@@ -32,13 +33,13 @@ impl Failure {
 
     /// Says what happened on standard error.
     pub(crate) fn report(&self) -> ExitCode {
-        let mut stderr = io::stderr();
-        // The terminal may be what has gone.
-        let _ = match self {
-            Failure::Usage(what) | Failure::Failed(what) => writeln!(stderr, "error: {what}"),
-            Failure::Interrupted(_) => writeln!(stderr, "interrupted"),
-            Failure::Explained | Failure::Closed => Ok(()),
-        };
+        match self {
+            Failure::Usage(what) | Failure::Failed(what) => {
+                output::aside(format_args!("error: {what}"));
+            }
+            Failure::Interrupted(_) => output::aside("interrupted"),
+            Failure::Explained | Failure::Closed => {}
+        }
         ExitCode::from(self.code())
     }
 

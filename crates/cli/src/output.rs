@@ -17,8 +17,8 @@ pub(crate) fn text(text: &str) -> Result<(), Failure> {
     Ok(out.write_all(b"\n")?)
 }
 
-/// Says something on standard error. A terminal that has gone is no reason to stop; it says so by a
-/// signal.
+/// Says something on standard error, a whole line by one write: ranks share it. A terminal that has
+/// gone is no reason to stop; it says so by a signal.
 pub(crate) fn aside(what: impl Display) {
-    let _ = writeln!(std::io::stderr(), "{what}");
+    let _ = std::io::stderr().write_all(format!("{what}\n").as_bytes());
 }
