@@ -453,7 +453,7 @@ impl Fabric {
         }
     }
 
-    fn check_message(&self, to: NodeId, message: &Message<'_>) -> Result<(), Error> {
+    pub(crate) fn check_message(&self, to: NodeId, message: &Message<'_>) -> Result<(), Error> {
         if !self.has(to) {
             return Err(self.unreachable(to));
         }

@@ -39,24 +39,50 @@ pub(crate) fn packing(piece: &NdCopy) -> NdCopy {
 /// The copies of one field each that together are `copy`, whose words and bytes take at most `room`
 /// bytes each, which is at least 64.
 pub(crate) fn pieces(copy: &NdCopy, room: usize) -> Vec<NdCopy> {
-    let bytes =
-        |piece: &NdCopy| piece.payload_bytes().saturating_add(description_bytes(piece) as u64);
+    let bytes = |piece: &NdCopy| piece.payload_bytes().saturating_add(most_words(piece) as u64 * 8);
     fields(copy).flat_map(|field| cut(field, |piece| bytes(piece) <= room as u64)).collect()
 }
 
-/// Cuts `copy`, of one field, until its parts are small enough, or nothing is left to cut.
+/// Cuts `copy`, of one field, until its parts are small enough, or nothing is left to cut. Whether one is
+/// has nothing to do with what its tables say.
 fn cut(copy: NdCopy, is_small: impl Fn(&NdCopy) -> bool) -> Vec<NdCopy> {
     let mut pieces = Vec::new();
     // The last is cut first.
     let mut rest = vec![copy];
     while let Some(copy) = rest.pop() {
         let copy = folded(copy);
-        match kernels::halves(&copy).filter(|_| !is_small(&copy)) {
-            Some([first, second]) => rest.extend([second, first]),
-            None => pieces.push(copy),
+        let most = most_turns(copy.clone(), &is_small);
+        if most == turns(&copy) {
+            pieces.push(copy);
+        } else {
+            rest.extend(kernels::parts(&copy, most).rev());
         }
     }
     pieces
+}
+
+/// How many turns the outermost loop of a folded copy has, or bytes the one run.
+fn turns(copy: &NdCopy) -> u64 {
+    copy.dims.first().map_or(copy.fields[0].bytes, |dim| dim.extent)
+}
+
+/// How many turns of the outermost loop, or bytes of the one run, a part has where parts are small, and
+/// else about equally large; where none is small enough, one.
+fn most_turns(mut copy: NdCopy, is_small: impl Fn(&NdCopy) -> bool) -> u64 {
+    let all = turns(&copy);
+    let mut is_small = |turns| {
+        match copy.dims.first_mut() {
+            Some(dim) => dim.extent = turns,
+            None => copy.fields[0].bytes = turns,
+        }
+        is_small(&copy)
+    };
+    let (mut most, mut too_many) = (1, all + 1);
+    while too_many - most > 1 {
+        let between = most + (too_many - most) / 2;
+        *(if is_small(between) { &mut most } else { &mut too_many }) = between;
+    }
+    all.div_ceil(all.div_ceil(most))
 }
 
 /// A copy of one field as runs of bytes of its destination: the loops after the first `outer` go
@@ -155,14 +181,34 @@ fn folded(copy: NdCopy) -> NdCopy {
     NdCopy { dims, fields: vec![only] }
 }
 
-fn words(piece: &NdCopy) -> usize {
-    let table = |dim: &CopyDim| dim.dst_index.as_ref().map_or(0, |_| dim.extent as usize);
+/// How a table is said: by how many bytes an index.
+const WIDE: u64 = 8;
+const NARROW: u64 = 4;
+
+/// The indexes of the destination that a loop has, and how they are said.
+fn table(dim: &CopyDim) -> Option<(&[u64], u64)> {
+    let table = &dim.dst_index.as_deref()?[..dim.extent as usize];
+    let is_narrow = table.iter().fold(0, |all, index| all | index) <= u32::MAX.into();
+    Some((table, if is_narrow { NARROW } else { WIDE }))
+}
+
+/// How many words such a table takes.
+fn table_words(extent: u64, each: u64) -> usize {
+    (extent * each).div_ceil(8) as usize
+}
+
+fn words(piece: &NdCopy, table: impl Fn(&CopyDim) -> usize) -> usize {
     3 + piece.dims.iter().map(|dim| 3 + table(dim)).sum::<usize>()
+}
+
+/// How many words [`describe`] says at most of what has these loops.
+fn most_words(piece: &NdCopy) -> usize {
+    words(piece, |dim| dim.dst_index.as_ref().map_or(0, |_| table_words(dim.extent, WIDE)))
 }
 
 /// How many bytes [`describe`] says of `piece`.
 pub(crate) fn description_bytes(piece: &NdCopy) -> usize {
-    8 * words(piece)
+    8 * words(piece, |dim| table(dim).map_or(0, |(_, each)| table_words(dim.extent, each)))
 }
 
 /// Says in `to` where `piece` puts what is packed, if offset 0 is byte `at` there; `None` where that
@@ -173,15 +219,24 @@ pub(crate) fn description_bytes(piece: &NdCopy) -> usize {
 pub(crate) fn describe(piece: &NdCopy, at: u64, to: &mut [u8]) -> Option<()> {
     let only = &piece.fields[0];
     let start = i64::try_from(at).ok()?.checked_add(only.dst_offset)?;
-    let mut places = to.as_chunks_mut().0.iter_mut();
-    let mut put = |word: u64| {
-        *places.next().expect("as many words as there are") = word.to_le_bytes();
+    let mut places = to.as_chunks_mut().0;
+    let mut say = |words: &mut dyn ExactSizeIterator<Item = u64>| {
+        let places = places.split_off_mut(..words.len()).expect("as many words as there are");
+        places.iter_mut().zip(words).for_each(|(place, word)| *place = word.to_le_bytes());
     };
-    [start as u64, only.bytes, piece.dims.len() as u64].into_iter().for_each(&mut put);
+    say(&mut [start as u64, only.bytes, piece.dims.len() as u64].into_iter());
     for (dim, stride) in piece.dims.iter().zip(&only.strides) {
-        let table = dim.dst_index.as_deref().map(|t| &t[..dim.extent as usize]);
-        [dim.extent, stride.dst as u64, u64::from(table.is_some())].into_iter().for_each(&mut put);
-        table.into_iter().flatten().copied().for_each(&mut put);
+        let table = table(dim);
+        let each = table.map_or(0, |(_, each)| each);
+        say(&mut [dim.extent, stride.dst as u64, each].into_iter());
+        match table {
+            Some((table, NARROW)) => {
+                let pair = |pair: &[u64]| pair[0] | pair.get(1).unwrap_or(&0) << 32;
+                say(&mut table.chunks(2).map(pair));
+            }
+            Some((table, _)) => say(&mut table.iter().copied()),
+            None => {}
+        }
     }
     Some(())
 }
@@ -189,12 +244,7 @@ pub(crate) fn describe(piece: &NdCopy, at: u64, to: &mut [u8]) -> Option<()> {
 /// What [`describe`] said, as a copy of packed bytes, and the bytes that follow; `None` for what it
 /// never says, and for more than `most` bytes, as many as a message holds.
 pub(crate) fn described(mut bytes: &[u8], most: usize) -> Option<(NdCopy, &[u8])> {
-    let mut word = || {
-        let (word, rest) = bytes.split_first_chunk::<8>()?;
-        bytes = rest;
-        Some(u64::from_le_bytes(*word))
-    };
-    let (start, run, count) = (word()? as i64, word()?, word()?);
+    let [start, run, count] = three_words(&mut bytes)?;
     let mut payload = run;
     let fits = |payload: &u64| (1..=most as u64).contains(payload);
     let mut dims = Vec::new();
@@ -204,17 +254,17 @@ pub(crate) fn described(mut bytes: &[u8], most: usize) -> Option<(NdCopy, &[u8])
         return None;
     }
     for _ in 0..count {
-        let (extent, stride, has_table) = (word()?, word()? as i64, word()?);
+        let [extent, stride, each] = three_words(&mut bytes)?;
         payload = payload.checked_mul(extent).filter(fits)?;
-        let table = match has_table {
+        let table = match each {
             0 => None,
-            1 => Some((0..extent).map(|_| word()).collect::<Option<Arc<[u64]>>>()?),
+            WIDE | NARROW => Some(indexes(&mut bytes, extent, each)?),
             _ => return None,
         };
         dims.push(CopyDim { extent, src_index: None, dst_index: table });
-        strides.push(Stride { src: 0, dst: stride });
+        strides.push(Stride { src: 0, dst: stride as i64 });
     }
-    let only = FieldCopy { bytes: run, src_offset: 0, dst_offset: start, strides };
+    let only = FieldCopy { bytes: run, src_offset: 0, dst_offset: start as i64, strides };
     // Packed on both sides, and then here only.
     let there = NdCopy { dims, fields: vec![only] };
     let mut packed = packing(&there);
@@ -223,8 +273,28 @@ pub(crate) fn described(mut bytes: &[u8], most: usize) -> Option<(NdCopy, &[u8])
         *stride = Stride { src: stride.dst, dst: there.fields[0].strides[k].dst };
         packed.dims[k].dst_index.clone_from(&there.dims[k].dst_index);
     }
-    only.dst_offset = start;
+    only.dst_offset = start as i64;
     Some((packed, bytes))
+}
+
+/// The next words.
+fn next_words<'a>(bytes: &mut &'a [u8], count: usize) -> Option<&'a [[u8; 8]]> {
+    Some(bytes.split_off(..8 * count)?.as_chunks().0)
+}
+
+fn three_words(bytes: &mut &[u8]) -> Option<[u64; 3]> {
+    let words = next_words(bytes, 3)?;
+    Some([0, 1, 2].map(|k| u64::from_le_bytes(words[k])))
+}
+
+/// The next table, of so many indexes of so many bytes.
+fn indexes(bytes: &mut &[u8], count: u64, each: u64) -> Option<Arc<[u64]>> {
+    let words = next_words(bytes, table_words(count, each))?;
+    if each == WIDE {
+        return Some(words.iter().map(|&word| u64::from_le_bytes(word)).collect());
+    }
+    let narrow = &words.as_flattened().as_chunks().0[..count as usize];
+    Some(narrow.iter().map(|&index| u32::from_le_bytes(index).into()).collect())
 }
 
 #[cfg(test)]
@@ -233,26 +303,37 @@ mod tests {
     use crate::message::MOST_BYTES;
     use proptest::prelude::*;
 
+    /// What no narrow table says.
+    const FAR: u64 = 1 << 33;
+
     /// Loops over a source of any order, and a destination in which nothing lies twice.
     fn copy() -> impl Strategy<Value = NdCopy> {
-        let dim = (1_u64..7, any::<bool>(), any::<bool>(), 0_i64..200, any::<bool>());
+        let dim = (1_u64..7, any::<bool>(), any::<bool>(), 0_i64..200, any::<[bool; 2]>());
         (prop::collection::vec(dim, 0..4), 1_u64..40, 1_usize..3).prop_map(|(dims, run, fields)| {
             let mut step = (run * fields as u64) as i64;
             let mut start = 0;
             let mut strides = Vec::new();
             let dims: Vec<_> = dims
                 .into_iter()
-                .map(|(extent, has_src, has_dst, src, is_back)| {
+                .map(|(extent, has_src, has_dst, src, [is_back, is_far])| {
                     let dst = if is_back { -step } else { step };
                     strides.push(Stride { src, dst });
-                    // Positions of every other place, the last first.
-                    let table = |has: bool| {
-                        has.then(|| (0..extent).rev().map(|i| 2 * i).collect::<Arc<[u64]>>())
+                    // Positions of every other place, the last first; some count from far below.
+                    let first = if is_far { FAR } else { 0 };
+                    let table = |has: bool, first: u64| {
+                        has.then(|| {
+                            (0..extent).rev().map(|i| first + 2 * i).collect::<Arc<[u64]>>()
+                        })
                     };
                     let reach = if has_dst { 2 * extent - 1 } else { extent } as i64;
                     start += if is_back { step * (reach - 1) } else { 0 };
+                    start -= if has_dst { dst * first as i64 } else { 0 };
                     step *= reach;
-                    CopyDim { extent, src_index: table(has_src), dst_index: table(has_dst) }
+                    CopyDim {
+                        extent,
+                        src_index: table(has_src, 0),
+                        dst_index: table(has_dst, first),
+                    }
                 })
                 .collect();
             let field = |i: u64| FieldCopy {
@@ -277,7 +358,8 @@ mod tests {
         const MOST_DIMS: usize = MOST_BYTES.ilog2() as usize;
         let most = MOST_BYTES as u64;
         assert!(is_said(most, &[], &[]) && is_said(1, &[[2, 8, 0]; MOST_DIMS], &[]));
-        assert!(is_said(8, &[[2, 8, 0], [2, 1, 1]], &[5, 1 << 40]));
+        assert!(is_said(8, &[[2, 8, 0], [2, 1, 8]], &[5, 1 << 40]));
+        assert!(is_said(8, &[[2, 8, 0], [3, 1, 4]], &[5 | 6 << 32, 7]));
         for (run, dims, table) in [
             (0, &[][..], &[][..]),
             (most + 1, &[], &[]),
@@ -286,7 +368,8 @@ mod tests {
             (2, &[[u64::MAX, 8, 0]], &[]),
             (8, &[[0, 8, 0]], &[]),
             (8, &[[2, 8, 2]], &[1, 1]),
-            (8, &[[2, 8, 1]], &[1]),
+            (8, &[[2, 8, 8]], &[1]),
+            (8, &[[3, 8, 4]], &[1]),
         ] {
             assert!(!is_said(run, dims, table), "{run} {dims:?} {table:?}");
         }

@@ -184,6 +184,44 @@ impl Fabric {
         src: (&[u8], usize),
         at: u64,
     ) -> Result<Handle<'_>, Error> {
+        if !self.send_copies((to, at), copies, src)? {
+            return Ok(Handle::over(self));
+        }
+        let ticket = Ticket::new(self, to, 1, 0);
+        self.put_by(Queue::Request, (to, 0), &[], ticket.id())?;
+        Ok(Handle::of(self, ticket, &mut []))
+    }
+
+    /// Sends a request whose handler, `handler.0`, runs at `to` with the arguments `handler.1` once
+    /// `copies` were made as by [`Fabric::put_copies`]: a long request of what does not lie in one piece
+    /// (a VIS put with peer completion, in GASNet-EX). It takes one way where a put, waited for, and a
+    /// request take three.
+    ///
+    /// # Errors
+    /// As [`Fabric::put_copies`] and [`Fabric::request`].
+    pub fn request_copies(
+        &self,
+        to: NodeId,
+        (handler, args): (u8, &[u32]),
+        copies: &[NdCopy],
+        src: (&[u8], usize),
+        at: u64,
+    ) -> Result<(), Error> {
+        self.outside("send requests")?;
+        let message = Message { handler, args, payload: Payload::None };
+        self.check_message(to, &message)?;
+        self.send_copies((to, at), copies, src)?;
+        self.send(to, Queue::Request, &message)
+    }
+
+    /// Makes copies where memory is mapped, and else sends them ahead of a message that follows in the
+    /// queue of requests; returns whether it sent them.
+    fn send_copies(
+        &self,
+        (to, at): (NodeId, u64),
+        copies: &[NdCopy],
+        src: (&[u8], usize),
+    ) -> Result<bool, Error> {
         self.check(to, at, 0)?;
         let start = usize::try_from(at).map_err(|_| self.beyond(to, at, 0))?;
         let outside = |copy: &NdCopy, side| match side {
@@ -194,10 +232,9 @@ impl Fabric {
             for copy in copies {
                 segment.scatter(copy, src, start).map_err(|e| outside(copy, e.side))?;
             }
-            return Ok(Handle::over(self));
+            return Ok(false);
         }
         self.outside("reach memory that is not mapped")?;
-        let ticket = Ticket::new(self, to, 1, 0);
         let there = (start, self.published_bytes(to));
         let mut scratch = Scratch::take();
         for copy in copies.iter().filter(|copy| copy.payload_bytes() > 0) {
@@ -205,8 +242,7 @@ impl Fabric {
                 .map_err(|e| outside(copy, e.side))?;
             self.send_pieces((to, at), copy, src, &mut scratch)?;
         }
-        self.put_by(Queue::Request, (to, 0), &[], ticket.id())?;
-        Ok(Handle::of(self, ticket, &mut []))
+        Ok(true)
     }
 
     /// Sends what a copy moves: long runs to where they belong, and else messages that say where their

@@ -453,6 +453,48 @@ fn moves(copy: &NdCopy) -> Vec<(usize, usize)> {
 }
 
 #[test]
+fn a_request_runs_once_all_that_it_follows_is_there() {
+    // Every other of blocks of so many bytes: in messages, straight, and some of both.
+    const EACH: usize = 300_000;
+    let blocks = [8, 600, 30_000];
+    let sum = Arc::new(AtomicU64::new(0));
+    let heard = Arc::clone(&sum);
+    let handlers = move || {
+        Handlers::new().with(REQUEST, move |call| {
+            let mut came = vec![0; EACH];
+            let at = u64::from(call.args()[0]);
+            call.fabric().segment().read(at, &mut came).unwrap();
+            sum.fetch_add(came.into_iter().map(u64::from).sum(), SeqCst);
+        })
+    };
+    ranks("a_request_runs_once_all_that_it_follows_is_there", handlers, |fabric| {
+        let me = fabric.rank();
+        let to = NodeId((me.0 + 1) % fabric.size());
+        for (turn, block) in blocks.into_iter().enumerate() {
+            let src = vec![turn as u8 + 1; EACH];
+            let step = 2 * block as i64;
+            let count = EACH as u64 / (2 * block);
+            let copy = strided(&[block, count], &[step], &[step]);
+            let at = (EACH * turn) as u64;
+            fabric.request_copies(to, (REQUEST, &[at as u32]), &[copy], (&src, 0), at).unwrap();
+        }
+        let all: u64 = blocks
+            .map(|block| block * (EACH as u64 / (2 * block)))
+            .into_iter()
+            .zip(1..)
+            .map(|(bytes, value)| bytes * value)
+            .sum();
+        fabric.wait_until(LONG, || heard.load(SeqCst) == all).unwrap();
+        let end = fabric.segment().bytes();
+        let one = strided(&[8, 2], &[16], &[16]);
+        let beyond = fabric.request_copies(to, (REQUEST, &[0]), &[one], (&[0; 24], 0), end - 8);
+        assert!(matches!(beyond, Err(Error::OutOfBounds { .. })), "{beyond:?}");
+        fabric.barrier().unwrap();
+        assert_eq!(heard.load(SeqCst), all);
+    });
+}
+
+#[test]
 fn what_lies_in_many_places_goes_to_many_others() {
     // Of a matrix of rows of 40 elements every other, transposed; and runs of 8 B to runs of 12.
     let transpose = strided(&[24, 20, 30], &[48, 960], &[24 * 30, 24]);

@@ -28,7 +28,7 @@ mod vector;
 mod walk;
 mod window;
 
-pub use split::{halves, split};
+pub use split::{parts, split};
 
 use instance::{Instance, detect};
 use layout::{NdCopy, touched};

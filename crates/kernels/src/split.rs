@@ -26,21 +26,26 @@ pub fn split(copy: &NdCopy, pieces: usize) -> Vec<NdCopy> {
     }
 }
 
-/// Two copies that together are `copy`, about equally large: of the outermost loop with several turns,
-/// or else of the one run. `None` where there is nothing to cut.
-#[must_use]
-pub fn halves(copy: &NdCopy) -> Option<[NdCopy; 2]> {
+/// Copies that together are `copy`, one after the other: each is `most` turns of the outermost loop that
+/// has several, or else bytes of the one run, and the last what is left.
+///
+/// # Panics
+/// Where `most` is 0.
+pub fn parts(copy: &NdCopy, most: u64) -> impl DoubleEndedIterator<Item = NdCopy> {
     let outermost = (0..copy.dims.len()).find(|&k| copy.dims[k].extent >= 2);
-    match (outermost, &copy.fields[..]) {
-        (Some(k), _) => {
-            let turns = copy.dims[k].extent;
-            Some([0..turns / 2, turns / 2..turns].map(|range| turns_of(copy, k, range)))
+    let total = match (outermost, &copy.fields[..]) {
+        (Some(k), _) => copy.dims[k].extent,
+        (None, [only]) => only.bytes,
+        (None, _) => 1,
+    };
+    (0..total.div_ceil(most)).map(move |i| {
+        let range = i * most..total.min((i + 1) * most);
+        match (outermost, &copy.fields[..]) {
+            (Some(k), _) => turns_of(copy, k, range),
+            (None, [_]) => bytes_of(copy, range),
+            (None, _) => copy.clone(),
         }
-        (None, [only]) if only.bytes >= 2 => {
-            Some([0..only.bytes / 2, only.bytes / 2..only.bytes].map(|range| bytes_of(copy, range)))
-        }
-        _ => None,
-    }
+    })
 }
 
 /// `0..total` in at most `pieces` ranges of multiples of `unit`, but for the last.

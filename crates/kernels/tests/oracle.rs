@@ -1,6 +1,6 @@
 //! Kernels against the naive copy, for random copies at any alignment.
 
-use isometry_kernels::{OutOfBounds, copy_slices, halves, split};
+use isometry_kernels::{OutOfBounds, copy_slices, parts, split};
 use layout::{CopyDim, FieldCopy, NdCopy, Stride, oracle, touched};
 use proptest::prelude::*;
 use proptest::sample::Index;
@@ -140,15 +140,15 @@ proptest! {
     }
 
     #[test]
-    fn halves_are_the_whole(shape in shapes()) {
+    fn parts_are_the_whole(shape in shapes(), most in 1u64..9) {
         let copy = shape.copy();
-        let sizes = |list: &[NdCopy]| list.iter().map(NdCopy::payload_bytes).collect::<Vec<_>>();
-        if let Some(list) = halves(&copy) {
-            let [first, second] = sizes(&list)[..] else { unreachable!("there are two") };
-            prop_assert!(0 < first && first <= second && second <= 2 * first);
-            prop_assert_eq!(first + second, copy.payload_bytes());
-            check(&list, &copy, (0, 0))?;
-        }
+        let list: Vec<_> = parts(&copy, most).collect();
+        let sizes: Vec<_> = list.iter().map(NdCopy::payload_bytes).collect();
+        prop_assert_eq!(sizes.iter().sum::<u64>(), copy.payload_bytes());
+        let (last, others) = sizes.split_last().unwrap();
+        prop_assert!(others.windows(2).all(|pair| pair[0] == pair[1]));
+        prop_assert!(others.iter().all(|other| last <= other));
+        check(&list, &copy, (0, 0))?;
     }
 }
 
@@ -161,15 +161,9 @@ fn run(bytes: u64) -> NdCopy {
 fn a_run_is_cut_at_pages() {
     let sizes: Vec<u64> = split(&run(10_000), 2).iter().map(NdCopy::payload_bytes).collect();
     assert_eq!(sizes, [8192, 1808]);
-    assert_eq!(
-        halves(&run(9)),
-        Some([run(4), {
-            let mut rest = run(5);
-            (rest.fields[0].src_offset, rest.fields[0].dst_offset) = (4, 4);
-            rest
-        }])
-    );
-    assert_eq!(halves(&run(1)), None);
+    let parts: Vec<_> =
+        parts(&run(9), 5).map(|part| (part.fields[0].src_offset, part.fields[0].bytes)).collect();
+    assert_eq!(parts, [(0, 5), (5, 4)]);
 }
 
 #[test]

@@ -255,8 +255,10 @@ impl Rank {
                 self.hear(before)
             }),
             ("send", Some(copies)) => (0..times).try_for_each(|_| {
-                fabric.put_copies(PEER, copies, (black_box(self.own.bytes()), 0), 0)?.wait(None)?;
-                self.ask(&[])
+                let before = self.answered.load(Ordering::Relaxed);
+                let own = black_box(self.own.bytes());
+                fabric.request_copies(PEER, (ASK, &[]), copies, (own, 0), 0)?;
+                self.hear(before)
             }),
             _ => Err(format!("no such case: {kind}").into()),
         }
