@@ -16,6 +16,9 @@ const LONGEST_BYTES: usize = 16 << 10;
 /// Of a run into the caches, so much is asked for: from there on the processor goes ahead by itself.
 const ASKED_BYTES: usize = 512;
 
+/// What is no longer hardly ever lies in two lines.
+const ELEMENT_BYTES: usize = 16;
+
 /// Lines that are asked for at once.
 const AHEAD_LINES: usize = 32;
 
@@ -49,22 +52,21 @@ impl<'a> Gather<'a> {
         let (from, to) = self.runs.at(i.min(self.runs.count - 1));
         (src.wrapping_offset(from), dst.wrapping_offset(to))
     }
+}
 
-    /// Asks for the first lines of a run, on a side where a table says where it is.
-    #[inline(always)]
-    fn ask(&self, (src, dst): (*const u8, *mut u8)) {
-        let lines = |at: usize| {
-            let begun = at % LINE_BYTES;
-            (0..begun + self.bytes.min(ASKED_BYTES))
-                .step_by(LINE_BYTES)
-                .map(move |by| by.wrapping_sub(begun))
-        };
-        if self.runs.src_table.is_some() {
-            lines(src.addr()).for_each(|by| prefetch(src.wrapping_add(by)));
+/// Asks for the first lines of a run.
+#[inline(always)]
+fn ask(at: *const u8, bytes: usize) {
+    if bytes <= LINE_BYTES {
+        prefetch(at);
+        if bytes > ELEMENT_BYTES {
+            prefetch(at.wrapping_add(bytes - 1));
         }
-        if self.runs.dst_table.is_some() {
-            lines(dst.addr()).for_each(|by| prefetch(dst.wrapping_add(by)));
-        }
+        return;
+    }
+    let begun = at.addr() % LINE_BYTES;
+    for by in (0..begun + bytes.min(ASKED_BYTES)).step_by(LINE_BYTES) {
+        prefetch(at.wrapping_add(by).wrapping_sub(begun));
     }
 }
 
@@ -90,12 +92,57 @@ pub(crate) unsafe fn runs<V: Vector>(gather: &Gather<'_>, src: *const u8, dst: *
     }
 }
 
-/// Calls `body` for each run, with the one ahead asked for.
+/// Calls `body` for each run, of `bytes`, with the one ahead asked for on a side where a table says
+/// where it is.
 #[inline(always)]
-fn each(gather: &Gather<'_>, at: (*const u8, *mut u8), body: impl Fn(*const u8, *mut u8)) {
-    for i in 0..gather.runs.count {
-        gather.ask(gather.at(i + gather.ahead, at));
-        let (src, dst) = gather.at(i, at);
+fn each(
+    gather: &Gather<'_>,
+    bytes: usize,
+    (src, dst): (*const u8, *mut u8),
+    body: impl Fn(*const u8, *mut u8),
+) {
+    let Gather { ahead, runs: Loop { count, src: from, dst: to, src_table, dst_table }, .. } =
+        *gather;
+    let (here, there) = (|by| src.wrapping_offset(by), |by| dst.wrapping_offset(by));
+    // A loop for each case: what is asked in the loop itself costs as much as a short run.
+    match (src_table.map(|table| &table[..count]), dst_table.map(|table| &table[..count])) {
+        (Some(froms), Some(tos)) => {
+            let at = |i: usize| (here(froms[i] as isize * from), there(tos[i] as isize * to));
+            let ask_both = |(src, dst): (*const u8, *mut u8)| {
+                ask(src, bytes);
+                ask(dst, bytes);
+            };
+            walk(count, ahead, at, ask_both, body);
+        }
+        (Some(froms), None) => {
+            let at = |i: usize| (here(froms[i] as isize * from), there(i as isize * to));
+            walk(count, ahead, at, |(src, _)| ask(src, bytes), body);
+        }
+        (None, Some(tos)) => {
+            let at = |i: usize| (here(i as isize * from), there(tos[i] as isize * to));
+            walk(count, ahead, at, |(_, dst)| ask(dst, bytes), body);
+        }
+        (None, None) => unreachable!("one side has a table"),
+    }
+}
+
+/// Calls `body` for so many runs, and `ask` for those ahead.
+#[inline(always)]
+fn walk(
+    count: usize,
+    ahead: usize,
+    at: impl Fn(usize) -> (*const u8, *mut u8),
+    ask: impl Fn((*const u8, *mut u8)),
+    body: impl Fn(*const u8, *mut u8),
+) {
+    let asked = count.saturating_sub(ahead);
+    for i in 0..asked {
+        ask(at(i + ahead));
+        let (src, dst) = at(i);
+        body(src, dst);
+    }
+    for i in asked..count {
+        let (src, dst) = at(i);
         body(src, dst);
     }
 }
@@ -107,7 +154,7 @@ unsafe fn sized<const N: usize>(gather: &Gather<'_>, src: *const u8, dst: *mut u
     let body = |src: *const u8, dst: *mut u8| unsafe {
         dst.cast::<[u8; N]>().write(src.cast::<[u8; N]>().read());
     };
-    each(gather, (src, dst), body);
+    each(gather, N, (src, dst), body);
 }
 
 /// # Safety
@@ -115,7 +162,7 @@ unsafe fn sized<const N: usize>(gather: &Gather<'_>, src: *const u8, dst: *mut u
 unsafe fn unsized_runs(gather: &Gather<'_>, src: *const u8, dst: *mut u8) {
     // SAFETY: each is a run.
     let body = |src, dst| unsafe { std::ptr::copy_nonoverlapping(src, dst, gather.bytes) };
-    each(gather, (src, dst), body);
+    each(gather, gather.bytes, (src, dst), body);
 }
 
 impl fmt::Display for Gather<'_> {
