@@ -125,7 +125,7 @@ impl<'a> Call<'a> {
     /// [`Error::InHandler`] where this is no request, was replied to, or handlers are held off;
     /// [`Error::TooLong`]; [`Error::PeerLost`].
     pub fn reply(&self, handler: u8, args: &[u32], bytes: &[u8]) -> Result<(), Error> {
-        self.send(&Message { handler, args, payload: Payload::of(bytes) })
+        self.send(&Message { handler, args, payload: Payload::of(bytes), rest: &[] })
     }
 
     /// Sends a long reply: puts `bytes` at byte `at` of the requester's segment before the handler
@@ -140,7 +140,7 @@ impl<'a> Call<'a> {
         (bytes, at): (&[u8], u64),
     ) -> Result<(), Error> {
         let payload = self.fabric.place(Queue::Reply, (self.source, at), bytes)?;
-        self.send(&Message { handler, args, payload })
+        self.send(&Message { handler, args, payload, rest: &[] })
     }
 
     fn send(&self, message: &Message<'_>) -> Result<(), Error> {

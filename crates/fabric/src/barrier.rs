@@ -204,7 +204,7 @@ impl Fabric {
         let to = NodeId((self.rank().0 + distance) % self.founders());
         let [kind, id] = known.words();
         let args = [parity as u32, round as u32, kind, id];
-        let message = Message { handler: HANDLER, args: &args, payload: Payload::None };
+        let message = Message { handler: HANDLER, args: &args, payload: Payload::None, rest: &[] };
         self.send(to, Queue::Request, &message)
     }
 

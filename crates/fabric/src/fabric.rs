@@ -136,7 +136,11 @@ impl Fabric {
         bytes: &[u8],
     ) -> Result<(), Error> {
         self.outside("send requests")?;
-        self.send(to, Queue::Request, &Message { handler, args, payload: Payload::of(bytes) })
+        self.send(
+            to,
+            Queue::Request,
+            &Message { handler, args, payload: Payload::of(bytes), rest: &[] },
+        )
     }
 
     /// As [`Fabric::request`], but does not wait for room: returns whether it was sent. Where it was
@@ -152,7 +156,7 @@ impl Fabric {
         bytes: &[u8],
     ) -> Result<bool, Error> {
         self.outside("send requests")?;
-        let message = Message { handler, args, payload: Payload::of(bytes) };
+        let message = Message { handler, args, payload: Payload::of(bytes), rest: &[] };
         self.check_message(to, &message)?;
         match self.conduit.send(to, Queue::Request, &message) {
             Ok(()) => Ok(true),
@@ -175,7 +179,7 @@ impl Fabric {
     ) -> Result<(), Error> {
         self.outside("send requests")?;
         let payload = self.place(Queue::Request, (to, at), bytes)?;
-        self.send(to, Queue::Request, &Message { handler, args, payload })
+        self.send(to, Queue::Request, &Message { handler, args, payload, rest: &[] })
     }
 
     /// Copies `bytes` to byte `at` of the segment of `to`; it is there on return.

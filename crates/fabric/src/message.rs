@@ -53,6 +53,8 @@ pub struct Message<'a> {
     pub args: &'a [u32],
     /// What else it carries.
     pub payload: Payload<'a>,
+    /// More of [`Payload::Bytes`], which lie elsewhere: whoever receives it has one piece.
+    pub rest: &'a [u8],
 }
 
 const SHORT: u64 = 1;
@@ -122,7 +124,7 @@ impl Head {
             }
             _ => Payload::None,
         };
-        run(Message { handler, args: &args[..count], payload })
+        run(Message { handler, args: &args[..count], payload, rest: &[] })
     }
 
     fn word(self) -> u64 {
@@ -141,13 +143,13 @@ impl<'a> Message<'a> {
 
     /// The bytes of its payload that travel with it.
     pub(crate) fn bytes(&self) -> usize {
-        self.payload.carried().len()
+        self.payload.carried().len() + self.rest.len()
     }
 
     pub(crate) fn head(&self) -> Head {
         let (kind, bytes) = match self.payload {
             Payload::None => (SHORT, 0),
-            Payload::Bytes(bytes) => (MEDIUM, bytes.len() as u32),
+            Payload::Bytes(_) => (MEDIUM, self.bytes() as u32),
             Payload::Placed { bytes, .. } => (LONG, bytes),
         };
         Head { kind, handler: self.handler, args: self.args.len(), bytes }
@@ -160,14 +162,19 @@ impl<'a> Message<'a> {
             store(at, word);
             at += 1;
         };
-        if let Payload::Bytes(bytes) = self.payload {
-            let (words, rest) = bytes.as_chunks::<8>();
-            words.iter().for_each(|&word| put(u64::from_le_bytes(word)));
-            if !rest.is_empty() {
-                let mut last = [0; 8];
-                last[..rest.len()].copy_from_slice(rest);
-                put(u64::from_le_bytes(last));
-            }
+        let joined;
+        let bytes = if self.rest.is_empty() {
+            self.payload.carried()
+        } else {
+            joined = [self.payload.carried(), self.rest].concat();
+            &joined
+        };
+        let (words, rest) = bytes.as_chunks::<8>();
+        words.iter().for_each(|&word| put(u64::from_le_bytes(word)));
+        if !rest.is_empty() {
+            let mut last = [0; 8];
+            last[..rest.len()].copy_from_slice(rest);
+            put(u64::from_le_bytes(last));
         }
         self.head().word()
     }
@@ -249,15 +256,21 @@ mod tests {
             args in prop::collection::vec(any::<u32>(), 0..=MOST_ARGS),
             bytes in prop::option::of(prop::collection::vec(any::<u8>(), 0..=MOST_BYTES)),
             placed: Option<(u64, u32)>,
+            cut in 0..=MOST_BYTES,
         ) {
             let payload = match (&bytes, placed) {
                 (Some(bytes), _) => Payload::Bytes(bytes),
                 (None, Some((at, bytes))) => Payload::Placed { at, bytes },
                 (None, None) => Payload::None,
             };
-            let message = Message { handler, args: &args, payload };
+            let message = Message { handler, args: &args, payload, rest: &[] };
             prop_assert!(message.fits(MOST_BYTES));
             copied(&message).with(|back| assert_eq!(back, message));
+            if let Some(bytes) = &bytes {
+                let (one, other) = bytes.split_at(cut.min(bytes.len()));
+                let in_two = Message { payload: Payload::Bytes(one), rest: other, ..message };
+                copied(&in_two).with(|back| assert_eq!(back, message));
+            }
         }
 
         #[test]

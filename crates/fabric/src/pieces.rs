@@ -36,6 +36,13 @@ pub(crate) fn packing(piece: &NdCopy) -> NdCopy {
     packing
 }
 
+/// Whether what a [`packing`] takes lies together in that order.
+pub(crate) fn lies_packed(packing: &NdCopy) -> bool {
+    let strides = &packing.fields[0].strides;
+    let mut loops = packing.dims.iter().zip(strides);
+    loops.all(|(dim, stride)| dim.src_index.is_none() && stride.src == stride.dst)
+}
+
 /// The copies of one field each that together are `copy`, whose words and bytes take at most `room`
 /// bytes each, which is at least 64.
 pub(crate) fn pieces(copy: &NdCopy, room: usize) -> Vec<NdCopy> {
@@ -220,25 +227,27 @@ pub(crate) fn describe(piece: &NdCopy, at: u64, to: &mut [u8]) -> Option<()> {
     let only = &piece.fields[0];
     let start = i64::try_from(at).ok()?.checked_add(only.dst_offset)?;
     let mut places = to.as_chunks_mut().0;
-    let mut say = |words: &mut dyn ExactSizeIterator<Item = u64>| {
-        let places = places.split_off_mut(..words.len()).expect("as many words as there are");
-        places.iter_mut().zip(words).for_each(|(place, word)| *place = word.to_le_bytes());
-    };
-    say(&mut [start as u64, only.bytes, piece.dims.len() as u64].into_iter());
+    say(&mut places, [start as u64, only.bytes, piece.dims.len() as u64].into_iter());
     for (dim, stride) in piece.dims.iter().zip(&only.strides) {
         let table = table(dim);
         let each = table.map_or(0, |(_, each)| each);
-        say(&mut [dim.extent, stride.dst as u64, each].into_iter());
+        say(&mut places, [dim.extent, stride.dst as u64, each].into_iter());
         match table {
             Some((table, NARROW)) => {
-                let pair = |pair: &[u64]| pair[0] | pair.get(1).unwrap_or(&0) << 32;
-                say(&mut table.chunks(2).map(pair));
+                let (pairs, last) = table.as_chunks();
+                say(&mut places, pairs.iter().map(|[one, other]| one | other << 32));
+                say(&mut places, last.iter().copied());
             }
-            Some((table, _)) => say(&mut table.iter().copied()),
+            Some((table, _)) => say(&mut places, table.iter().copied()),
             None => {}
         }
     }
     Some(())
+}
+
+fn say(places: &mut &mut [[u8; 8]], words: impl ExactSizeIterator<Item = u64>) {
+    let places = places.split_off_mut(..words.len()).expect("as many words as there are");
+    places.iter_mut().zip(words).for_each(|(place, word)| *place = word.to_le_bytes());
 }
 
 /// What [`describe`] said, as a copy of packed bytes, and the bytes that follow; `None` for what it

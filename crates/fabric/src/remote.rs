@@ -191,7 +191,7 @@ pub(crate) fn answer(call: &Call<'_>, handler: u8, args: &[u32], bytes: &[u8]) {
 }
 
 pub(crate) fn bytes_of<'a>(call: &Call<'a>) -> &'a [u8] {
-    call.payload().carried()
+    if let Payload::Bytes(bytes) = call.payload() { bytes } else { &[] }
 }
 
 fn put_asked(call: &Call<'_>) -> Option<()> {
@@ -296,7 +296,8 @@ impl Fabric {
             let payload = &bytes[i * chunk..bytes.len().min((i + 1) * chunk)];
             let id = if i == last { id } else { NO_ONE };
             let args = arguments([id, at + (i * chunk) as u64]);
-            let message = Message { handler: PUT, args: &args, payload: Payload::of(payload) };
+            let message =
+                Message { handler: PUT, args: &args, payload: Payload::of(payload), rest: &[] };
             self.send(to, queue, &message)?;
         }
         Ok(())
@@ -346,7 +347,7 @@ impl Fabric {
     }
 
     fn ask(&self, of: NodeId, handler: u8, args: &[u32]) -> Result<(), Error> {
-        self.send(of, Queue::Request, &Message { handler, args, payload: Payload::None })
+        self.send(of, Queue::Request, &Message { handler, args, payload: Payload::None, rest: &[] })
     }
 
     fn ask_within(&self, peer: NodeId, at: u64, bytes: usize) -> Result<(), Error> {

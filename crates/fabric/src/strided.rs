@@ -9,7 +9,9 @@ use crate::error::Error;
 use crate::fabric::Fabric;
 use crate::handle::Handle;
 use crate::message::{Message, Payload};
-use crate::pieces::{Runs, describe, described, description_bytes, packing, pieces, turned};
+use crate::pieces::{
+    Runs, describe, described, description_bytes, lies_packed, packing, pieces, turned,
+};
 use crate::remote::{self, DATA, Ticket, arguments, bytes_of, numbers};
 use model::{CopyDim, FieldCopy, NdCopy, NodeId, Stride};
 use std::cell::Cell;
@@ -106,41 +108,45 @@ impl Drop for Scratch {
 }
 
 /// Messages that were packed and not sent.
-struct Packed<'a> {
+struct Packed<'a, 's> {
     fabric: &'a Fabric,
     to: NodeId,
-    /// They, one after the other.
+    /// What was packed of them, one after the other.
     scratch: &'a mut Scratch,
-    /// Where each ends.
-    ends: Vec<usize>,
+    /// Where that ends of each, and what follows it as it lies.
+    messages: Vec<(usize, &'s [u8])>,
+    /// How many bytes they have.
+    bytes: usize,
 }
 
-impl Packed<'_> {
-    /// Room for another message of so many bytes.
-    fn next(&mut self, bytes: usize) -> Result<&mut [u8], Error> {
-        if self.end() + bytes > PACKED_BYTES as usize {
+impl<'s> Packed<'_, 's> {
+    /// Room for another message of so many bytes, which `rest` follows.
+    fn next(&mut self, bytes: usize, rest: &'s [u8]) -> Result<&mut [u8], Error> {
+        if self.bytes + bytes + rest.len() > PACKED_BYTES as usize {
             self.send()?;
         }
+        self.bytes += bytes + rest.len();
         let start = self.end();
-        self.ends.push(start + bytes);
+        self.messages.push((start + bytes, rest));
         Ok(&mut self.scratch.bytes(start + bytes)[start..])
     }
 
     fn end(&self) -> usize {
-        self.ends.last().copied().unwrap_or(0)
+        self.messages.last().map_or(0, |&(end, _)| end)
     }
 
     fn send(&mut self) -> Result<(), Error> {
-        let packed = self.scratch.bytes(self.end());
+        let packed = self.scratch.bytes(self.messages.last().map_or(0, |&(end, _)| end));
         let mut start = 0;
-        let message = |&end: &usize| {
+        let message = |&(end, rest): &(usize, &'s [u8])| {
             let payload = Payload::Bytes(&packed[start..end]);
             start = end;
-            Message { handler: SCATTER, args: &[], payload }
+            Message { handler: SCATTER, args: &[], payload, rest }
         };
-        let messages: Vec<_> = self.ends.iter().map(message).collect();
+        let messages: Vec<_> = self.messages.iter().map(message).collect();
         self.fabric.send_all(self.to, Queue::Request, &messages)?;
-        self.ends.clear();
+        self.messages.clear();
+        self.bytes = 0;
         Ok(())
     }
 }
@@ -192,10 +198,10 @@ impl Fabric {
         Ok(Handle::of(self, ticket, &mut []))
     }
 
-    /// Sends a request whose handler, `handler.0`, runs at `to` with the arguments `handler.1` once
-    /// `copies` were made as by [`Fabric::put_copies`]: a long request of what does not lie in one piece
-    /// (a VIS put with peer completion, in GASNet-EX). It takes one way where a put, waited for, and a
-    /// request take three.
+    /// Sends a request: `handler` of `to` runs with `args` once `copies` were made, as by
+    /// [`Fabric::put_copies`], from `src` to the segment of `to`. So it is a long request of what does not
+    /// lie in one piece (in GASNet-EX, a VIS put with peer completion), and takes one way where a put that
+    /// is waited for and a request take three.
     ///
     /// # Errors
     /// As [`Fabric::put_copies`] and [`Fabric::request`].
@@ -204,13 +210,12 @@ impl Fabric {
         to: NodeId,
         (handler, args): (u8, &[u32]),
         copies: &[NdCopy],
-        src: (&[u8], usize),
-        at: u64,
+        (src, base, at): (&[u8], usize, u64),
     ) -> Result<(), Error> {
         self.outside("send requests")?;
-        let message = Message { handler, args, payload: Payload::None };
+        let message = Message { handler, args, payload: Payload::None, rest: &[] };
         self.check_message(to, &message)?;
-        self.send_copies((to, at), copies, src)?;
+        self.send_copies((to, at), copies, (src, base))?;
         self.send(to, Queue::Request, &message)
     }
 
@@ -324,22 +329,28 @@ impl Fabric {
         (src, base): (&[u8], usize),
         scratch: &mut Scratch,
     ) -> Result<(), Error> {
-        let mut packed = Packed { fabric: self, to, scratch, ends: Vec::new() };
+        let mut packed = Packed { fabric: self, to, scratch, messages: Vec::new(), bytes: 0 };
         for piece in pieces(copy, self.capabilities().medium_bytes) {
             let payload = piece.payload_bytes() as usize;
+            let only = &piece.fields[0];
+            let start = base.wrapping_add_signed(only.src_offset as isize);
             if piece.dims.is_empty() {
-                // One run of bytes, which needs no packing.
-                let only = &piece.fields[0];
-                let start = base.wrapping_add_signed(only.src_offset as isize);
+                // One run of bytes, which needs no words.
                 let there = at.wrapping_add_signed(only.dst_offset);
                 self.put_ahead(Queue::Request, (to, there), &src[start..start + payload])?;
                 continue;
             }
+            let packing = packing(&piece);
+            let lies_packed = lies_packed(&packing);
+            let (room, rest) =
+                if lies_packed { (0, &src[start..start + payload]) } else { (payload, &[][..]) };
             let said = description_bytes(&piece);
-            let (words, bytes) = packed.next(said + payload)?.split_at_mut(said);
+            let (words, bytes) = packed.next(said + room, rest)?.split_at_mut(said);
             describe(&piece, at, words).ok_or_else(|| self.beyond(to, at, payload))?;
-            kernels::copy_slices(&packing(&piece), src, base, bytes, 0)
-                .expect("a part of what was checked");
+            if !lies_packed {
+                kernels::copy_slices(&packing, src, base, bytes, 0)
+                    .expect("a part of what was checked");
+            }
         }
         packed.send()
     }
@@ -397,7 +408,7 @@ impl Fabric {
             describe(piece, at, &mut message).ok_or_else(|| self.beyond(from, at, payload))?;
             let args = arguments([ticket.id(), offset as u64]);
             let payload_of = Payload::Bytes(&message);
-            let asked = Message { handler: GATHER, args: &args, payload: payload_of };
+            let asked = Message { handler: GATHER, args: &args, payload: payload_of, rest: &[] };
             self.send(from, Queue::Request, &asked)?;
             unpacking.push((turned(&packing(piece)), offset));
             offset += payload;

@@ -8,6 +8,7 @@ use isometry_fabric::{
     Atomic, Barrier, Error, ErrorKind, Fabric, Handle, HandlerSafe, Handlers, MOST_ARGS,
     NoInterrupt, Payload, Which, runs, strided,
 };
+use std::slice::from_ref;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering::SeqCst};
 use std::time::Duration;
@@ -476,7 +477,7 @@ fn a_request_runs_once_all_that_it_follows_is_there() {
             let count = EACH as u64 / (2 * block);
             let copy = strided(&[block, count], &[step], &[step]);
             let at = (EACH * turn) as u64;
-            fabric.request_copies(to, (REQUEST, &[at as u32]), &[copy], (&src, 0), at).unwrap();
+            fabric.request_copies(to, (REQUEST, &[at as u32]), &[copy], (&src, 0, at)).unwrap();
         }
         let all: u64 = blocks
             .map(|block| block * (EACH as u64 / (2 * block)))
@@ -487,7 +488,7 @@ fn a_request_runs_once_all_that_it_follows_is_there() {
         fabric.wait_until(LONG, || heard.load(SeqCst) == all).unwrap();
         let end = fabric.segment().bytes();
         let one = strided(&[8, 2], &[16], &[16]);
-        let beyond = fabric.request_copies(to, (REQUEST, &[0]), &[one], (&[0; 24], 0), end - 8);
+        let beyond = fabric.request_copies(to, (REQUEST, &[0]), &[one], (&[0; 24], 0, end - 8));
         assert!(matches!(beyond, Err(Error::OutOfBounds { .. })), "{beyond:?}");
         fabric.barrier().unwrap();
         assert_eq!(heard.load(SeqCst), all);
@@ -496,8 +497,10 @@ fn a_request_runs_once_all_that_it_follows_is_there() {
 
 #[test]
 fn what_lies_in_many_places_goes_to_many_others() {
-    // Of a matrix of rows of 40 elements every other, transposed; and runs of 8 B to runs of 12.
+    // Of a matrix of rows of 40 elements every other, transposed; runs that lie together, spread; and
+    // runs of 8 B to runs of 12.
     let transpose = strided(&[24, 20, 30], &[48, 960], &[24 * 30, 24]);
+    let spread = strided(&[24, 600], &[24], &[48]);
     let from: Vec<_> = (0..600).map(|i| (30_000 - 16 * i, 8)).collect();
     let to: Vec<_> = (0..400).map(|i| ((i * 7 % 400) * 20, 12)).collect();
     let indexed = runs(&from, &to).unwrap();
@@ -505,7 +508,7 @@ fn what_lies_in_many_places_goes_to_many_others() {
         let me = fabric.rank();
         let other = NodeId((me.0 + 1) % fabric.size());
         let src: Vec<u8> = pattern(me, other, 40_000);
-        for copies in [std::slice::from_ref(&transpose), &indexed] {
+        for copies in [from_ref(&transpose), from_ref(&spread), &indexed] {
             let mut expected = vec![0; 40_000];
             for (from, to) in copies.iter().flat_map(moves) {
                 expected[to + 5] = src[from + 1];
@@ -527,7 +530,7 @@ fn what_lies_in_many_places_goes_to_many_others() {
             assert!(put == expected, "what was got");
         }
         let end = fabric.segment().bytes();
-        let one = std::slice::from_ref(&transpose);
+        let one = from_ref(&transpose);
         let mut small = [0; 100];
         for error in [
             fabric.put_copies(other, one, (&src, 1), end - 1000).unwrap_err(),

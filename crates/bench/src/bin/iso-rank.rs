@@ -257,7 +257,7 @@ impl Rank {
             ("send", Some(copies)) => (0..times).try_for_each(|_| {
                 let before = self.answered.load(Ordering::Relaxed);
                 let own = black_box(self.own.bytes());
-                fabric.request_copies(PEER, (ASK, &[]), copies, (own, 0), 0)?;
+                fabric.request_copies(PEER, (ASK, &[]), copies, (own, 0, 0))?;
                 self.hear(before)
             }),
             _ => Err(format!("no such case: {kind}").into()),

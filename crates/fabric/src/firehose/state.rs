@@ -279,6 +279,6 @@ fn send(fabric: &Fabric, to: NodeId, request: &Request) -> Result<(), Error> {
         }
     };
     let bytes: Vec<u8> = run::write(&runs).collect();
-    let message = Message { handler, args: &args, payload: Payload::of(&bytes) };
+    let message = Message { handler, args: &args, payload: Payload::of(&bytes), rest: &[] };
     fabric.send(to, Queue::Request, &message)
 }

@@ -88,7 +88,8 @@ fn writer_and_reader() {
         let (ring, mut writer) = (Words(&their_words), Writer::default());
         let bytes = [7; 4096];
         for i in 0..COUNT {
-            let message = Message { handler: 1, args: &[i], payload: Payload::Bytes(&bytes) };
+            let message =
+                Message { handler: 1, args: &[i], payload: Payload::Bytes(&bytes), rest: &[] };
             let mut push = || writer.push(ring, &message);
             let mut pushed = push();
             while pushed == Err(Refused::Full) {

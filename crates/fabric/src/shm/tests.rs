@@ -30,6 +30,7 @@ proptest! {
                 handler: i as u8,
                 args: &[i as u32; 3],
                 payload: Payload::Bytes(&payload),
+                rest: &[],
             };
             if push {
                 match writer.push(ring, &message) {
@@ -64,7 +65,7 @@ proptest! {
             // Mostly what could be a message's start.
             words[if at % 3 == 0 { at } else { at / LINE_WORDS * LINE_WORDS }]
                 .store(word & 0xFFFF_001F_FF03, Ordering::Relaxed);
-            let message = Message { handler: 1, args: &[], payload: Payload::None };
+            let message = Message { handler: 1, args: &[], payload: Payload::None, rest: &[] };
             let _ = writer.push(ring, &message);
             if let Found::Message { .. } = reader.pop(ring, &mut copied) {
                 copied.with(|message| assert!(message.fits(MOST_BYTES)));
@@ -97,7 +98,8 @@ fn who_is_alone_meets_nobody() {
     }
 }
 
-const SHORT: Message<'static> = Message { handler: 1, args: &[7], payload: Payload::None };
+const SHORT: Message<'static> =
+    Message { handler: 1, args: &[7], payload: Payload::None, rest: &[] };
 
 fn count(shm: &Shm, queue: Queue) -> usize {
     shm.receive(queue, &mut |_, message| assert_eq!(message.args, [7]))

@@ -204,8 +204,7 @@ mod tests {
 
     fn sent(message: &Message<'_>) -> Vec<u8> {
         let (front, length) = message.front();
-        let payload = message.payload.carried();
-        [&front[..length], payload].concat()
+        [&front[..length], message.payload.carried(), message.rest].concat()
     }
 
     proptest! {
@@ -222,7 +221,7 @@ mod tests {
                 (None, Some((at, bytes))) => Payload::Placed { at, bytes },
                 (None, None) => Payload::None,
             };
-            let message = Message { handler, args: &args, payload };
+            let message = Message { handler, args: &args, payload, rest: &[] };
             let mut stream = sent(&message);
             let length = stream.len();
             prop_assert_eq!(Front::of(&stream[..cut.min(length - 1)], LIMITS), Ok(None));
@@ -314,7 +313,7 @@ mod tests {
         assert_eq!(Front::of(&put_front(0, 1)[..15], LIMITS), Ok(None));
         let long = |at, bytes| {
             let payload = Payload::Placed { at, bytes };
-            Front::of(&sent(&Message { handler: 1, args: &[], payload }), LIMITS)
+            Front::of(&sent(&Message { handler: 1, args: &[], payload, rest: &[] }), LIMITS)
         };
         assert!(long(4000, 1000).is_ok_and(|front| front.is_some()));
         assert_eq!([long(4001, 1000), long(u64::MAX, 1)], [Err(Broken); 2]);

@@ -129,7 +129,9 @@ impl Stream {
             }
             let fronts: Vec<_> = messages.iter().take(MESSAGES).map(Message::front).collect();
             let frames: Vec<_> = (fronts.iter().zip(messages))
-                .map(|((front, length), message)| [&front[..*length], message.payload.carried()])
+                .map(|((front, length), message)| {
+                    [&front[..*length], message.payload.carried(), message.rest]
+                })
                 .collect();
             let sent = if has_room { writer.write(socket, &frames)? } else { 0 };
             if sent == 0 {

@@ -24,7 +24,8 @@ fn pair() -> [Tcp; 2] {
     })
 }
 
-const SHORT: Message<'static> = Message { handler: 1, args: &[7], payload: Payload::None };
+const SHORT: Message<'static> =
+    Message { handler: 1, args: &[7], payload: Payload::None, rest: &[] };
 const ME: NodeId = NodeId(0);
 const OTHER: NodeId = NodeId(1);
 
@@ -119,7 +120,7 @@ fn a_frame_comes_in_any_pieces() {
 fn a_queue_has_room_for_its_credits_and_what_it_took_comes() {
     let [first, second] = pair();
     let full = [5; MEDIUM_BYTES];
-    let message = Message { handler: 1, args: &[7], payload: Payload::Bytes(&full) };
+    let message = Message { handler: 1, args: &[7], payload: Payload::Bytes(&full), rest: &[] };
     let mut sent =
         (0..).take_while(|_| first.send(OTHER, Queue::Request, &message).is_ok()).count();
     // All is full; what comes out makes room for as many as were promised.
@@ -147,7 +148,8 @@ fn messages_that_are_sent_together_come_whole_and_in_order() {
     let bytes: Vec<u8> = (0..MEDIUM_BYTES).map(|i| (i * 7 / 3) as u8).collect();
     let payload = |i: usize| &bytes[..i * 7919 % 3000];
     let args: Vec<[u32; 1]> = (0..1000).map(|i| [i]).collect();
-    let message = |(i, args)| Message { handler: 1, args, payload: Payload::of(payload(i)) };
+    let message =
+        |(i, args)| Message { handler: 1, args, payload: Payload::of(payload(i)), rest: &[] };
     let messages: Vec<_> = args.iter().map(|args| &args[..]).enumerate().map(message).collect();
     let (all, mut sent, mut heard, mut most) = (10 * messages.len(), 0, 0, 0);
     let mut was_full = false;

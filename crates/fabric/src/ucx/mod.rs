@@ -410,8 +410,7 @@ impl Conduit for Ucx {
             return Err(Refusal::Lost);
         }
         let (front, length) = message.front();
-        let payload = message.payload.carried();
-        let parts = [&front[..length], payload];
+        let parts = [&front[..length], message.payload.carried(), message.rest];
         let number = {
             let mut outbox = lock(&peer.outboxes[queue as usize]);
             outbox.credits = outbox.credits.checked_sub(1).ok_or(Refusal::Full)?;

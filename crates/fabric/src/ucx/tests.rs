@@ -8,7 +8,8 @@ use std::env;
 use std::path::PathBuf;
 use std::thread;
 
-const SHORT: Message<'static> = Message { handler: 1, args: &[7], payload: Payload::None };
+const SHORT: Message<'static> =
+    Message { handler: 1, args: &[7], payload: Payload::None, rest: &[] };
 const ME: NodeId = NodeId(0);
 const OTHER: NodeId = NodeId(1);
 
