@@ -5,7 +5,8 @@
 //! it, and a first word that no message starts with ends the queue. **Structure.** The ring is lines
 //! of eight words. A message starts a line, and its first word is stored last: so a short one costs
 //! the transfer of one line, and the reader asks nothing else. Before, the writer has cleared the word
-//! in which the next message will start; the reader stores nothing but, now and then, how far it has
+//! in which the next message will start, long before where there is room: a line that the reader had
+//! last is as long in coming as a message. The reader stores nothing but, now and then, how far it has
 //! come. A message doesn't go round the end: a word there says to go on at the start.
 
 use super::sync::{AtomicU64, Ordering};
@@ -25,6 +26,9 @@ const TOLD_LINES: u64 = LINES as u64 / 4;
 
 /// The first word of a line that is left out.
 const SKIP: u64 = 0xFF;
+
+/// How many lines are cleared ahead of messages.
+const AHEAD_LINES: u64 = 16;
 
 // The reader may be a quarter behind in what it says, and a message that has to skip takes its room
 // twice.
@@ -58,6 +62,8 @@ pub(crate) struct Writer {
     lines: u64,
     /// How many of these the reader was done with when last asked.
     done: u64,
+    /// The lines from the last one written up to this have a first word of 0.
+    cleared: u64,
 }
 
 /// Why a message did not go into a ring.
@@ -79,13 +85,24 @@ impl Writer {
         let start = self.lines + skipped;
         let words = ring.line(start);
         let first = message.write(|at, word| words[at].store(word, Ordering::Relaxed));
-        ring.line(start + lines)[0].store(0, Ordering::Relaxed);
+        // Its own lines need none.
+        self.cleared = self.cleared.max(start + lines);
+        self.clear(ring, start + lines + 1);
         words[0].store(first, Ordering::Release);
         if skipped > 0 {
             ring.line(self.lines)[0].store(SKIP, Ordering::Release);
         }
         self.lines = start + lines;
+        if self.cleared < self.lines + AHEAD_LINES {
+            self.clear(ring, (self.lines + 2 * AHEAD_LINES).min(self.done + LINES as u64));
+        }
         Ok(())
+    }
+
+    /// Clears the first words of all lines before this one, which the reader is done with.
+    fn clear(&mut self, ring: Words<'_>, end: u64) {
+        (self.cleared..end).for_each(|line| ring.line(line)[0].store(0, Ordering::Relaxed));
+        self.cleared = self.cleared.max(end);
     }
 
     /// Sees to it that so many lines are free.
