@@ -10,8 +10,8 @@ use std::sync::{Arc, Mutex};
 pub(crate) struct Closable(Mutex<Option<Arc<OwnedFd>>>);
 
 impl Closable {
-    pub(crate) fn new(fd: OwnedFd) -> Closable {
-        Closable(Mutex::new(Some(Arc::new(fd))))
+    pub(crate) fn new(fd: impl Into<Arc<OwnedFd>>) -> Closable {
+        Closable(Mutex::new(Some(fd.into())))
     }
 
     /// `None` once it is closed.

@@ -1,7 +1,9 @@
 //! Processes of several machines, by TCP.
 //!
-//! Each pair of ranks has a stream for requests and one for replies, so that replies find room whatever
-//! becomes of requests. Messages and puts are [frames](frame::Frame) of these, in their order; a put's
+//! Each rank has a stream to each other for requests and one for replies, so that replies find room
+//! whatever becomes of requests. Replies go by the connection on which their requests came: so what
+//! says that a segment came goes with the reply, where it would cost as much as a message. Messages and
+//! puts are [frames](frame::Frame) of these, in their order; a put's
 //! bytes go from the caller's buffer to the socket, and from the socket to the segment. Nobody has a
 //! thread: whoever polls reads what has come and writes what waits, and whoever waits sleeps on the
 //! sockets that matter to it.
@@ -167,7 +169,10 @@ impl Shared {
 
     fn admit_self(&self) -> Result<(), Error> {
         let bytes = self.segment.bytes();
-        self.take(self.rank as u32, Peer::new(self.rank, Vec::new(), (bytes, self.silence)))
+        self.take(
+            self.rank as u32,
+            Peer::new((self.rank, false), Vec::new(), (bytes, self.silence)),
+        )
     }
 
     /// Takes what a rank has brought, which is reached from now on.
@@ -176,7 +181,8 @@ impl Shared {
         let refused = Error::Refused { rank, why: "says nothing of its segment" };
         let bytes = u64::from_le_bytes(*gift.ok_or(refused)?);
         let sockets = lanes.into_iter().map(|lane| lane.socket.0).collect();
-        self.take(rank, Peer::new(rank as usize, sockets, (bytes, self.silence)))
+        let is_lower = (rank as usize) < self.rank;
+        self.take(rank, Peer::new((rank as usize, is_lower), sockets, (bytes, self.silence)))
     }
 
     fn take(&self, rank: u32, peer: rustix::io::Result<Peer>) -> Result<(), Error> {

@@ -12,8 +12,8 @@ use rustix::net::sockopt::{
 };
 use rustix::net::{AddressFamily, RecvFlags, SocketFlags, SocketType, recv, socketpair};
 use std::os::fd::OwnedFd;
-use std::sync::Mutex;
 use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
 /// How often the kernel asks over a silent connection whether the other end is there.
@@ -21,7 +21,7 @@ const PROBE: Duration = Duration::from_secs(1);
 
 #[derive(Debug)]
 pub(super) struct Peer {
-    /// By queue.
+    /// By queue: to where it goes, and whence it comes, are two connections.
     pub(super) streams: [Stream; 2],
     /// `None` for this rank.
     pub(super) silent: Option<Closable>,
@@ -34,8 +34,9 @@ pub(super) struct Peer {
 }
 
 impl Peer {
+    /// `is_lower` says whether its rank is lower than this one's.
     pub(super) fn new(
-        rank: usize,
+        (rank, is_lower): (usize, bool),
         mut sockets: Vec<OwnedFd>,
         (segment_bytes, silence): (u64, Duration),
     ) -> rustix::io::Result<Peer> {
@@ -44,20 +45,23 @@ impl Peer {
             keep_alive(socket, silence)?;
         }
         let silent = (sockets.len() > SILENT).then(|| Closable::new(sockets.remove(SILENT)));
-        let mut sockets = sockets.into_iter();
-        let mut stream = |lane| {
-            let (to, from) = match sockets.next() {
-                Some(socket) => (socket, None),
-                None => {
-                    let (family, kind) = (AddressFamily::UNIX, SocketType::STREAM);
-                    let (to, from) = socketpair(family, kind, SocketFlags::CLOEXEC, None)?;
-                    (to, Some(from))
-                }
-            };
-            ioctl_fionbio(from.as_ref().unwrap_or(&to), true)?;
-            rustix::io::Result::Ok(Stream::new(name(rank, lane), to, from))
-        };
-        let streams = [stream(0)?, stream(1)?];
+        // The connection of each one's requests; a rank's to itself are the ends of one.
+        let [mine, theirs] = match <[OwnedFd; 2]>::try_from(sockets) {
+            Ok([first, second]) if is_lower => [second, first],
+            Ok(sockets) => sockets,
+            Err(_) => {
+                let (family, kind) = (AddressFamily::UNIX, SocketType::STREAM);
+                <[OwnedFd; 2]>::from(socketpair(family, kind, SocketFlags::CLOEXEC, None)?)
+            }
+        }
+        .map(Arc::new);
+        for socket in [&mine, &theirs] {
+            ioctl_fionbio(socket, true)?;
+        }
+        let streams = [
+            Stream::new(name(rank, 0), Arc::clone(&mine), Arc::clone(&theirs)),
+            Stream::new(name(rank, 1), theirs, mine),
+        ];
         let (ends, standing) = (Mutex::default(), Standing::default());
         let has_spoken = AtomicBool::new(false);
         Ok(Peer { streams, silent, has_spoken, segment_bytes, ends, standing })

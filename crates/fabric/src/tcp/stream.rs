@@ -88,8 +88,7 @@ pub(crate) struct Stream {
     /// What [`Waiting::writable`] calls it.
     name: u64,
     to: Closable,
-    /// Where that is another one: a rank's to itself.
-    from: Option<Closable>,
+    from: Closable,
     writer: Mutex<Writer>,
 }
 
@@ -106,14 +105,14 @@ struct Writer {
 }
 
 impl Stream {
-    pub(crate) fn new(name: u64, to: OwnedFd, from: Option<OwnedFd>) -> Stream {
-        let (to, from) = (Closable::new(to), from.map(Closable::new));
+    pub(crate) fn new(name: u64, to: Arc<OwnedFd>, from: Arc<OwnedFd>) -> Stream {
+        let (to, from) = (Closable::new(to), Closable::new(from));
         Stream { name, to, from, writer: Mutex::default() }
     }
 
     /// Where it is read, until it is closed.
     pub(crate) fn source(&self) -> Option<Arc<OwnedFd>> {
-        self.from.as_ref().unwrap_or(&self.to).get()
+        self.from.get()
     }
 
     /// Sends the first of `messages`, of which there is one; returns how many.
@@ -210,7 +209,7 @@ impl Stream {
     /// Nothing is written any more, nor read.
     pub(crate) fn close(&self, waiting: &Waiting) {
         self.end(waiting, &mut lock(&self.writer));
-        [Some(&self.to), self.from.as_ref()].into_iter().flatten().for_each(Closable::close);
+        [&self.to, &self.from].into_iter().for_each(Closable::close);
     }
 
     /// Nothing is written any more, and what has come is the last that is read.

@@ -54,7 +54,8 @@ fn hear(tcp: &Tcp, queue: Queue, most: usize) {
 
 /// Has the first rank read what the second one's socket says.
 fn say(second: &Tcp, queue: Queue, bytes: &[u8]) {
-    let stream = &second.shared.peers.get(0).unwrap().streams[queue as usize];
+    // What goes by one comes by the other's connection.
+    let stream = &second.shared.peers.get(0).unwrap().streams[1 - queue as usize];
     assert_eq!(send(stream.source().unwrap(), bytes, SendFlags::empty()), Ok(bytes.len()));
 }
 
