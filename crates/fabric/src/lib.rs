@@ -28,6 +28,7 @@ mod message;
 mod pieces;
 mod pmix;
 mod remote;
+mod scratch;
 mod segment;
 mod service;
 pub mod shm;

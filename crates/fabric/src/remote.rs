@@ -13,6 +13,7 @@ use crate::conduit::Queue;
 use crate::error::Error;
 use crate::fabric::Fabric;
 use crate::message::{Message, Payload};
+use crate::scratch::Scratch;
 use crate::strided;
 use model::NodeId;
 use std::collections::HashMap;
@@ -206,9 +207,10 @@ fn put_asked(call: &Call<'_>) -> Option<()> {
 fn get_asked(call: &Call<'_>) -> Option<()> {
     let [id, offset, at, bytes] = numbers(call.args())?;
     let bytes = usize::try_from(bytes).ok().filter(|&bytes| bytes <= call.medium_bytes())?;
-    let mut buffer = vec![0; bytes];
-    call.fabric().segment().read(at, &mut buffer)?;
-    answer(call, DATA, &arguments([id, offset]), &buffer);
+    let mut scratch = Scratch::take();
+    let buffer = scratch.bytes(bytes);
+    call.fabric().segment().read(at, buffer)?;
+    answer(call, DATA, &arguments([id, offset]), buffer);
     Some(())
 }
 

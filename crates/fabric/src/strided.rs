@@ -13,8 +13,8 @@ use crate::pieces::{
     Runs, describe, described, description_bytes, lies_packed, packing, pieces, turned,
 };
 use crate::remote::{self, DATA, Ticket, arguments, bytes_of, numbers};
+use crate::scratch::Scratch;
 use model::{CopyDim, FieldCopy, NdCopy, NodeId, Stride};
-use std::cell::Cell;
 use std::collections::BTreeMap;
 use std::sync::Arc;
 
@@ -78,33 +78,6 @@ pub fn runs(src: &[(u64, u64)], dst: &[(u64, u64)]) -> Option<Vec<NdCopy>> {
         NdCopy { dims: vec![dim], fields: vec![only] }
     });
     (from.is_none() && to.is_none()).then(|| all.collect())
-}
-
-thread_local! {
-    static SCRATCH: Cell<Vec<u8>> = const { Cell::new(Vec::new()) };
-}
-
-/// Memory to pack in. It is the thread's: new memory would cost as much as packing.
-struct Scratch(Vec<u8>);
-
-impl Scratch {
-    fn take() -> Scratch {
-        Scratch(SCRATCH.take())
-    }
-
-    /// So many bytes, which hold anything.
-    fn bytes(&mut self, count: usize) -> &mut [u8] {
-        if self.0.len() < count {
-            self.0.resize(count, 0);
-        }
-        &mut self.0[..count]
-    }
-}
-
-impl Drop for Scratch {
-    fn drop(&mut self) {
-        SCRATCH.set(std::mem::take(&mut self.0));
-    }
 }
 
 /// Messages that were packed and not sent.
@@ -427,9 +400,10 @@ pub(crate) fn scatter_asked(call: &Call<'_>) -> Option<()> {
 pub(crate) fn gather_asked(call: &Call<'_>) -> Option<()> {
     let [id, offset] = numbers(call.args())?;
     let (copy, _) = described(bytes_of(call), call.medium_bytes())?;
-    let mut buffer = vec![0; usize::try_from(copy.payload_bytes()).ok()?];
-    call.fabric().segment().gather(&turned(&copy), 0, (&mut buffer, 0)).ok()?;
-    remote::answer(call, DATA, &arguments([id, offset]), &buffer);
+    let mut scratch = Scratch::take();
+    let buffer = scratch.bytes(usize::try_from(copy.payload_bytes()).ok()?);
+    call.fabric().segment().gather(&turned(&copy), 0, (buffer, 0)).ok()?;
+    remote::answer(call, DATA, &arguments([id, offset]), buffer);
     Some(())
 }
 
