@@ -9,6 +9,8 @@
 set -uo pipefail
 cd "$(dirname "$0")/.."
 export PROPTEST_RNG_SEED=${PROPTEST_RNG_SEED:-0}
+# Several times what a machine of two cores takes for them.
+RUST_SECONDS=2700
 logs=target/test-logs
 mkdir -p $logs
 : >$logs/skipped
@@ -59,7 +61,10 @@ has_packages() {
 rust() {
     say "Rust: units, properties, conformance, simulation, documentation examples, house rules"
     local log=$logs/rust.log status=0
-    cargo test --workspace --no-fail-fast -- --show-output >$log 2>&1 || status=$?
+    # What hangs is to be in the log, and not to hold up the rest.
+    timeout --kill-after=10 $RUST_SECONDS \
+        cargo test --workspace --no-fail-fast -- --show-output >$log 2>&1 || status=$?
+    [ $status != 124 ] || echo "FAILED: after $RUST_SECONDS s a Rust test still runs, or is built" >>$log
     count "$(sum $log passed)" "$(sum $log failed)"
     grep -h '^skipped: ' $log >>$logs/skipped
     if [ $status != 0 ]; then
