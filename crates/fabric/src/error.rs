@@ -49,8 +49,8 @@ pub enum Error {
     },
     /// Nobody lets a rank in that comes later.
     #[error(
-        "waited {waited:?}, and nobody at `{root}` lets ranks in that come later: is rank 0 there, and \
-         has it more room (ISOMETRY_CAPACITY) than ranks at the start?"
+        "waited {waited:?}, and nobody at `{root}` lets ranks in that come later: is rank 0 there and \
+         not stopped, and has it more room (ISOMETRY_CAPACITY) than ranks at the start?"
     )]
     Unanswered {
         /// Where.

@@ -9,7 +9,9 @@
 
 use super::callers::Host;
 use super::handshake::{ADMISSION, ELSEWHERE, HUNG_UP, Handshake, MUTE, Proved};
-use super::{Names, PATIENCE, RETRY, Socket, be_patient, hear_short, is_late, left, say_short};
+use super::{
+    Names, PATIENCE, RETRY, Socket, be_patient, hear_short, is_late, left, patience, say_short,
+};
 use crate::config::{Config, MOST_RANKS};
 use crate::error::Error;
 use crate::locks::lock;
@@ -187,7 +189,7 @@ pub(crate) struct Entry {
 /// [`Error::Io`].
 pub(crate) fn enter(
     config: &Config,
-    connect: impl Fn() -> io::Result<OwnedFd>,
+    connect: impl Fn(Duration) -> io::Result<OwnedFd>,
     own: impl FnOnce(&Socket) -> Result<Vec<u8>, Error>,
 ) -> Result<Entry, Error> {
     let end = Instant::now() + config.timeout;
@@ -230,14 +232,14 @@ fn introduce(socket: &Socket, end: Instant, own: &[u8]) -> io::Result<()> {
 /// Calls rank 0 until it answers; `None` where it does not in time.
 fn reach(
     config: &Config,
-    connect: impl Fn() -> io::Result<OwnedFd>,
+    connect: impl Fn(Duration) -> io::Result<OwnedFd>,
     end: Instant,
 ) -> Result<Option<Socket>, Error> {
     let handshake = Handshake { config, kind: ADMISSION, lanes: 1 };
     let mut wait = Duration::from_millis(1);
     loop {
-        if let Ok(socket) = connect().map(Socket) {
-            be_patient(&socket, PATIENCE.min(left(end)))?;
+        if let Ok(socket) = connect(patience(end)).map(Socket) {
+            be_patient(&socket, patience(end))?;
             match handshake.call(&socket, (0, 0)) {
                 Ok(()) => return Ok(Some(socket)),
                 // Those that are there at the start may not have met yet, or strangers crowd the door.

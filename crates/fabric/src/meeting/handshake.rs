@@ -1,7 +1,7 @@
 //! How two processes prove to each other that they know the key: both say hello, then who was called
 //! proves itself, and the caller next, which then says its name.
 
-use super::{Lane, PATIENCE, Socket, be_patient, hear_short, say_short};
+use super::{Lane, PATIENCE, Socket, be_patient, hear_short, is_late, say_short};
 use crate::config::{CAPACITY, Config, SIZE, choose};
 use crate::error::Error;
 use hmac::{Hmac, KeyInit, Mac};
@@ -53,21 +53,22 @@ impl Handshake<'_> {
     /// As who has called `rank`; the socket has a timeout already.
     pub(super) fn call(&self, mut socket: &Socket, (rank, lane): Lane) -> Result<(), Error> {
         let refused = |why| Error::Refused { rank, why };
+        let failed = |error| refused(if is_late(&error) { MUTE } else { HUNG_UP });
         let ours = self.hello(lane)?;
-        let theirs = swap(socket, &ours).map_err(|_| refused(MUTE))?;
+        let theirs = swap(socket, &ours).map_err(failed)?;
         let (said, _) = self.check(&theirs)?;
         if said != rank {
             return Err(refused("calls itself another rank"));
         }
         let mut proof = [0; PROOF_BYTES];
-        socket.read_exact(&mut proof).map_err(|_| refused(HUNG_UP))?;
+        socket.read_exact(&mut proof).map_err(failed)?;
         if self.mac(b"called", &ours, &theirs).verify_slice(&proof).is_err() {
             return Err(refused("does not have this cluster's key"));
         }
         let proof = self.mac(b"caller", &ours, &theirs).finalize().into_bytes();
         let name = self.config.name.as_deref().unwrap_or_default();
         let said = socket.write_all(&proof).and_then(|()| say_short(socket, name.as_bytes()));
-        said.map_err(|_| refused(HUNG_UP))
+        said.map_err(failed)
     }
 
     /// As who was called, by one of `callers`; returns which one it proved to be.

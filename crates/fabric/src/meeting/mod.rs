@@ -13,6 +13,8 @@ mod callers;
 mod door;
 mod handshake;
 mod places;
+#[cfg(test)]
+mod tests;
 
 pub(crate) use admission::{Entry, Members, enter};
 pub(crate) use door::Door;
@@ -95,8 +97,8 @@ pub(crate) trait Way: Sync {
     /// What one rank is given by another.
     type Gift: Send;
 
-    /// Connects to a rank.
-    fn connect(&self, rank: u32) -> io::Result<OwnedFd>;
+    /// Connects to a rank, within so much time: one that is stopped may have no room for a caller.
+    fn connect(&self, rank: u32, most: Duration) -> io::Result<OwnedFd>;
 
     /// Gives to a rank that has proved itself, and takes from it.
     fn exchange(&self, rank: u32, socket: &Socket, is_caller: bool) -> io::Result<Self::Gift>;
@@ -214,17 +216,23 @@ impl<'a, W: Way> Calls<'a, W> {
     }
 
     /// Connects to all that there are, as far as they are reached, and waits until each has said hello, which
-    /// one that is stopped does not.
+    /// one that is stopped does not, or has no room to.
     fn knock(&self, entry: &Entry) -> Result<BTreeMap<u32, Socket>, Error> {
-        let waited = PATIENCE.min(self.left());
-        let reached = |rank| Some((rank, Socket(self.way.connect(rank).ok()?)));
-        let knocked: BTreeMap<_, _> = entry.ranks().filter_map(reached).collect();
-        let end = Instant::now() + waited;
-        for (&rank, socket) in &knocked {
-            if !socket.has_spoken_by(end) && entry.is_there(rank)? {
-                return Err(Error::Unresponsive { rank, waited });
+        let check_gone = |rank| match entry.is_there(rank)? {
+            true => Err(self.silent(rank)),
+            false => Ok(()),
+        };
+        let mut knocked = BTreeMap::new();
+        for rank in entry.ranks() {
+            match self.way.connect(rank, patience(self.end)) {
+                Ok(socket) => _ = knocked.insert(rank, Socket(socket)),
+                Err(error) if is_late(&error) => check_gone(rank)?,
+                Err(_) => {}
             }
         }
+        let end = Instant::now() + patience(self.end);
+        let mute = knocked.iter().filter(|(_, socket)| !socket.has_spoken_by(end));
+        mute.map(|(&rank, _)| rank).try_for_each(check_gone)?;
         Ok(knocked)
     }
 
@@ -240,8 +248,7 @@ impl<'a, W: Way> Calls<'a, W> {
     fn call(&self, lane: Lane, knocked: &mut Option<Socket>) -> Result<Joined<W::Gift>, Error> {
         let rank = lane.0;
         let socket = self.reach(lane, knocked)?;
-        // It may have to wait for others.
-        let gift = exchange(self.way, (rank, self.left()), &socket, true);
+        let gift = exchange(self.way, (rank, self.patience()), &socket, true);
         let gift = gift.map_err(|error| self.refusal(rank, &error))?;
         Ok(Joined { socket, gift, name: Vec::new() })
     }
@@ -251,17 +258,12 @@ impl<'a, W: Way> Calls<'a, W> {
         let mut wait = Duration::from_millis(1);
         let mut refusal = None;
         loop {
-            let socket = knocked.take().map_or_else(|| self.way.connect(rank).map(Socket), Ok);
-            if let Ok(socket) = socket {
-                be_patient(&socket, PATIENCE.min(self.left()))?;
-                match self.handshake().call(&socket, (rank, lane)) {
-                    Ok(()) => return Ok(socket),
-                    // Strangers may crowd it; or it has not met all others yet, and hears only these.
-                    Err(error @ Error::Refused { why: MUTE | HUNG_UP, .. }) => {
-                        refusal = Some(error);
-                    }
-                    Err(error) => return Err(error),
-                }
+            match self.prove((rank, lane), knocked.take()) {
+                Ok(socket) => return Ok(socket),
+                Err(Error::Missing { .. }) => {}
+                // Strangers may crowd it; or it has not met all others yet, and hears only these.
+                Err(error @ Error::Refused { why: MUTE | HUNG_UP, .. }) => refusal = Some(error),
+                Err(error) => return Err(error),
             }
             let is_there = self.entry.map_or(Ok(true), |entry| entry.is_there(rank))?;
             if self.left().is_zero() || !is_there {
@@ -272,6 +274,18 @@ impl<'a, W: Way> Calls<'a, W> {
         }
     }
 
+    /// Connects to a rank, unless `socket` is to it, and proves itself.
+    fn prove(&self, (rank, lane): Lane, socket: Option<Socket>) -> Result<Socket, Error> {
+        let connect = || self.way.connect(rank, patience(self.end)).map(Socket);
+        let failed = |error| if is_late(&error) { self.silent(rank) } else { self.missing(rank) };
+        let socket = socket.map_or_else(connect, Ok).map_err(failed)?;
+        be_patient(&socket, patience(self.end))?;
+        match self.handshake().call(&socket, (rank, lane)) {
+            Err(Error::Refused { why: MUTE, .. }) if self.entry.is_some() => Err(self.silent(rank)),
+            proved => proved.map(|()| socket),
+        }
+    }
+
     /// Waits until `rank` reaches this one.
     fn until_admitted(
         &self,
@@ -279,7 +293,7 @@ impl<'a, W: Way> Calls<'a, W> {
         lanes: Vec<Joined<W::Gift>>,
     ) -> Result<Vec<Joined<W::Gift>>, Error> {
         if let Some(Joined { socket, .. }) = lanes.last() {
-            be_patient(socket, self.left())?;
+            be_patient(socket, self.patience())?;
             let mut said = [0];
             let read = (&mut &*socket).read_exact(&mut said);
             read.map_err(|error| self.refusal(rank, &error))?;
@@ -304,7 +318,19 @@ impl<'a, W: Way> Calls<'a, W> {
     }
 
     fn refusal(&self, rank: u32, error: &io::Error) -> Error {
-        if is_late(error) { self.missing(rank) } else { turned_away(rank) }
+        if is_late(error) { self.silent(rank) } else { turned_away(rank) }
+    }
+
+    /// How long a rank has to give and take, and to let this one in: those that meet at the start may wait for
+    /// others.
+    fn patience(&self) -> Duration {
+        self.entry.map_or_else(|| self.left(), |_| patience(self.end))
+    }
+
+    /// That a rank said nothing for so long.
+    fn silent(&self, rank: u32) -> Error {
+        let waited = PATIENCE.min(self.config.timeout);
+        self.entry.map_or_else(|| self.missing(rank), |_| Error::Unresponsive { rank, waited })
     }
 
     fn missing(&self, rank: u32) -> Error {
@@ -378,6 +404,12 @@ fn turned_away(rank: u32) -> Error {
 
 fn left(end: Instant) -> Duration {
     end.saturating_duration_since(Instant::now())
+}
+
+/// How long one step may take that is over at `end`.
+fn patience(end: Instant) -> Duration {
+    // None at all would be for ever.
+    left(end).clamp(Duration::from_millis(1), PATIENCE)
 }
 
 fn be_patient(socket: &Socket, most: Duration) -> Result<(), Error> {

@@ -6,15 +6,18 @@
 use crate::config::Config;
 use crate::error::Error;
 use crate::meeting::{Entry, Met, Socket, Way, call_there, enter, meet};
+use rustix::net::sockopt::{Timeout, set_socket_timeout};
 use rustix::net::{
-    RecvAncillaryBuffer, RecvAncillaryMessage, RecvFlags, SendAncillaryBuffer,
-    SendAncillaryMessage, SendFlags, recvmsg, sendmsg,
+    self, AddressFamily, RecvAncillaryBuffer, RecvAncillaryMessage, RecvFlags, SendAncillaryBuffer,
+    SendAncillaryMessage, SendFlags, SocketAddrUnix, SocketFlags, SocketType, recvmsg, sendmsg,
+    socket_with,
 };
 use std::io::{self, ErrorKind, IoSlice, IoSliceMut};
 use std::mem::MaybeUninit;
 use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
 use std::os::linux::net::SocketAddrExt;
-use std::os::unix::net::{SocketAddr, UnixListener, UnixStream};
+use std::os::unix::net::{SocketAddr, UnixListener};
+use std::time::Duration;
 
 /// Its mailbox and its segment.
 pub(crate) type Memory<T> = [T; 2];
@@ -45,8 +48,7 @@ pub(crate) fn join(config: &Config, name: &str, memory: Memory<OwnedFd>) -> Resu
 
 /// Has rank 0 say which rank this one is, that comes later.
 pub(crate) fn come_to(config: &Config, name: &str) -> Result<Entry, Error> {
-    let connect = || Ok(UnixStream::connect_addr(&address(&root_of(name))?)?.into());
-    enter(config, connect, |_| Ok(Vec::new()))
+    enter(config, |most| connect(&root_of(name), most), |_| Ok(Vec::new()))
 }
 
 /// Joins those that are there as `entry` says, with the `config` that it says.
@@ -83,12 +85,22 @@ fn root_of(name: &str) -> String {
     format!("{name}-root")
 }
 
-fn address(name: &str) -> io::Result<SocketAddr> {
-    SocketAddr::from_abstract_name(format!("isometry-{name}"))
+fn called(name: &str) -> String {
+    format!("isometry-{name}")
+}
+
+/// Who listens at a name may have no room for a caller.
+fn connect(name: &str, most: Duration) -> io::Result<OwnedFd> {
+    let (unix, stream) = (AddressFamily::UNIX, SocketType::STREAM);
+    let socket = socket_with(unix, stream, SocketFlags::CLOEXEC, None)?;
+    set_socket_timeout(&socket, Timeout::Send, Some(most))?;
+    net::connect(&socket, &SocketAddrUnix::new_abstract_name(called(name).as_bytes())?)?;
+    Ok(socket)
 }
 
 fn listen(name: &str, rank: u32) -> Result<UnixListener, Error> {
-    let address = address(name).map_err(Error::io("naming a socket"))?;
+    let address = SocketAddr::from_abstract_name(called(name));
+    let address = address.map_err(Error::io("naming a socket"))?;
     let listener = match UnixListener::bind_addr(&address) {
         Err(e) if e.kind() == ErrorKind::AddrInUse => {
             return Err(Error::Refused { rank, why: "has joined already" });
@@ -104,8 +116,8 @@ impl Way for Handing {
     const LANES: u32 = 1;
     type Gift = Memory<OwnedFd>;
 
-    fn connect(&self, rank: u32) -> io::Result<OwnedFd> {
-        Ok(UnixStream::connect_addr(&address(&self.name_of(rank))?)?.into())
+    fn connect(&self, rank: u32, most: Duration) -> io::Result<OwnedFd> {
+        connect(&self.name_of(rank), most)
     }
 
     fn exchange(&self, _: u32, socket: &Socket, _: bool) -> io::Result<Memory<OwnedFd>> {

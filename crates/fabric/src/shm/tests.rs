@@ -6,8 +6,11 @@ use crate::config::Job;
 use crate::message::Payload;
 use crate::segment::is_shared;
 use proptest::prelude::*;
-use rustix::net::{Shutdown, shutdown};
+use rustix::net::{Shutdown, listen, shutdown};
 use std::collections::VecDeque;
+use std::os::linux::net::SocketAddrExt;
+use std::os::unix::net::{SocketAddr, UnixListener, UnixStream};
+use std::sync::mpsc::channel;
 use std::thread;
 use std::time::Instant;
 
@@ -256,4 +259,19 @@ fn who_leaves_hangs_up_on_those_that_join() {
         assert!(second.join().unwrap().is_err());
     });
     assert!(first.finish().is_err());
+}
+
+#[test]
+fn who_has_no_room_for_callers_holds_nobody_up_for_longer_than_it_waits() {
+    let [(_, root), ..] = Job::new(1).unwrap().variables(0);
+    let name = format!("isometry-{}-root", root.strip_prefix("local:").unwrap());
+    let at = SocketAddr::from_abstract_name(name).unwrap();
+    let stopped = UnixListener::bind_addr(&at).unwrap();
+    listen(&stopped, 0).unwrap();
+    let _caller = UnixStream::connect_addr(&at).unwrap();
+    let (has_come, comes) = channel();
+    let late = Config { timeout: Duration::from_millis(300), ..Config::later(&root, b"key") };
+    thread::spawn(move || has_come.send(Shm::join(&late).map(drop)));
+    let error = comes.recv_timeout(Duration::from_secs(60)).unwrap().unwrap_err();
+    assert!(matches!(error, Error::Unanswered { .. }), "{error}");
 }

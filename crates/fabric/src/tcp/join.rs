@@ -9,7 +9,7 @@
 use crate::config::{Config, ROOT};
 use crate::error::Error;
 use crate::locks::lock;
-use crate::meeting::{Entry, Met, PATIENCE, Socket, Way, call_there, enter, meet};
+use crate::meeting::{Entry, Met, Socket, Way, call_there, enter, meet};
 use rustix::net::sockopt::{set_socket_linger, set_tcp_nodelay};
 use rustix::net::{getpeername, getsockname};
 use std::collections::BTreeMap;
@@ -81,7 +81,7 @@ pub(crate) fn come_to<const LANES: u32, const KIND: u32>(
     let mut bound = None;
     let entry = enter(
         config,
-        || connect(place),
+        |most| connect(place, most),
         |socket| {
             let listener = listen_beside(root, socket).map_err(Error::io("listening for ranks"))?;
             let own = listener.local_addr().map_err(Error::io("asking for a port"))?;
@@ -176,7 +176,7 @@ impl Way for Gathering {
     const LANES: u32 = 1;
     type Gift = ();
 
-    fn connect(&self, _: u32) -> io::Result<OwnedFd> {
+    fn connect(&self, _: u32, _: Duration) -> io::Result<OwnedFd> {
         Err(ErrorKind::Unsupported.into())
     }
 
@@ -214,8 +214,8 @@ impl Way for Reporting<'_> {
     /// Where this rank listens, and where all do.
     type Gift = (TcpListener, Addresses);
 
-    fn connect(&self, _: u32) -> io::Result<OwnedFd> {
-        connect(self.root)
+    fn connect(&self, _: u32, most: Duration) -> io::Result<OwnedFd> {
+        connect(self.root, most)
     }
 
     fn exchange(&self, _: u32, mut socket: &Socket, _: bool) -> io::Result<Self::Gift> {
@@ -276,8 +276,8 @@ impl<const LANES: u32, const KIND: u32> Way for Connecting<LANES, KIND> {
     const LANES: u32 = LANES;
     type Gift = Vec<u8>;
 
-    fn connect(&self, rank: u32) -> io::Result<OwnedFd> {
-        connect(*self.addresses.get(&rank).ok_or(ErrorKind::AddrNotAvailable)?)
+    fn connect(&self, rank: u32, most: Duration) -> io::Result<OwnedFd> {
+        connect(*self.addresses.get(&rank).ok_or(ErrorKind::AddrNotAvailable)?, most)
     }
 
     fn exchange(&self, _: u32, mut socket: &Socket, _: bool) -> io::Result<Vec<u8>> {
@@ -304,8 +304,8 @@ fn peer_of(socket: &Socket) -> io::Result<SocketAddr> {
     Ok(SocketAddr::try_from(peer)?)
 }
 
-fn connect(address: SocketAddr) -> io::Result<OwnedFd> {
-    let stream = TcpStream::connect_timeout(&address, PATIENCE)?;
+fn connect(address: SocketAddr, most: Duration) -> io::Result<OwnedFd> {
+    let stream = TcpStream::connect_timeout(&address, most)?;
     // Where nobody listens at a port of this machine, a socket may connect to itself; the port is then
     // to be free at once.
     if stream.local_addr()? == stream.peer_addr()? {
