@@ -42,7 +42,6 @@ use rustix::net::{RecvFlags, SendFlags, recv, send};
 use std::io;
 use std::os::fd::{AsFd, OwnedFd};
 use std::slice;
-use std::sync::atomic::Ordering;
 use std::sync::{Arc, Mutex};
 use std::time::{Duration, Instant};
 use stream::{
@@ -353,12 +352,18 @@ impl Shared {
     fn hear(&self, from: usize) {
         let Some(peer) = self.peers.get(from) else { return };
         let Some(silent) = peer.silent.as_ref().and_then(Closable::get) else { return };
+        // Another thread may have found it ready too, and the end behind a farewell says nothing.
+        let mut has_spoken = lock(&peer.has_spoken);
+        if *has_spoken {
+            return;
+        }
         let mut said = [0];
         let heard = recv(&silent, &mut said, RecvFlags::DONTWAIT).map(|(read, _)| read);
         if matches!(heard, Err(Errno::AGAIN | Errno::INTR)) {
             return;
         }
-        peer.has_spoken.store(true, Ordering::Release);
+        *has_spoken = true;
+        drop(has_spoken);
         self.ins.iter().for_each(|set| _ = epoll::delete(set, &silent));
         if heard != Ok(1) || said != [BYE] {
             self.cut(from);

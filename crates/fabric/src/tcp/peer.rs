@@ -12,7 +12,6 @@ use rustix::net::sockopt::{
 };
 use rustix::net::{AddressFamily, RecvFlags, SocketFlags, SocketType, recv, socketpair};
 use std::os::fd::OwnedFd;
-use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
@@ -25,8 +24,8 @@ pub(super) struct Peer {
     pub(super) streams: [Stream; 2],
     /// `None` for this rank.
     pub(super) silent: Option<Closable>,
-    /// Whether that said something, or has ended.
-    pub(super) has_spoken: AtomicBool,
+    /// Whether that said something, or has ended; held by who hears it.
+    pub(super) has_spoken: Mutex<bool>,
     pub(super) segment_bytes: u64,
     /// How the streams ended.
     pub(super) ends: Mutex<[Option<Lost>; 2]>,
@@ -63,7 +62,7 @@ impl Peer {
             Stream::new(name(rank, 1), theirs, mine),
         ];
         let (ends, standing) = (Mutex::default(), Standing::default());
-        let has_spoken = AtomicBool::new(false);
+        let has_spoken = Mutex::default();
         Ok(Peer { streams, silent, has_spoken, segment_bytes, ends, standing })
     }
 
@@ -74,8 +73,8 @@ impl Peer {
             let heard = recv(silent, &mut [0], RecvFlags::PEEK | RecvFlags::DONTWAIT);
             matches!(heard, Err(Errno::AGAIN | Errno::INTR))
         };
-        let has_spoken = self.has_spoken.load(Ordering::Acquire);
-        self.standing.lost().is_none() && !has_spoken && self.silent.as_ref().is_none_or(is_silent)
+        let has_spoken = lock(&self.has_spoken);
+        self.standing.lost().is_none() && !*has_spoken && self.silent.as_ref().is_none_or(is_silent)
     }
 
     /// Nothing is said to it any more, nor heard of it.

@@ -197,6 +197,28 @@ fn what_was_sent_before_leaving_still_comes() {
 }
 
 #[test]
+fn two_that_hear_of_leaving_at_once_take_what_still_comes() {
+    let [first, second] = pair();
+    // More than a receiver has room for that does not read.
+    let bytes = vec![3; 16 << 10];
+    let message = Message { handler: 1, args: &[7], payload: Payload::Bytes(&bytes), rest: &[] };
+    (0..24).for_each(|_| second.send(ME, Queue::Request, &message).unwrap());
+    drop(second);
+    while first.shared.peers.get(1).unwrap().is_there() {
+        thread::yield_now();
+    }
+    // As threads do that take a queue each.
+    QUEUES.iter().for_each(|_| first.shared.hear(1));
+    let mut heard = 0;
+    while first.lost(OTHER).is_none() {
+        for queue in QUEUES {
+            first.receive(queue, &mut |_, _| heard += 1);
+        }
+    }
+    assert_eq!((first.lost(OTHER), heard), (Some(Lost::Left), 24));
+}
+
+#[test]
 fn a_silent_connection_that_ends_is_a_peer_that_died() {
     let [first, second] = pair();
     let silent = second.shared.peers.get(0).unwrap().silent.as_ref().unwrap().get().unwrap();
