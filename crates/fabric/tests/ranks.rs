@@ -129,6 +129,7 @@ fn what_a_peer_did_not_publish_is_an_error() {
         }
         assert!(matches!(fabric.put_word(other, 4, 1), Err(Error::OutOfBounds { .. })));
         let stranger = NodeId(fabric.size());
+        assert_eq!(fabric.published_bytes(stranger), 0);
         for error in [
             fabric.put(stranger, 0, &[1]).unwrap_err(),
             fabric.request(stranger, REQUEST, &[], &[]).unwrap_err(),

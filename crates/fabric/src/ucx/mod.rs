@@ -109,8 +109,10 @@ impl Default for Outbox {
 struct Inbox {
     /// In the order in which they are to be taken.
     ready: VecDeque<(usize, Vec<u8>)>,
-    /// By sender, the number of the next message, and how many were taken that it was not told of.
+    /// By sender, the number of the next message, and how many were taken that it was told of, and was
+    /// not.
     next: Vec<u64>,
+    told: Vec<u64>,
     untold: Vec<usize>,
     /// What came before its turn, by sender and number.
     early: BTreeMap<(usize, u64), Vec<u8>>,
@@ -119,14 +121,14 @@ struct Inbox {
 impl Inbox {
     fn new(size: usize) -> Inbox {
         let (ready, early) = (VecDeque::new(), BTreeMap::new());
-        Inbox { ready, next: vec![0; size], untold: vec![0; size], early }
+        Inbox { ready, next: vec![0; size], told: vec![0; size], untold: vec![0; size], early }
     }
 
-    /// Takes a message with its number; `None` where no rank sends that.
+    /// Takes a message with its number; `None` where no rank sends that, or has no credit for it.
     fn arrive(&mut self, from: usize, number: u64, frame: &[u8]) -> Option<()> {
         let next = &mut self.next[from];
         // Farewell needs no credit.
-        let is_due = number.checked_sub(*next).is_some_and(|ahead| ahead <= CREDITS as u64);
+        let is_due = (*next..=self.told[from] + CREDITS as u64).contains(&number);
         if !is_due || self.early.contains_key(&(from, number)) {
             return None;
         }
@@ -136,6 +138,16 @@ impl Inbox {
             self.ready.push_back((from, frame));
         }
         Some(())
+    }
+
+    /// Gives out the next message, and how many of that sender's are to be told of now.
+    fn take(&mut self, own: usize) -> Option<(usize, Vec<u8>, usize)> {
+        let (from, frame) = self.ready.pop_front()?;
+        self.untold[from] += 1;
+        let is_told = from == own || self.untold[from] >= TOLD;
+        let told = if is_told { std::mem::take(&mut self.untold[from]) } else { 0 };
+        self.told[from] += told as u64;
+        Some((from, frame, told))
     }
 }
 
@@ -345,14 +357,7 @@ impl Shared {
 
     /// Takes the next message of a queue.
     fn next(&self, queue: Queue) -> Option<(usize, Vec<u8>)> {
-        let mut inbox = lock(&self.inboxes[queue as usize]);
-        let (from, frame) = inbox.ready.pop_front()?;
-        inbox.untold[from] += 1;
-        let mut told = 0;
-        if from == self.rank || inbox.untold[from] >= TOLD {
-            told = std::mem::take(&mut inbox.untold[from]);
-        }
-        drop(inbox);
+        let (from, frame, told) = lock(&self.inboxes[queue as usize]).take(self.rank)?;
         if told > 0 && from == self.rank {
             lock(&self.peers[from].outboxes[queue as usize]).credits += told;
             self.sleepers.ring();
@@ -466,7 +471,8 @@ impl Conduit for Ucx {
     }
 
     fn segment_bytes(&self, peer: NodeId) -> u64 {
-        self.shared.peers[peer.0 as usize].segment_bytes.get().copied().unwrap_or(0)
+        let peer = self.shared.peers.get(peer.0 as usize);
+        peer.and_then(|peer| peer.segment_bytes.get()).copied().unwrap_or(0)
     }
 
     fn lost(&self, peer: NodeId) -> Option<Lost> {

@@ -29,6 +29,25 @@ proptest! {
         prop_assert_eq!(inbox.arrive(1, 99, &[]), None, "too late");
     }
 
+    /// Of a sender that heeds no credits, beside what it was told of; farewell needs none.
+    #[test]
+    fn no_more_of_a_sender_lies_there_than_it_has_credits(takes in prop::collection::vec(0_usize..3, 1..2000)) {
+        let mut inbox = Inbox::new(2);
+        let (mut number, mut taken, mut told) = (0, 0, 0);
+        for take in takes {
+            while number <= (told + CREDITS) as u64 {
+                prop_assert_eq!(inbox.arrive(1, number, &[]), Some(()));
+                number += 1;
+            }
+            prop_assert_eq!(inbox.arrive(1, number, &[]), None);
+            prop_assert!(inbox.ready.len() <= CREDITS + 1);
+            for (_, _, some) in (0..take).filter_map(|_| inbox.take(0)) {
+                (taken, told) = (taken + 1, told + some);
+                prop_assert!(taken - told < TOLD);
+            }
+        }
+    }
+
     #[test]
     fn nothing_that_a_peer_tells_of_itself_makes_it_panic(
         gift in prop::collection::vec(any::<u8>(), 0..60),
