@@ -18,9 +18,12 @@ const HANDLER: u8 = 128;
 /// The longest letter: only an index list makes one long.
 const MOST_BYTES: usize = wire::MAX_PACKET_BYTES;
 
-/// How many letters may wait for one peer before those that may be lost are; no more either once they
-/// have [`MOST_BYTES`] together, since the engine says a long one again while the first still waits.
+/// How many letters may wait for one peer before packets are lost; no more either once they have
+/// [`MOST_BYTES`] together, since the engine says a long one again while the first still waits.
 const MOST_WAITING: usize = 1024;
+
+/// So many times as many before others are: one that asks and asks, and takes no answer.
+const OTHERS: usize = 4;
 
 /// How many letters of one node, and bytes of them, may have come and not been taken; what comes then is
 /// lost, as where that one floods this one, and of packets half as many.
@@ -206,15 +209,21 @@ impl Outbox {
         Outbox { queues: (0..capacity).map(|_| Mutex::default()).collect(), waiting: 0.into() }
     }
 
-    /// Sends a letter, now or when there is room. A packet is lost where much waits already: the
-    /// engine says it again.
+    /// Sends a letter, now or when there is room. It is lost where much waits already: a packet the engine
+    /// says again.
     pub(crate) fn post(&self, fabric: &Fabric, to: NodeId, topic: Topic, bytes: Vec<u8>) {
         if bytes.len() > MOST_BYTES {
             return log::error!("{} B are too many to say to {to} at once", bytes.len());
         }
         let mut queue = self.queue(to.0 as usize);
-        if topic == Topic::Packet && is_full(&queue) {
-            return;
+        match topic {
+            Topic::Packet if is_full(&queue, 1) => return,
+            _ if is_full(&queue, OTHERS) => {
+                return log::warn!(
+                    "dropped a letter to {to} of {topic:?}: it takes none, and many wait"
+                );
+            }
+            _ => {}
         }
         queue.push_back(Outgoing { topic, bytes, sent: 0 });
         self.waiting.fetch_add(1, Ordering::Relaxed);
@@ -264,14 +273,17 @@ impl Outbox {
     }
 }
 
-fn is_full(queue: &VecDeque<Outgoing>) -> bool {
+/// Whether so many times as much waits as may before packets are lost.
+fn is_full(queue: &VecDeque<Outgoing>, times: usize) -> bool {
     let bytes: usize = queue.iter().map(|letter| letter.bytes.len()).sum();
-    queue.len() >= MOST_WAITING || bytes >= MOST_BYTES
+    queue.len() >= times * MOST_WAITING || bytes >= times * MOST_BYTES
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
+    use fabric::{Config, Job};
+    use std::thread;
 
     const FROM: NodeId = NodeId(3);
 
@@ -338,9 +350,39 @@ mod tests {
             let letter = || Outgoing { topic: Topic::Packet, bytes: vec![0; bytes], sent: 0 };
             std::iter::repeat_with(letter).take(count).collect()
         };
-        assert!(!is_full(&queue(0, 0)) && !is_full(&queue(MOST_WAITING - 1, 1)));
-        assert!(is_full(&queue(MOST_WAITING, 1)));
-        assert!(!is_full(&queue(1, MOST_BYTES - 1)) && is_full(&queue(2, MOST_BYTES / 2)));
+        for times in [1, OTHERS] {
+            let (most, bytes) = (times * MOST_WAITING, times * MOST_BYTES);
+            let is_full = |queue| is_full(&queue, times);
+            assert!(!is_full(queue(0, 0)) && !is_full(queue(most - 1, 1)));
+            assert!(is_full(queue(most, 1)));
+            assert!(!is_full(queue(1, bytes - 1)) && is_full(queue(2, bytes / 2)));
+        }
+    }
+
+    #[test]
+    fn who_takes_nothing_has_so_much_kept_for_it_and_no_more() {
+        let job = Job::new(2).unwrap();
+        let join = |rank| {
+            let variables = job.variables(rank);
+            let find = |name: &str| variables.iter().find(|v| v.0 == name).map(|v| v.1.clone());
+            Fabric::join(&Config::from_variables(find).unwrap(), Handlers::new()).unwrap()
+        };
+        let [asked, asks] = thread::scope(|scope| {
+            let second = scope.spawn(|| join(1));
+            [join(0), second.join().unwrap()]
+        });
+        let outbox = Outbox::new(2);
+        let post = |topic| outbox.post(&asked, asks.rank(), topic, vec![7; 3000]);
+        let waiting = || outbox.queue(1).len();
+        for (topic, most) in [(Topic::Packet, MOST_WAITING), (Topic::Found, OTHERS * MOST_WAITING)]
+        {
+            (0..2 * most).for_each(|_| post(topic));
+            assert_eq!(waiting(), most, "{topic:?}");
+        }
+        drop(asks);
+        asked.wait_until(None, || asked.lost(NodeId(1)).is_some()).unwrap();
+        outbox.flush_all(&asked);
+        assert!(outbox.is_empty());
     }
 
     #[test]
