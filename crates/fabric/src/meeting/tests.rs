@@ -1,10 +1,12 @@
-//! Ranks that stop while another one comes: one that has met rank 0 by TCP hears callers as far as a test says.
+//! Ranks that stop while one comes, and ones that come and stop, by TCP: each goes as far as a test says.
 
+use super::handshake::ADMISSION;
 use super::*;
-use crate::conduit::Conduit;
+use crate::conduit::{Conduit, Lost, QUEUES};
 use crate::config::Job;
 use crate::tcp::Tcp;
-use crate::tcp::join::{Joining, LANES, meet_at};
+use crate::tcp::join::{Joining, LANES, come_to, meet_at};
+use model::NodeId;
 use rustix::net::{Shutdown, listen, shutdown};
 use std::net::{TcpListener, TcpStream};
 use std::thread;
@@ -84,4 +86,43 @@ fn who_comes_while_a_rank_stops_is_told_so_in_the_middle_too() {
             scope.spawn(move || come_while_stopping(stops));
         }
     });
+}
+
+#[test]
+fn one_that_stops_while_it_comes_is_waited_for_as_long_as_it_said() {
+    let [(_, root), ..] = Job::loopback(1).unwrap().variables(0);
+    let config = Config { capacity: 8, ..Config::new(&root, (0, 1), b"key") };
+    let first = Tcp::join(&config).unwrap();
+    let late = Config::later(&root, b"key");
+    let come = || Tcp::join(&late).map(|tcp| tcp.place().0.0);
+    let next = || come().unwrap();
+    let soon = Config { timeout: Duration::from_secs(2), ..late.clone() };
+    let connect = |_| Ok(OwnedFd::from(TcpStream::connect(&root)?));
+    let told = || enter(&soon, connect, |_| Ok(vec![0; 2])).unwrap();
+    let is_refused = |told: Result<(), Error>| matches!(told, Err(Error::Refused { rank: 0, .. }));
+
+    let proved = Socket(connect(PATIENCE).unwrap());
+    let handshake = Handshake { config: &late, kind: ADMISSION, lanes: 1 };
+    handshake.call(&proved, (0, 0)).unwrap();
+    assert_eq!(next(), 1, "it was told nothing");
+
+    let entry = told();
+    assert_eq!(next(), 2, "it has called nobody");
+    assert!(is_refused(entry.begin()));
+
+    let entry = told();
+    entry.begin().unwrap();
+    assert_eq!(next(), 4, "it may have called others");
+    assert!(is_refused(entry.finish()));
+
+    let (entry, joining) = come_to::<LANES, 2>(&soon, &root, &[0; 8]).unwrap();
+    let error = come().unwrap_err();
+    assert!(matches!(error, Error::Unresponsive { rank: 5, .. }), "{error}");
+    assert!(is_refused(entry.finish()) && first.has(NodeId(5)));
+    drop(joining);
+    assert_eq!(next(), 6, "it has called all");
+    while first.lost(NodeId(5)).is_none() {
+        QUEUES.iter().for_each(|&queue| _ = first.receive(queue, &mut |_, _| {}));
+    }
+    assert_eq!(first.lost(NodeId(5)), Some(Lost::Died));
 }
