@@ -11,7 +11,7 @@ use std::thread;
 use std::time::{Duration, Instant};
 
 /// How many come and go.
-const TURNS: u32 = 60;
+const TURNS: u32 = 200;
 
 /// Fewer than one of each: where more threads sleep at once than before, each keeps what it sleeps on.
 const SLACK: usize = TURNS as usize / 2;
