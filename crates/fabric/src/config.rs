@@ -30,6 +30,9 @@ const LOCAL: &str = "local:";
 /// The most ranks there may ever be: each has queues for all.
 pub const MOST_RANKS: u32 = 256;
 
+/// How many ports are looked at for one that is free.
+const TRIES: usize = 100;
+
 /// The most bytes of a rank's name.
 const MOST_NAME: usize = 255;
 
@@ -257,6 +260,23 @@ fn hex(bytes: &[u8]) -> String {
     bytes.iter().map(|byte| format!("{byte:02x}")).collect()
 }
 
+/// A port among those that systems give to nobody unasked.
+fn drawn_port() -> Result<u16, Error> {
+    let mut drawn = [0; 2];
+    choose(&mut drawn)?;
+    Ok(1 << 14 | u16::from_le_bytes(drawn) >> 2)
+}
+
+/// Such a port of this machine that is free now, and so as good as nobody's until it is listened at.
+pub(crate) fn free_port(ip: Ipv4Addr) -> Result<u16, Error> {
+    let failed = Error::io("looking for a free port");
+    let bind = || {
+        let listener = TcpListener::bind((ip, drawn_port()?));
+        Ok(listener.and_then(|listener| listener.local_addr()).map_err(&failed)?.port())
+    };
+    (1..TRIES).fold(bind(), |bound, _| bound.or_else(|_: Error| bind()))
+}
+
 /// Ranks that are to be started.
 #[derive(Clone)]
 pub struct Job {
@@ -291,10 +311,8 @@ impl Job {
     /// # Errors
     /// As [`Job::new`]; [`Error::Io`] where no port is free.
     pub fn loopback(size: u32) -> Result<Job, Error> {
-        let listener = TcpListener::bind((Ipv4Addr::LOCALHOST, 0));
-        let address = listener.and_then(|listener| listener.local_addr());
-        let address = address.map_err(Error::io("looking for a free port"))?;
-        Job::at(address.to_string(), size)
+        let ip = Ipv4Addr::LOCALHOST;
+        Job::at(format!("{ip}:{}", free_port(ip)?), size)
     }
 
     /// As [`Job::loopback`], to speak by UCX.
@@ -313,9 +331,7 @@ impl Job {
     /// # Errors
     /// As [`Job::new`]; [`Error::Config`] where there can be no such host.
     pub fn across(host: &str, port: Option<u16>, size: u32) -> Result<Job, Error> {
-        let mut drawn = [0; 2];
-        choose(&mut drawn)?;
-        let port = port.unwrap_or(1 << 14 | u16::from_le_bytes(drawn) >> 2);
+        let port = port.map_or_else(drawn_port, Ok)?;
         let root = format!("{host}:{port}");
         if !matches!(Root::of(&root), Some(Root::At(_))) {
             let why = format!("ranks can't meet at `{root}`: it should be a host and a port");
@@ -427,13 +443,26 @@ mod tests {
         }
     }
 
+    /// Others are given as local ports to whoever connects or listens.
+    const UNASKED: std::ops::Range<u16> = 1 << 14..1 << 15;
+
+    #[test]
+    fn ports_that_are_free_are_nobodys_in_a_moment() {
+        let ip = Ipv4Addr::LOCALHOST;
+        for _ in 0..100 {
+            let port = free_port(ip).unwrap();
+            assert!(UNASKED.contains(&port), "{port}");
+            TcpListener::bind((ip, port)).unwrap();
+        }
+    }
+
     #[test]
     fn a_job_across_hosts_meets_at_the_first() {
         let root = |host, port| Job::across(host, port, 2).map(|job| job.root);
         assert_eq!(root("node-3", Some(80)).unwrap(), "node-3:80");
         let drawn = root("[::1]", None).unwrap();
         let port = drawn.strip_prefix("[::1]:").unwrap().parse::<u16>().unwrap();
-        assert!((16384..32768).contains(&port), "{port}");
+        assert!(UNASKED.contains(&port), "{port}");
         assert!(root("", None).is_err() && root("a", Some(0)).is_err());
         assert!(root("local", None).is_err(), "it would be a name on one machine");
     }

@@ -8,7 +8,7 @@
 
 mod raw;
 
-use crate::config::{Config, Job, PMIX};
+use crate::config::{Config, Job, PMIX, free_port};
 use crate::error::Error;
 use crate::locks::{lock, try_lock};
 use raw::{Api, Info, Process, Status, Value};
@@ -16,7 +16,7 @@ use rustix::system::uname;
 use std::error::Error as _;
 use std::ffi::{CStr, CString, c_int};
 use std::io;
-use std::net::{Ipv4Addr, TcpListener};
+use std::net::Ipv4Addr;
 use std::path::{Path, PathBuf};
 use std::ptr::null_mut;
 use std::sync::Mutex;
@@ -204,9 +204,7 @@ impl Client {
 
 /// Ranks that meet at a port of this machine that is free now.
 fn here(size: u32) -> Result<Job, Error> {
-    let listener = TcpListener::bind((Ipv4Addr::UNSPECIFIED, 0));
-    let address = listener.and_then(|listener| listener.local_addr());
-    let port = address.map_err(Error::io("looking for a free port"))?.port();
+    let port = free_port(Ipv4Addr::UNSPECIFIED)?;
     let name = uname();
     Job::across(&name.nodename().to_string_lossy(), Some(port), size)
 }
