@@ -5,7 +5,7 @@ mod common;
 
 use common::{Over, together, unmapped};
 use isometry_fabric::model::NodeId;
-use isometry_fabric::{Error, Fabric, Handlers, Job, Lost};
+use isometry_fabric::{Error, Fabric, Handlers, Job, Lost, strided};
 use rustix::time::{ClockId, clock_gettime};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU32, Ordering};
@@ -132,4 +132,23 @@ fn who_has_left_takes_nothing_for_what_it_is_not() {
         both[1].wake();
     });
     assert_eq!(forged.load(Ordering::Relaxed), 0);
+}
+
+/// In messages that are written several at once, and find no room.
+#[test]
+fn who_puts_strided_to_one_that_leaves_meanwhile_is_told_so() {
+    let both = together(&Job::loopback(2).unwrap(), vec![Handlers::new(), Handlers::new()]);
+    let src = vec![7; 1 << 20];
+    let copies = vec![strided(&[8, 1 << 16], &[16], &[16]); 100];
+    thread::scope(|scope| {
+        let put = || both[0].put_copies(NodeId(1), &copies, (&src, 0), 0).map(drop);
+        let putting = scope.spawn(put);
+        while both[1].segment().word(0).unwrap().load(Ordering::Relaxed) == 0 {
+            both[1].poll();
+        }
+        both[1].leave().unwrap();
+        let error = putting.join().unwrap().unwrap_err();
+        assert!(is_lost(&error, 1), "{error}");
+    });
+    both[0].put_copies(NodeId(0), &copies[..1], (&src, 0), 0).unwrap().wait(LONG).unwrap();
 }
