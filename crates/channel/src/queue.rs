@@ -114,7 +114,7 @@ impl<T> DoneQueue<T> {
 
     /// The bell.
     #[must_use]
-    pub fn bell(&self) -> &Bell {
+    pub fn bell(&self) -> &Arc<Bell> {
         &self.bell
     }
 

@@ -6,10 +6,14 @@
 //! its way to the host or from it shares a wire.
 
 mod choice;
+#[cfg(test)]
+mod full;
 mod lost;
 
 pub use choice::{Accelerators, Cuda};
 pub(crate) use choice::{Choice, Group};
+#[cfg(test)]
+pub(crate) use full::Full;
 pub(crate) use lost::Devices;
 
 use crate::builder::Settings;
@@ -95,9 +99,8 @@ const fn way(kind: ChannelKind, direction: Direction, host: Option<MemoryKind>) 
     Way { kind, direction, host }
 }
 
-/// The channels that `device` has.
-fn ways(device: &dyn Device) -> Vec<Way> {
-    let converts = device.profile().converts;
+/// The channels of a device, which converts or not.
+fn ways(converts: bool) -> Vec<Way> {
     WAYS.into_iter().filter(|way| converts || way.direction != Direction::Convert).collect()
 }
 
@@ -110,7 +113,7 @@ struct Rate {
     latency_ns: u64,
 }
 
-/// What the channels of a device reach.
+/// The channels that a device has, and what they reach.
 #[derive(Debug, Clone, PartialEq)]
 struct Rates {
     ways: Vec<Rate>,
@@ -124,10 +127,12 @@ pub(crate) fn add(class: &mut NodeClass, devices: &[Group], settings: &Settings)
     for group in devices {
         let near = add_near(class, group, settings, &mut added);
         for device in group {
-            let ways = ways(device.as_ref());
-            let made = ways.iter().map(|way| device.channel(way.direction, None));
+            let rates = rates(device, settings);
+            let made = rates.ways.iter().map(|rate| device.channel(rate.way.direction, None));
             match made.collect::<Result<Vec<_>, _>>() {
-                Ok(made) => add_device(class, (device, made, near), settings, &mut added),
+                Ok(made) => {
+                    add_device(class, (device, near), (&rates, made), settings, &mut added);
+                }
                 Err(error) => log::warn!("an accelerator is left out: {error}"),
             }
         }
@@ -149,10 +154,11 @@ fn add_near(class: &mut NodeClass, group: &Group, settings: &Settings, added: &m
     near
 }
 
-/// Adds the memory of a device and its channels, which are in the order of its [`ways`].
+/// Adds the memory of a device and its channels, which reach these rates.
 fn add_device(
     class: &mut NodeClass,
-    (device, made, near): (&Arc<dyn Device>, Vec<Box<dyn channel::Channel>>, u16),
+    (device, near): (&Arc<dyn Device>, u16),
+    (rates, made): (&Rates, Vec<Box<dyn channel::Channel>>),
     settings: &Settings,
     added: &mut Added,
 ) {
@@ -160,8 +166,7 @@ fn add_device(
     let staging_bytes = settings.pool_bytes().min(profile.memory_bytes / STAGING_PARTS);
     let sizes = (Some(profile.memory_bytes), Some(staging_bytes / LARGEST_BUFFER_PARTS));
     let own = push_memory(class, name.clone(), MemoryKind::Fbm, sizes);
-    let rates = rates(device, settings);
-    push_channels(class, &name, (own, near), &rates);
+    push_channels(class, &name, (own, near), rates);
     for (rate, channel) in rates.ways.iter().zip(made) {
         added.channels.push((rate.way.kind, channel));
     }
@@ -228,15 +233,17 @@ fn push_channels(class: &mut NodeClass, name: &str, (own, near): (u16, u16), rat
     }
 }
 
-/// What the channels of `device` reach: kept, measured, or assumed where that can't be.
+/// The channels of `device` and what they reach: kept, measured, or assumed where that can't be. Where
+/// they are kept nothing runs on the device, so that its kernels are not made.
 fn rates(device: &Arc<dyn Device>, settings: &Settings) -> Rates {
-    let ways = ways(device.as_ref());
+    let converts = device.profile().converts;
+    let ways = ways(converts);
     if settings.assume {
         return Rates::assumed(&ways);
     }
     let key = format!("{}, {}", device.profile().key, machine_key());
     let cache = Cache::new(settings, &key);
-    if let Some(rates) = cache.load().and_then(|kept| Rates::of_topology(kept, &ways)) {
+    if let Some(rates) = cache.load().and_then(|kept| Rates::of_topology(kept, converts)) {
         return rates;
     }
     let tell = |error: &Error| {
@@ -272,7 +279,17 @@ impl Rates {
             let (curves, latency_ns) = probe::device(channel.as_mut(), ends)?;
             Ok(Rate { way, curves, latency_ns })
         };
-        Ok(Rates { ways: ways.iter().map(rate).collect::<Result<_, _>>()?, assumed: false })
+        let mut measured = Vec::with_capacity(ways.len());
+        for way in ways {
+            match (rate(way), device.health().check_for(way.direction)) {
+                (Ok(rate), _) => measured.push(rate),
+                (Err(_), Err(why)) if why.kind != ChannelErrorKind::DeviceLost => {
+                    log::warn!("an accelerator has a channel fewer: {why}");
+                }
+                (Err(error), _) => return Err(error),
+            }
+        }
+        Ok(Rates { ways: measured, assumed: false })
     }
 
     /// What a device of the last years reaches, roughly.
@@ -326,9 +343,12 @@ impl Rates {
         }
     }
 
-    /// Those of `ways`, where all of them were kept.
-    fn of_topology(topology: Topology, ways: &[Way]) -> Option<Self> {
+    /// What was kept of a device that says that it converts, or not. One whose kernels could not be made
+    /// has no such channel there.
+    fn of_topology(topology: Topology, converts: bool) -> Option<Self> {
         let channels = topology.classes.into_iter().next()?.channels;
+        let is_converting = |channel: &Channel| channel.kind == ChannelKind::GpuConvert;
+        let ways = ways(converts && channels.iter().any(is_converting));
         let kinds = channels.iter().map(|channel| channel.kind);
         if !kinds.eq(ways.iter().map(|way| way.kind)) {
             return None;
@@ -349,9 +369,31 @@ mod tests {
         rates.ways[2].latency_ns = 1234;
         let text = cluster::to_json(&rates.to_topology()).to_string();
         let kept = cluster::parse_json(&text).unwrap();
-        assert_eq!(Rates::of_topology(kept.clone(), &WAYS[..5]), None, "one way more");
-        assert_eq!(Rates::of_topology(kept, &WAYS), Some(rates));
-        let other = Topology { classes: Vec::new(), ..Rates::assumed(&WAYS).to_topology() };
-        assert_eq!(Rates::of_topology(other, &WAYS), None);
+        assert_eq!(Rates::of_topology(kept.clone(), false), None, "one way more");
+        assert_eq!(Rates::of_topology(kept.clone(), true), Some(rates.clone()));
+        rates.ways.pop();
+        let without = rates.to_topology();
+        assert_eq!(Rates::of_topology(without.clone(), true), Some(rates), "it had no kernels");
+        let mut fewer = without;
+        fewer.classes[0].channels.pop();
+        let none = Topology { classes: Vec::new(), ..kept };
+        for topology in [fewer, none] {
+            assert_eq!(Rates::of_topology(topology, true), None);
+        }
+    }
+
+    #[test]
+    fn a_device_without_kernels_is_measured_and_kept_without_them() {
+        let test = "a_device_without_kernels_is_measured_and_kept_without_them";
+        let Ok(found) = channel_opencl::find() else { return println!("skipped: {test}") };
+        let device: Arc<dyn Device> = Arc::new(found[0].open().unwrap());
+        device.health().lose_kernels("no compiler");
+        let dir = tempfile::tempdir().unwrap();
+        let settings = Settings { cache_dir: Some(dir.path().to_owned()), ..Settings::default() };
+        let measured = rates(&device, &settings);
+        let directions: Vec<_> = measured.ways.iter().map(|rate| rate.way.direction).collect();
+        assert_eq!(directions[4..], [Direction::Copy]);
+        assert!(!measured.assumed);
+        assert_eq!(rates(&device, &settings), measured);
     }
 }

@@ -163,21 +163,22 @@ impl MachineBuilder {
     ///
     /// # Errors
     /// [`ArgumentError::Lanes`], [`ArgumentError::NulInPath`], [`ArgumentError::Accelerators`]
-    /// and [`ArgumentError::Cuda`] for a variable that names none; [`Error::Resource`] where the process has no descriptors or threads
-    /// left; [`Error::Io`] where a path of [`MachineBuilder::disk`] is not there;
+    /// and [`ArgumentError::Cuda`] for a variable that names none; [`Error::Resource`] where the
+    /// process has no descriptors or threads left; [`Error::Io`] where a path of
+    /// [`MachineBuilder::disk`] is not there;
     /// [`Error::Channel`] where there is no memory for staging.
     pub fn open(self) -> Result<Machine, Error> {
         self.make(None)
     }
 
     /// Opens the machine as one node among those that `config` speaks of; returns when all have
-    /// joined and said what they are, or, where it comes later, all those that are there. How much memory it registers follows from
-    /// [`MachineBuilder::staging`], whatever `config` says.
+    /// joined and said what they are, or, where it comes later, all those that are there. How much
+    /// memory it registers follows from [`MachineBuilder::staging`], whatever `config` says.
     ///
     /// # Errors
     /// As [`MachineBuilder::open`]; [`Error::Io`] where a directory of
-    /// [`MachineBuilder::serve_files`] is not there; [`Error::Nodes`] where not all join in time, or one is refused;
-    /// [`Error::Introduction`]; [`ArgumentError::NodeName`], and [`ArgumentError::NodeNameTaken`] where
+    /// [`MachineBuilder::serve_files`] is not there; [`Error::Nodes`] where not all join in time, or
+    /// one is refused; [`Error::Introduction`]; [`ArgumentError::NodeName`], and [`ArgumentError::NodeNameTaken`] where
     /// that node does not go within ten seconds.
     pub fn join(self, config: &fabric::Config) -> Result<Machine, Error> {
         self.make(Some(config))
@@ -431,8 +432,8 @@ impl Settings {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use channel::HostSpan;
-    use channel::accelerator::{Device, Direction, Health, Owner, Profile};
+    use crate::accelerators::Full;
+    use channel::accelerator::{Device, Health};
 
     #[test]
     fn staging_has_room_for_the_largest_buffers() {
@@ -442,38 +443,6 @@ mod tests {
             assert!(room >= 300 << 20, "{nodes} nodes: {room}");
         }
         assert_eq!(MachineBuilder::default().staging(8 << 20).settings(2).pool_bytes(), 4 << 20);
-    }
-
-    /// A device without room.
-    #[derive(Debug)]
-    struct Full(Health);
-
-    impl Device for Full {
-        fn health(&self) -> &Health {
-            &self.0
-        }
-
-        fn profile(&self) -> Profile {
-            let (key, memory_bytes, most_bytes) = (String::new(), 1 << 30, 1 << 30);
-            Profile { key, memory_bytes, most_bytes, shares_host_memory: false, converts: true }
-        }
-
-        fn allocate(&self, len_bytes: u64) -> Result<Owner, ChannelError> {
-            Err(self.0.no_memory(len_bytes, "it is full"))
-        }
-
-        fn pin(&self, len_bytes: u64) -> Result<(HostSpan, Owner), ChannelError> {
-            Err(self.0.no_memory(len_bytes, "it is full"))
-        }
-
-        fn channel(
-            &self,
-            _direction: Direction,
-            _queues: Option<usize>,
-        ) -> Result<Box<dyn Channel>, ChannelError> {
-            let config = MemcpyConfig::among(&Cores::detect(), 1);
-            Ok(Box::new(MemcpyChannel::new(&config).expect("a thread")))
-        }
     }
 
     #[test]

@@ -83,6 +83,9 @@ impl<C: Copier> CommandChannel<C> {
 
     /// Queues commands while there is room, and has the device begin.
     fn pump(&mut self) {
+        if self.waiting.is_empty() || !self.copier.is_ready(self.ended.bell()) {
+            return;
+        }
         let before = self.batches;
         while self.commands < MOST_COMMANDS
             && let Some(&slot) = self.waiting.front()
@@ -182,6 +185,7 @@ impl<C: Copier> Channel for CommandChannel<C> {
     fn drain(&mut self) {
         self.advance();
         while self.slots.iter().any(Option::is_some) {
+            self.copier.get_ready();
             self.wait();
             self.pump();
         }

@@ -15,7 +15,7 @@ pub trait Device: Debug + Send + Sync {
     /// What it is called in errors, and whether it is lost.
     fn health(&self) -> &Health;
 
-    /// What it says of itself. Who asks first waits until its kernels are compiled.
+    /// What it says of itself.
     fn profile(&self) -> Profile;
 
     /// At least `len_bytes` bytes of the device's memory, all zero: what a [`super::Copier`] of its
@@ -32,8 +32,8 @@ pub trait Device: Debug + Send + Sync {
     /// As [`Device::allocate`].
     fn pin(&self, len_bytes: u64) -> Result<(HostSpan, Owner), ChannelError>;
 
-    /// A channel that the device has, with nothing in flight, that spreads its commands over so many queues, at least one;
-    /// over as many as suit the API where that is left open.
+    /// A channel with nothing in flight, of one of the kinds that the device has, that spreads its
+    /// commands over so many queues, at least one; over as many as suit the API where that is left open.
     ///
     /// # Errors
     /// What the device says where it makes no queue, or is lost; [`ChannelErrorKind::Io`] when the
@@ -56,23 +56,26 @@ pub struct Profile {
     pub most_bytes: u64,
     /// Whether its memory is the host's.
     pub shares_host_memory: bool,
-    /// Whether it has kernels that convert layouts, and so a channel for [`Direction::Convert`].
+    /// Whether it takes kernels that convert layouts, and so has a channel for
+    /// [`Direction::Convert`]. That these can be made is seen when they first are.
     pub converts: bool,
 }
 
-/// What a device is called in errors, and whether it is lost: for good, from the first error on that
-/// says so.
+/// What a device is called in errors, whether it is lost, and whether it has no kernels: for good, from
+/// the first error on that says so.
 #[derive(Debug)]
 pub struct Health {
     name: String,
     lost: OnceLock<String>,
+    no_kernels: OnceLock<String>,
 }
 
 impl Health {
     /// That of a device which is not lost. `api` and `name` are what errors call it.
     #[must_use]
     pub fn new(api: &str, name: &str) -> Self {
-        Health { name: format!("{api} device `{name}`"), lost: OnceLock::new() }
+        let (lost, no_kernels) = (OnceLock::new(), OnceLock::new());
+        Health { name: format!("{api} device `{name}`"), lost, no_kernels }
     }
 
     /// What errors call the device.
@@ -95,6 +98,24 @@ impl Health {
         let Some(why) = self.lost.get() else { return Ok(()) };
         let detail = format!("{} is lost, and takes no more work: {why}", self.name);
         Err(ChannelError::new(ChannelErrorKind::DeviceLost, detail))
+    }
+
+    /// Refuses what [`Health::check`] does, and conversions where there are no kernels for them.
+    ///
+    /// # Errors
+    /// Likewise; [`ChannelErrorKind::Io`] for a conversion, with the reason that was told first.
+    pub fn check_for(&self, direction: Direction) -> Result<(), ChannelError> {
+        self.check()?;
+        let why = self.no_kernels.get().filter(|_| direction == Direction::Convert);
+        let Some(why) = why else { return Ok(()) };
+        let detail = format!("{} has no kernels, and converts nothing: {why}", self.name);
+        Err(ChannelError::new(ChannelErrorKind::Io, detail))
+    }
+
+    /// Has the device convert nothing from now on, since it has no kernels.
+    pub fn lose_kernels(&self, failure: impl Display) {
+        // Only the first reason is of interest.
+        let _ = self.no_kernels.set(failure.to_string());
     }
 
     /// `failure` as an error of this kind; one that says that the device is lost makes it so.
@@ -131,5 +152,24 @@ mod tests {
         assert_eq!(later.kind, ChannelErrorKind::DeviceLost);
         assert_eq!(later.detail, "Some device `a` is lost, and takes no more work: it fell");
         assert!(health.is_lost());
+    }
+
+    #[test]
+    fn without_kernels_a_device_does_all_but_convert() {
+        let health = Health::new("Some", "a");
+        assert_eq!(health.check_for(Direction::Convert), Ok(()));
+        health.lose_kernels("no compiler");
+        health.lose_kernels("no compiler again");
+        let refused = health.check_for(Direction::Convert).unwrap_err();
+        assert_eq!(refused.kind, ChannelErrorKind::Io);
+        let expected = "Some device `a` has no kernels, and converts nothing: no compiler";
+        assert_eq!(refused.detail, expected);
+        for direction in [Direction::Write, Direction::Read, Direction::Copy] {
+            assert_eq!(health.check_for(direction), Ok(()));
+        }
+        assert_eq!((health.is_lost(), health.check()), (false, Ok(())));
+        health.failed(ChannelErrorKind::DeviceLost, "it fell");
+        let lost = health.check_for(Direction::Convert).unwrap_err();
+        assert_eq!(lost.kind, ChannelErrorKind::DeviceLost);
     }
 }

@@ -40,14 +40,8 @@ pub struct Kernel {
 }
 
 impl Kernel {
-    /// The widths of elements.
-    const WIDTHS: [usize; 5] = [1, 2, 4, 8, 16];
-
-    /// All there are.
-    pub fn all() -> impl Iterator<Item = Kernel> {
-        let of = |bytes| [false, true].map(|turns| Kernel { bytes, turns });
-        Self::WIDTHS.into_iter().flat_map(of)
-    }
+    /// Bytes of the widest elements.
+    const MOST_BYTES: u64 = 16;
 
     /// What it is called in [`KERNELS`].
     #[must_use]
@@ -228,7 +222,8 @@ impl Form {
         let Nest { bytes, src, dst, mut loops } = nest;
         let strides = loops.iter().flat_map(|l| [l.src, l.dst]);
         let places = [src, dst, bytes.cast_signed()].into_iter().chain(strides);
-        let bits = places.fold(Kernel::WIDTHS[4] as i64, |bits, place| bits | place);
+        let most = Kernel::MOST_BYTES.cast_signed();
+        let bits = places.fold(most, |bits, place| bits | place);
         let width = 1u64 << bits.trailing_zeros();
         if bytes > width {
             let step = width.cast_signed();

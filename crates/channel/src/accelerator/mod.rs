@@ -13,6 +13,7 @@ mod device;
 mod launch;
 mod memory;
 mod nest;
+mod preparation;
 mod rects;
 mod transfer;
 
@@ -20,13 +21,15 @@ pub use channel::CommandChannel;
 pub use device::{Device, Health, Owner, Profile};
 pub use launch::{GROUP_ITEMS, KERNELS, Kernel, Launch, Launches, Parameters};
 pub use memory::{FbmProvider, ZcmProvider};
+pub use preparation::Preparation;
 pub use rects::{Rect, RectRules, Rects, origin};
 
-use crate::Region;
+use crate::{Bell, Region};
 use model::{ChannelError, ChannelErrorKind, CopyList};
 use std::any::Any;
 use std::fmt::Debug;
 use std::ptr::NonNull;
+use std::sync::Arc;
 
 /// Which way a channel moves bytes.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -111,6 +114,16 @@ pub trait Copier: Debug + Send {
 
     /// Whether `memory` is the device's, by the same opening of it.
     fn has(&self, memory: &Self::Memory) -> bool;
+
+    /// Whether it queues commands now. Where it needs something first that takes long it has that made,
+    /// and `bell` rings when it is there, or can't be had and the device's health says so.
+    fn is_ready(&mut self, bell: &Arc<Bell>) -> bool {
+        let _ = bell;
+        true
+    }
+
+    /// Blocks until what [`Copier::is_ready`] has begun is over.
+    fn get_ready(&mut self) {}
 
     /// Queues `commands`, in their order, on queue number `queue`. Stops at the first that is
     /// refused. Does not block, unless the API does where it reads memory that may be paged out.

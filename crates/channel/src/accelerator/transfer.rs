@@ -26,7 +26,7 @@ impl<C: Copier> Transfer<C> {
     /// `job`, all bytes of which lie in regions that `copier` can move between.
     pub(super) fn begin(job: Job, direction: Direction, copier: &C) -> Result<Self, ChannelError> {
         let Work::Copy(work) = &job.work else { return Err(no_commit()) };
-        copier.health().check()?;
+        copier.health().check_for(direction)?;
         ends(copier, direction, (&job.src, &job.dst))?;
         check_bounds(work, job.src.len_bytes(), job.dst.len_bytes())?;
         let (bases, in_place) =
@@ -45,7 +45,7 @@ impl<C: Copier> Transfer<C> {
     ) -> usize {
         let ends = copier
             .health()
-            .check()
+            .check_for(self.direction)
             .and_then(|()| ends(copier, self.direction, (&self.job.src, &self.job.dst)));
         let ends = match ends {
             Ok(ends) => ends,

@@ -9,15 +9,16 @@ use channel::accelerator::{GROUP_ITEMS, KERNELS};
 use channel::model::{ChannelError, ChannelErrorKind};
 use channel::{Channel, HostSpan};
 use cl3::device::{
-    CL_DEVICE_AVAILABLE, CL_DEVICE_GLOBAL_MEM_SIZE, CL_DEVICE_HOST_UNIFIED_MEMORY,
-    CL_DEVICE_MAX_MEM_ALLOC_SIZE, CL_DEVICE_NAME, CL_DEVICE_TYPE, CL_DEVICE_TYPE_CPU,
-    CL_DEVICE_TYPE_GPU, CL_DEVICE_VENDOR_ID, CL_DEVICE_VERSION,
+    CL_DEVICE_AVAILABLE, CL_DEVICE_COMPILER_AVAILABLE, CL_DEVICE_GLOBAL_MEM_SIZE,
+    CL_DEVICE_HOST_UNIFIED_MEMORY, CL_DEVICE_MAX_MEM_ALLOC_SIZE, CL_DEVICE_NAME, CL_DEVICE_TYPE,
+    CL_DEVICE_TYPE_CPU, CL_DEVICE_TYPE_GPU, CL_DEVICE_VENDOR_ID, CL_DEVICE_VERSION,
 };
 use cl3::error_codes::{CL_PLATFORM_NOT_FOUND_KHR, DLOPEN_RUNTIME_LOAD_FAILED};
 use cl3::memory::{CL_MEM_ALLOC_HOST_PTR, CL_MEM_READ_WRITE};
 use cl3::platform::CL_PLATFORM_NAME;
 use std::sync::atomic::{AtomicU32, Ordering};
 use std::sync::{Arc, Mutex, OnceLock, PoisonError};
+use std::time::Instant;
 use thiserror::Error;
 
 /// What OpenCL is called in errors.
@@ -89,6 +90,8 @@ pub struct DeviceInfo {
     pub memory_bytes: u64,
     /// The largest region that it allocates.
     pub most_bytes: u64,
+    /// Whether it has a compiler for kernels.
+    pub compiles: bool,
 }
 
 /// A device that may be opened.
@@ -164,6 +167,7 @@ fn describe(platform: &str, id: DeviceId) -> Result<(DeviceInfo, bool), Failure>
         shares_host_memory: id.number(CL_DEVICE_HOST_UNIFIED_MEMORY).unwrap_or(0) != 0,
         memory_bytes: id.number(CL_DEVICE_GLOBAL_MEM_SIZE)?,
         most_bytes: id.number(CL_DEVICE_MAX_MEM_ALLOC_SIZE)?,
+        compiles: id.number(CL_DEVICE_COMPILER_AVAILABLE)? != 0,
     };
     Ok((info, id.number(CL_DEVICE_AVAILABLE)? != 0))
 }
@@ -236,11 +240,23 @@ impl Device {
         self.inner.health.failed(kind_of(failure.code, when), failure)
     }
 
-    /// The kernels that convert layouts. Who asks first waits until they are compiled.
+    /// The kernels that convert layouts. Who asks first waits until they are compiled; where they can't
+    /// be, the device's health says so.
     pub(crate) fn kernels(&self) -> Result<&Program, Failure> {
-        let source = || format!("#define GROUP_ITEMS {GROUP_ITEMS}\n{PRELUDE}{KERNELS}");
-        let compile = || Program::new(self.context(), &source());
+        let compile = || {
+            let (source, since) =
+                (format!("#define GROUP_ITEMS {GROUP_ITEMS}\n{PRELUDE}{KERNELS}"), Instant::now());
+            let built = Program::new(self.context(), &source);
+            let name = self.inner.health.name();
+            log::debug!("compiled kernels for {name} within {:?}", since.elapsed());
+            built.inspect_err(|failure| self.inner.health.lose_kernels(failure))
+        };
         self.inner.kernels.get_or_init(compile).as_ref().map_err(|&failure| failure)
+    }
+
+    /// Whether the kernels are there, or can't be compiled.
+    pub(crate) fn knows_kernels(&self) -> bool {
+        self.inner.kernels.get().is_some()
     }
 
     /// A buffer of at least `len_bytes` bytes, which hold anything.
@@ -275,7 +291,7 @@ impl accelerator::Device for Device {
             memory_bytes: self.info().memory_bytes,
             most_bytes: self.info().most_bytes,
             shares_host_memory: self.info().shares_host_memory,
-            converts: self.kernels().is_ok(),
+            converts: self.info().compiles,
         }
     }
 

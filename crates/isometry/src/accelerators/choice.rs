@@ -189,6 +189,7 @@ mod tests {
             shares_host_memory: false,
             memory_bytes: 1,
             most_bytes: 1,
+            compiles: true,
         };
         let nvidias = info(DeviceKind::Gpu, NVIDIA);
         let (others, processor) = (info(DeviceKind::Gpu, 0x1002), info(DeviceKind::Cpu, 0x8086));

@@ -1,14 +1,15 @@
-//! Devices that are lost while a machine runs.
+//! Devices that are lost while a machine runs, or whose kernels can't be made.
 //!
 //! **Hazard.** A device that is gone refuses each request, while plans still lead to it. **Guarantee.**
 //! Once a request was refused so, no plan leads to the device or through it, and who asks for one hears
 //! why there is none. **Structure.** The device's channels join nothing any more, in a topology of a new
-//! generation, which no plan that was kept is for. Memories and channels keep their numbers, and host memory
-//! that was pinned by the device remains what it is, host memory.
+//! generation, which no plan that was kept is for; without kernels that is the one that converts. Memories
+//! and channels keep their numbers, and host memory that was pinned by the device remains what it is, host
+//! memory.
 
 use crate::runtime::Shared;
-use channel::accelerator::Device;
-use model::{ChannelError, MemoryId, NodeClass};
+use channel::accelerator::{Device, Direction};
+use model::{ChannelError, ChannelKind, MemoryId, NodeClass};
 use std::collections::BTreeMap;
 use std::sync::{Arc, Mutex, PoisonError};
 
@@ -16,8 +17,30 @@ use std::sync::{Arc, Mutex, PoisonError};
 #[derive(Debug, Default)]
 pub(crate) struct Devices {
     all: BTreeMap<MemoryId, Arc<dyn Device>>,
-    /// Those whose channels are closed.
-    closed: Mutex<Vec<MemoryId>>,
+    /// What is closed of each that has not all its channels any more.
+    closed: Mutex<BTreeMap<MemoryId, Closed>>,
+}
+
+/// Which channels of a device are closed.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
+enum Closed {
+    /// The one that converts.
+    Convert,
+    All,
+}
+
+impl Closed {
+    /// What is closed of `device`, and why.
+    fn of(device: &dyn Device) -> Option<(Closed, ChannelError)> {
+        let health = device.health();
+        let all = health.check().map_err(|why| (Closed::All, why));
+        let some = health.check_for(Direction::Convert).map_err(|why| (Closed::Convert, why));
+        all.and(some).err()
+    }
+
+    fn is_for(self, kind: ChannelKind) -> bool {
+        self == Closed::All || kind == ChannelKind::GpuConvert
+    }
 }
 
 impl Devices {
@@ -30,36 +53,43 @@ impl Devices {
         self.all.get(&memory)?.health().check().err()
     }
 
-    /// Those that are lost, with why, and not among `closed`.
-    fn lost_but(&self, closed: &[MemoryId]) -> Vec<(MemoryId, ChannelError)> {
-        let open = self.all.keys().filter(|memory| !closed.contains(memory));
-        open.filter_map(|&memory| Some((memory, self.why_lost(memory)?))).collect()
+    /// What is to be closed, with why, and is not among `closed`.
+    fn to_close(
+        &self,
+        closed: &BTreeMap<MemoryId, Closed>,
+    ) -> Vec<(MemoryId, Closed, ChannelError)> {
+        let all = self.all.iter();
+        let found = all.filter_map(|(&memory, device)| {
+            let (what, why) = Closed::of(device.as_ref())?;
+            (closed.get(&memory) < Some(&what)).then_some((memory, what, why))
+        });
+        found.collect()
     }
 }
 
 impl Shared {
-    /// Has no plan lead to a device, or through it, that is lost. Returns when that is so, whoever saw
-    /// to it.
+    /// Has no plan lead to a device, or through it, that is lost, nor to kernels that there are none of.
+    /// Returns when that is so, whoever saw to it.
     pub(crate) fn close_lost(&self) {
         let mut closed = self.devices().closed.lock().unwrap_or_else(PoisonError::into_inner);
-        let lost = self.devices().lost_but(&closed);
-        if lost.is_empty() {
+        let found = self.devices().to_close(&closed);
+        if found.is_empty() {
             return;
         }
         let (_changing, mut class) = self.class_to_change();
-        for (memory, why) in lost {
-            log::warn!("no more copies are planned to an accelerator: {why}");
-            close(&mut class, memory.index);
-            closed.push(memory);
+        for (memory, what, why) in found {
+            log::warn!("no more copies are planned that need it: {why}");
+            close(&mut class, memory.index, what);
+            closed.insert(memory, what);
         }
         self.set_class(class);
     }
 }
 
-/// Has no channel join `memory` any more, as if it were not there. A channel that joins nothing remains,
-/// so that others keep their numbers.
-fn close(class: &mut NodeClass, memory: u16) {
-    for channel in &mut class.channels {
+/// Has no channel of these join `memory` any more, as if it were not there. A channel that joins nothing
+/// remains, so that others keep their numbers.
+fn close(class: &mut NodeClass, memory: u16, what: Closed) {
+    for channel in class.channels.iter_mut().filter(|channel| what.is_for(channel.kind)) {
         channel.from.retain(|&end| end != memory);
         channel.to.retain(|&end| end != memory);
         if channel.from.is_empty() || channel.to.is_empty() {
@@ -72,7 +102,9 @@ fn close(class: &mut NodeClass, memory: u16) {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use model::{Layout, Topology};
+    use crate::accelerators::Full;
+    use channel::accelerator::Health;
+    use model::{ChannelErrorKind, Layout, NodeId, Topology};
     use planner::{End, Load, Options, PlanCache, PlanError, Query};
 
     /// A machine on which the best way from `a` to `b` is through a device's memory.
@@ -115,7 +147,7 @@ mod tests {
         assert_eq!(way(&topology, ["a", "b"]).unwrap(), ["a", "fbm", "b"]);
         let before = topology.clone();
         let lost = topology.memory_named("fbm").unwrap();
-        close(&mut topology.classes[0], lost.index);
+        close(&mut topology.classes[0], lost.index, Closed::All);
         topology.generation += 1;
         assert_eq!(way(&topology, ["a", "b"]).unwrap(), ["a", "fbm1", "b"]);
         let refused = way(&topology, ["a", "fbm"]).unwrap_err();
@@ -125,5 +157,49 @@ mod tests {
         assert_eq!((channels.len(), &channels[3].from), (4, &vec![3]));
         let again = cluster::parse_json(&cluster::to_json(&topology).to_string()).unwrap();
         assert_eq!(again.classes, topology.classes);
+    }
+
+    #[test]
+    fn without_kernels_only_what_converts_is_closed() {
+        let own = 1;
+        let class = r#"
+            th_bytes = 1
+            [[node]]
+            name = "node"
+            memory = [{ name = "a", kind = "SYS" }, { name = "fbm", kind = "FBM" }]
+            channel = [
+                { kind = "GPUWrite", from = ["a"], to = ["fbm"], throughput = 9e9 },
+                { kind = "GPUCopy", from = ["fbm"], to = ["fbm"], throughput = 9e9 },
+                { kind = "GPUConvert", from = ["fbm"], to = ["fbm"], throughput = 9e9 },
+            ]
+        "#;
+        let mut class = cluster::parse_toml(class).unwrap().classes.remove(0);
+        let before = class.clone();
+        close(&mut class, own, Closed::Convert);
+        assert_eq!(class.channels[..2], before.channels[..2]);
+        assert_eq!((&class.channels[2].from, &class.channels[2].to), (&vec![], &vec![]));
+        close(&mut class, own, Closed::All);
+        assert!(class.channels.iter().all(|channel| channel.to.is_empty()));
+    }
+
+    #[test]
+    fn what_is_closed_is_closed_once_and_then_no_less() {
+        let device = Arc::new(Full(Health::new("Some", "a")));
+        let (mut devices, memory) = (Devices::default(), MemoryId { node: NodeId(0), index: 1 });
+        devices.add(memory, Arc::clone(&device) as Arc<dyn Device>);
+        let health = device.health();
+        let mut closed = BTreeMap::new();
+        let mut found = || {
+            let found = devices.to_close(&closed);
+            closed.extend(found.iter().map(|(memory, what, _)| (*memory, *what)));
+            found.into_iter().map(|(_, what, why)| (what, why.kind)).collect::<Vec<_>>()
+        };
+        assert_eq!(found(), []);
+        health.lose_kernels("no compiler");
+        assert_eq!(found(), [(Closed::Convert, ChannelErrorKind::Io)]);
+        assert_eq!(found(), []);
+        health.failed(ChannelErrorKind::DeviceLost, "it fell");
+        assert_eq!(found(), [(Closed::All, ChannelErrorKind::DeviceLost)]);
+        assert_eq!(found(), []);
     }
 }

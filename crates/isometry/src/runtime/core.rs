@@ -42,8 +42,8 @@ pub(crate) struct Outcomes {
     pub(crate) ended: Vec<Ended>,
     /// What other nodes are to hear.
     pub(crate) packets: Vec<Packet>,
-    /// Whether a channel has said that its device is lost.
-    pub(crate) lost_device: bool,
+    /// Whether a request has failed, after which a device may be lost.
+    pub(crate) has_failure: bool,
 }
 
 /// Where the regions of a request are found: this machine's, and those of other nodes.
@@ -104,8 +104,8 @@ pub(crate) struct Core {
     alarm: Option<Time>,
     /// Peers that were given up and may still write what they began before a session.
     cut_off: HashMap<NodeId, u64>,
-    /// Whether a channel has said that its device is lost, and nobody has heard.
-    lost_device: bool,
+    /// Whether a request has failed, and nobody has heard.
+    has_failure: bool,
     pub(crate) recorder: Option<Recorder>,
 }
 
@@ -119,7 +119,7 @@ impl Core {
             completions: Vec::new(),
             alarm: None,
             cut_off: HashMap::new(),
-            lost_device: false,
+            has_failure: false,
             recorder,
         }
     }
@@ -247,8 +247,8 @@ impl Core {
             recorder.staging(now, &self.engine);
         }
         let packets = std::iter::from_fn(|| self.engine.poll_peer()).collect();
-        let lost_device = std::mem::take(&mut self.lost_device);
-        Outcomes { ended: self.take_events(now, urgency), packets, lost_device }
+        let has_failure = std::mem::take(&mut self.has_failure);
+        Outcomes { ended: self.take_events(now, urgency), packets, has_failure }
     }
 
     /// Sees to it that peers that were given up write nothing any more: those that are gone don't,
@@ -274,8 +274,7 @@ impl Core {
         }
         let any = !self.completions.is_empty();
         for completion in self.completions.drain(..) {
-            let error = completion.result.as_ref().err();
-            self.lost_device |= error.is_some_and(|e| e.kind == ChannelErrorKind::DeviceLost);
+            self.has_failure |= completion.result.is_err();
             if let Some(recorder) = &mut self.recorder {
                 recorder.completed(now, completion.request);
             }

@@ -353,7 +353,7 @@ impl Shared {
         let (mut core, now) = self.core_now();
         core.forget(std::mem::take(&mut *self.told()).into_iter());
         let reach = Reach { regions: &self.regions, nodes: self.nodes.as_deref() };
-        let Outcomes { ended, packets, lost_device } =
+        let Outcomes { ended, packets, has_failure } =
             core.pump((now, caller), reach, &self.urgency);
         let timeout = core.engine().poll_timeout();
         let oversleeps = core.oversleeps(caller, timeout);
@@ -368,7 +368,7 @@ impl Shared {
             nodes.send(packets);
         }
         let has_failed = |end: &Ended| matches!(end.outcome, Outcome::Failed(_));
-        if lost_device || ended.iter().any(has_failed) {
+        if has_failure || ended.iter().any(has_failed) {
             // Before anyone hears of it, and copies again.
             self.close_lost();
         }

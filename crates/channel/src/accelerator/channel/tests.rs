@@ -34,6 +34,9 @@ struct State {
     refusal: Option<ChannelError>,
     deaf: Option<ChannelError>,
     stuck: Option<ChannelError>,
+    /// Whether it needs something before the next command, and what rings when it is there.
+    unready: bool,
+    bell: Option<Arc<Bell>>,
 }
 
 impl State {
@@ -92,6 +95,14 @@ impl Device {
         let mut state = self.state();
         state.held = false;
         (0..state.batches.len()).for_each(|which| state.run(which));
+        self.0.changed.notify_all();
+    }
+
+    /// Has it all that commands need.
+    fn get_ready(&self) {
+        let mut state = self.state();
+        state.unready = false;
+        state.bell.take().expect("somebody has asked").ring();
         self.0.changed.notify_all();
     }
 
@@ -190,6 +201,17 @@ impl Copier for Device {
 
     fn has(&self, memory: &There) -> bool {
         Arc::ptr_eq(&memory.device.0, &self.0)
+    }
+
+    fn is_ready(&mut self, bell: &Arc<Bell>) -> bool {
+        let mut state = self.state();
+        state.bell = Some(Arc::clone(bell));
+        !state.unready
+    }
+
+    fn get_ready(&mut self) {
+        let state = self.0.state.lock().unwrap();
+        drop(self.0.changed.wait_while(state, |state| state.unready).unwrap());
     }
 
     unsafe fn copy(
@@ -338,6 +360,59 @@ fn who_is_not_called_back_waits() {
         assert_eq!(polled(&mut channel)[0].result, Ok(()));
         assert_eq!(device.under_test().contents(&dst), [9, 8, 7, 6, 5, 4, 3, 2, 1]);
     }
+}
+
+/// A device that needs something before the next command, a channel that converts there, and the ends
+/// of a job for it.
+fn unready() -> (Device, CommandChannel<Device>, [Arc<Region>; 2]) {
+    let device = Device::default();
+    let ends = [[7; 8], [0; 8]].map(|bytes| device.under_test().fbm(&bytes));
+    device.state().unready = true;
+    let mut channel = CommandChannel::new(device.clone(), Direction::Convert).unwrap();
+    let job = job(0, &[Shape::run(8).copy], (0, 0), ends.clone().into());
+    channel.submit(job).unwrap();
+    (device, channel, ends)
+}
+
+#[test]
+fn a_request_waits_until_commands_can_be_queued_and_nobody_else_does() {
+    let (device, mut channel, ends) = unready();
+    let queued = device.state().batches.len();
+    assert_eq!((polled(&mut channel), device.state().batches.len()), (vec![], queued));
+    device.get_ready();
+    let mut done = Vec::new();
+    while done.is_empty() {
+        conformance::wait(&mut channel, &mut done);
+    }
+    assert_eq!(done[0].result, Ok(()));
+    assert_eq!(device.under_test().contents(&ends[1]), [7; 8]);
+}
+
+#[test]
+fn who_drains_waits_for_what_commands_need() {
+    let (device, mut channel, ends) = unready();
+    std::thread::scope(|scope| {
+        let drained = scope.spawn(|| channel.drain());
+        assert!(!drained.is_finished());
+        device.get_ready();
+    });
+    assert_eq!(polled(&mut channel)[0].result, Ok(()));
+    assert_eq!(device.under_test().contents(&ends[1]), [7; 8]);
+}
+
+#[test]
+fn where_what_commands_need_cant_be_had_conversions_end_so() {
+    let (device, mut channel, ends) = unready();
+    device.0.health.lose_kernels("no compiler");
+    device.get_ready();
+    let mut done = Vec::new();
+    conformance::wait(&mut channel, &mut done);
+    let refused = device.0.health.check_for(Direction::Convert);
+    assert!(refused.is_err());
+    assert_eq!(done[0].result, refused);
+    let again = job(1, &[Shape::run(8).copy], (0, 0), ends.into());
+    assert_eq!(run_one(&mut channel, again).result, refused);
+    assert!(!device.0.health.is_lost());
 }
 
 #[test]

@@ -179,7 +179,9 @@ fn the_kernels_have_what_launches_have() {
     for (what, count) in [("Loop loops", MOST_LOOPS), ("Start starts", MOST_STARTS)] {
         assert!(KERNELS.contains(&format!("{what}[{count}];")), "{what}");
     }
-    for kernel in Kernel::all() {
+    let widths = [1, 2, 4, 8, Kernel::MOST_BYTES as usize];
+    let kernels = widths.map(|bytes| [false, true].map(|turns| Kernel { bytes, turns }));
+    for kernel in kernels.into_iter().flatten() {
         let name = kernel.name();
         let area = 1 << (2 * kernel.side_log2());
         let line = KERNELS.lines().find(|line| line.contains(&format!("({name}, ")));
