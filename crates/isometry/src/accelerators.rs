@@ -29,7 +29,7 @@ use model::{
 use std::collections::HashMap;
 use std::sync::Arc;
 
-/// The staging of a device takes at most this part of its memory.
+/// The staging of a device that converts takes at most this part of its memory.
 const STAGING_PARTS: u64 = 16;
 
 /// What each side of a measurement has, where the device allocates that much.
@@ -163,7 +163,10 @@ fn add_device(
     added: &mut Added,
 ) {
     let (name, profile) = (numbered(class, "fbm", MemoryKind::Fbm), device.profile());
-    let staging_bytes = settings.pool_bytes().min(profile.memory_bytes / STAGING_PARTS);
+    // Nothing passes through a device but what is converted there.
+    let converts = rates.ways.iter().any(|rate| rate.way.direction == Direction::Convert);
+    let most_bytes = if converts { profile.memory_bytes / STAGING_PARTS } else { 0 };
+    let staging_bytes = settings.pool_bytes().min(most_bytes);
     let sizes = (Some(profile.memory_bytes), Some(staging_bytes / LARGEST_BUFFER_PARTS));
     let own = push_memory(class, name.clone(), MemoryKind::Fbm, sizes);
     push_channels(class, &name, (own, near), rates);
@@ -172,7 +175,9 @@ fn add_device(
     }
     let memory = settings.memory(own);
     added.devices.add(memory, Arc::clone(device));
-    added.staged.push((memory, staging_bytes));
+    if converts {
+        added.staged.push((memory, staging_bytes));
+    }
     let provider = FbmProvider::new(memory, Arc::clone(device));
     added.providers.insert(
         memory,
@@ -380,6 +385,28 @@ mod tests {
         for topology in [fewer, none] {
             assert_eq!(Rates::of_topology(topology, true), None);
         }
+    }
+
+    #[test]
+    fn only_what_converts_has_staging() {
+        let class = r#"
+            th_bytes = 1
+            [[node]]
+            name = "node"
+            memory = [{ name = "sys", kind = "SYS" }]
+            channel = [{ kind = "Memcpy", from = ["sys"], to = ["sys"], throughput = 9e9 }]
+        "#;
+        let mut class = cluster::parse_toml(class).unwrap().classes.remove(0);
+        let device = |converts| Arc::new(Full::new("a", converts)) as Arc<dyn Device>;
+        let settings = Settings { assume: true, staging_bytes: 96 << 20, ..Settings::default() };
+        let added = add(&mut class, &[[false, true].map(device).to_vec()], &settings);
+        let name = |memory: MemoryId| class.memories[usize::from(memory.index)].name.as_str();
+        let staged: Vec<_> = added.staged.iter().map(|&(memory, _)| name(memory)).collect();
+        assert_eq!(staged, ["zcm", "fbm1"]);
+        assert_eq!(added.staged[1].1, 64 << 20, "a sixteenth of what it has");
+        let buffers: Vec<_> = class.memories.iter().map(|memory| memory.th_bytes).collect();
+        assert_eq!(buffers[2..], [Some(0), Some((64 << 20) / LARGEST_BUFFER_PARTS)]);
+        assert_eq!(class.channels.iter().filter(|c| c.kind == ChannelKind::GpuConvert).count(), 1);
     }
 
     #[test]

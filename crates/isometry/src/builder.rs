@@ -8,6 +8,7 @@ use crate::nodes::{Nodes, Own, share_core};
 use crate::runtime::{Clock, Core, NewChannel, Shared};
 use crate::trace::Recorder;
 use crate::{ArgumentError, Error};
+use channel::accelerator::Profile;
 use channel::{Channel, Provider, Region, Regions};
 use channel_host::{Cores, HostProvider, Limits, MemcpyChannel, MemcpyConfig, NumaNode, Pages};
 use channel_remote::RemoteChannel;
@@ -220,7 +221,8 @@ impl MachineBuilder {
         let memcpy = self.memcpy(&cores)?;
         let devices = self.accelerators.open()?;
         // What a device has for itself doesn't count.
-        let of_host = devices.iter().flatten().filter(|d| d.profile().shares_host_memory).count();
+        let counts = |profile: &Profile| profile.converts && profile.shares_host_memory;
+        let of_host = devices.iter().flatten().filter(|d| counts(&d.profile())).count();
         let others = usize::from(joins.is_some()) + devices.len() + of_host;
         let mut settings = self.settings(cores.nodes.len() + others);
         let own = Own { measures: !self.assume, ..self.own.clone() };
@@ -433,7 +435,7 @@ impl Settings {
 mod tests {
     use super::*;
     use crate::accelerators::Full;
-    use channel::accelerator::{Device, Health};
+    use channel::accelerator::Device;
 
     #[test]
     fn staging_has_room_for_the_largest_buffers() {
@@ -452,7 +454,7 @@ mod tests {
         let memcpy = builder.memcpy(&cores).unwrap();
         let Found { topology, .. } = discover::host(&settings, &cores, memcpy);
         let mut made = Made { topology, channels: vec![], pools: vec![], arenas: vec![] };
-        let device: Arc<dyn Device> = Arc::new(Full(Health::new("Some", "full")));
+        let device: Arc<dyn Device> = Arc::new(Full::new("full", true));
         made.add_devices(&regions, &settings, &[vec![device]]).unwrap();
         let class = &made.topology.classes[0];
         let device = |memory: &&model::Memory| memory.kind != model::MemoryKind::Sys;

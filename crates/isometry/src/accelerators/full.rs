@@ -7,24 +7,35 @@ use model::ChannelError;
 
 /// A device without room.
 #[derive(Debug)]
-pub(crate) struct Full(pub(crate) Health);
+pub(crate) struct Full {
+    health: Health,
+    converts: bool,
+}
+
+impl Full {
+    /// One of this name, which converts or not.
+    pub(crate) fn new(name: &str, converts: bool) -> Self {
+        Full { health: Health::new("Some", name), converts }
+    }
+}
 
 impl Device for Full {
     fn health(&self) -> &Health {
-        &self.0
+        &self.health
     }
 
     fn profile(&self) -> Profile {
         let (key, memory_bytes, most_bytes) = (String::new(), 1 << 30, 1 << 30);
-        Profile { key, memory_bytes, most_bytes, shares_host_memory: false, converts: true }
+        let (shares_host_memory, converts) = (false, self.converts);
+        Profile { key, memory_bytes, most_bytes, shares_host_memory, converts }
     }
 
     fn allocate(&self, len_bytes: u64) -> Result<Owner, ChannelError> {
-        Err(self.0.no_memory(len_bytes, "it is full"))
+        Err(self.health.no_memory(len_bytes, "it is full"))
     }
 
     fn pin(&self, len_bytes: u64) -> Result<(HostSpan, Owner), ChannelError> {
-        Err(self.0.no_memory(len_bytes, "it is full"))
+        Err(self.health.no_memory(len_bytes, "it is full"))
     }
 
     fn channel(

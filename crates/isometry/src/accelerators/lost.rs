@@ -103,7 +103,6 @@ fn close(class: &mut NodeClass, memory: u16, what: Closed) {
 mod tests {
     use super::*;
     use crate::accelerators::Full;
-    use channel::accelerator::Health;
     use model::{ChannelErrorKind, Layout, NodeId, Topology};
     use planner::{End, Load, Options, PlanCache, PlanError, Query};
 
@@ -184,7 +183,7 @@ mod tests {
 
     #[test]
     fn what_is_closed_is_closed_once_and_then_no_less() {
-        let device = Arc::new(Full(Health::new("Some", "a")));
+        let device = Arc::new(Full::new("a", true));
         let (mut devices, memory) = (Devices::default(), MemoryId { node: NodeId(0), index: 1 });
         devices.add(memory, Arc::clone(&device) as Arc<dyn Device>);
         let health = device.health();
