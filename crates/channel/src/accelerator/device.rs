@@ -1,6 +1,6 @@
 //! A device in use, and whether it can be used any more.
 
-use super::Direction;
+use super::{Direction, PciPlace};
 use crate::{Channel, HostSpan};
 use model::{ChannelError, ChannelErrorKind};
 use std::any::Any;
@@ -50,6 +50,8 @@ pub trait Device: Debug + Send + Sync {
 pub struct Profile {
     /// Tells it from devices that copy at other rates.
     pub key: String,
+    /// Where it is, if it says so.
+    pub place: Option<PciPlace>,
     /// How much memory it has.
     pub memory_bytes: u64,
     /// The largest region that it allocates.

@@ -13,6 +13,7 @@ mod device;
 mod launch;
 mod memory;
 mod nest;
+mod place;
 mod preparation;
 mod rects;
 mod transfer;
@@ -21,6 +22,7 @@ pub use channel::CommandChannel;
 pub use device::{Device, Health, Owner, Profile};
 pub use launch::{GROUP_ITEMS, KERNELS, Kernel, Launch, Launches, Parameters};
 pub use memory::{FbmProvider, ZcmProvider};
+pub use place::{NoPlace, PciPlace};
 pub use preparation::Preparation;
 pub use rects::{Rect, RectRules, Rects, origin};
 

@@ -217,6 +217,7 @@ impl accelerator::Device for Device {
         let DeviceInfo { name, bus_id, cuda_version: (major, minor), .. } = self.info();
         Profile {
             key: format!("{API} {major}.{minor}, {name}, {bus_id}"),
+            place: bus_id.parse().ok(),
             memory_bytes: self.info().memory_bytes,
             most_bytes: self.info().memory_bytes,
             shares_host_memory: false,

@@ -13,9 +13,12 @@ pub(crate) use queue::Hold;
 pub(crate) use queue::Queue;
 
 use channel::HostSpan;
-use channel::accelerator::Over;
+use channel::accelerator::{Over, PciPlace};
 use cl3::context::{create_context, release_context};
-use cl3::device::{CL_DEVICE_TYPE_ALL, get_device_data, get_device_ids};
+use cl3::device::{
+    CL_DEVICE_PCI_BUS_ID_NV, CL_DEVICE_PCI_BUS_INFO_KHR, CL_DEVICE_PCI_SLOT_ID_NV,
+    CL_DEVICE_TYPE_ALL, get_device_data, get_device_ids,
+};
 use cl3::error_codes::{CL_INVALID_VALUE, error_text};
 use cl3::event::{
     CL_COMPLETE, CL_EVENT_COMMAND_EXECUTION_STATUS, get_event_data, release_event,
@@ -75,6 +78,9 @@ impl Platform {
     }
 }
 
+/// The domain of a device's bus (`cl_nv_device_attribute_query`).
+const PCI_DOMAIN_ID_NV: cl_device_info = 0x400A;
+
 /// A device of a platform.
 #[derive(Debug, Clone, Copy)]
 pub(crate) struct DeviceId(cl_device_id);
@@ -98,6 +104,29 @@ impl DeviceId {
         let long = bytes.as_slice().try_into().map(u64::from_ne_bytes);
         short.or(long).map_err(|_| refused(CL_INVALID_VALUE))
     }
+
+    /// Where it is, if it says so: by `cl_khr_pci_bus_info`, or in NVIDIA's way.
+    pub(crate) fn place(self) -> Option<PciPlace> {
+        let told = get_device_data(self.0, CL_DEVICE_PCI_BUS_INFO_KHR).ok();
+        told.and_then(|bytes| place_of(&bytes)).or_else(|| {
+            let number = |what| u32::try_from(self.number(what).ok()?).ok();
+            let slot = number(CL_DEVICE_PCI_SLOT_ID_NV)?;
+            Some(PciPlace {
+                domain: number(PCI_DOMAIN_ID_NV)?,
+                bus: number(CL_DEVICE_PCI_BUS_ID_NV)?,
+                device: slot >> 3,
+                function: slot & 7,
+            })
+        })
+    }
+}
+
+/// What `cl_device_pci_bus_info_khr` says: domain, bus, device and function.
+fn place_of(bytes: &[u8]) -> Option<PciPlace> {
+    let (numbers, []) = bytes.as_chunks::<4>() else { return None };
+    let &[domain, bus, device, function] = numbers else { return None };
+    let [domain, bus, device, function] = [domain, bus, device, function].map(u32::from_ne_bytes);
+    Some(PciPlace { domain, bus, device, function })
 }
 
 fn text(bytes: Vec<u8>) -> String {
@@ -280,5 +309,20 @@ impl Event {
         let event = Event::of(failure.call, made).expect("an event");
         cl3::event::set_user_event_status(event.raw, failure.code).expect("it is set once");
         event
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn places_are_four_numbers() {
+        let bytes = [1, 0x17, 0x1f, 2].map(u32::to_ne_bytes).concat();
+        let place = PciPlace { domain: 1, bus: 0x17, device: 0x1f, function: 2 };
+        assert_eq!(place_of(&bytes), Some(place));
+        for wrong in [&bytes[..12], &bytes[..15], &[]] {
+            assert_eq!(place_of(wrong), None);
+        }
     }
 }

@@ -5,7 +5,7 @@ use crate::converter::Converter;
 use crate::copier::Queues;
 use crate::error::{When, kind_of};
 use channel::accelerator::{self, CommandChannel, Direction, Health, Owner, Profile};
-use channel::accelerator::{GROUP_ITEMS, KERNELS};
+use channel::accelerator::{GROUP_ITEMS, KERNELS, PciPlace};
 use channel::model::{ChannelError, ChannelErrorKind};
 use channel::{Channel, HostSpan};
 use cl3::device::{
@@ -84,6 +84,8 @@ pub struct DeviceInfo {
     pub vendor: u32,
     /// What kind of processor it is.
     pub kind: DeviceKind,
+    /// Where it is, if it says so.
+    pub place: Option<PciPlace>,
     /// Whether its memory is the host's.
     pub shares_host_memory: bool,
     /// How much memory it has.
@@ -163,6 +165,7 @@ fn describe(platform: &str, id: DeviceId) -> Result<(DeviceInfo, bool), Failure>
         version: id.text(CL_DEVICE_VERSION)?,
         vendor: id.number(CL_DEVICE_VENDOR_ID)? as u32,
         kind,
+        place: id.place(),
         // Deprecated, and there nevertheless; who doesn't answer has memory of his own.
         shares_host_memory: id.number(CL_DEVICE_HOST_UNIFIED_MEMORY).unwrap_or(0) != 0,
         memory_bytes: id.number(CL_DEVICE_GLOBAL_MEM_SIZE)?,
@@ -288,6 +291,7 @@ impl accelerator::Device for Device {
         let DeviceInfo { platform, name, version, .. } = self.info();
         Profile {
             key: format!("{API} {platform}, {name}, {version}"),
+            place: self.info().place,
             memory_bytes: self.info().memory_bytes,
             most_bytes: self.info().most_bytes,
             shares_host_memory: self.info().shares_host_memory,

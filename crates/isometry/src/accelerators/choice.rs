@@ -1,7 +1,7 @@
 //! Which devices a machine has: what its user chose, and what of that is there.
 
 use crate::ArgumentError;
-use channel::accelerator::Device;
+use channel::accelerator::{Device, PciPlace};
 use channel::model::ChannelError;
 use channel_opencl::{DeviceInfo, DeviceKind};
 use std::path::{Path, PathBuf};
@@ -92,7 +92,8 @@ impl Choice {
         let cuda = self.cuda.clone().map_or_else(|| of_variable(CUDA, Cuda::All), Ok)?;
         let mut by_cuda = cuda.open();
         by_cuda.truncate(MOST_DEVICES);
-        let mut by_opencl = opencl.open(!by_cuda.is_empty());
+        let places: Vec<_> = by_cuda.iter().map(|device| device.profile().place).collect();
+        let mut by_opencl = opencl.open(&places);
         by_opencl.truncate(MOST_DEVICES - by_cuda.len());
         Ok([by_cuda, by_opencl].into_iter().filter(|group| !group.is_empty()).collect())
     }
@@ -110,7 +111,8 @@ fn of_variable<T: FromStr<Err = ArgumentError>>(
 }
 
 impl Accelerators {
-    fn open(self, has_cuda: bool) -> Group {
+    /// Those that CUDA has not opened, whose devices are at `cudas`.
+    fn open(self, cudas: &[Option<PciPlace>]) -> Group {
         let is_worth_it = match self {
             Accelerators::None => false,
             Accelerators::Gpu => DRIVERS.iter().any(|path| Path::new(path).exists()),
@@ -121,15 +123,23 @@ impl Accelerators {
         }
         let found = channel_opencl::find();
         let found = found.unwrap_or_else(|why| tell_none(&why, self == Accelerators::All));
-        let wanted = found.iter().filter(|found| self.wants(found.info(), has_cuda));
+        let wanted = found.iter().filter(|found| self.wants(found.info(), cudas));
         all_open(wanted.map(channel_opencl::Found::open))
     }
 
-    /// Whether a device is among them, where CUDA has opened some or not: NVIDIA's are in both, and
-    /// CUDA knows more of them.
-    fn wants(self, info: &DeviceInfo, has_cuda: bool) -> bool {
-        let is_cudas = has_cuda && info.kind == DeviceKind::Gpu && info.vendor == NVIDIA;
-        !is_cudas && (self == Accelerators::All || info.kind != DeviceKind::Cpu)
+    /// Whether a device is among them, where CUDA has opened those at `cudas`.
+    fn wants(self, info: &DeviceInfo, cudas: &[Option<PciPlace>]) -> bool {
+        let is_wanted = self == Accelerators::All || info.kind != DeviceKind::Cpu;
+        is_wanted && !cudas.iter().any(|&place| is_cudas(info, place))
+    }
+}
+
+/// Whether what OpenCL shows is what CUDA has opened at `place`: NVIDIA's are in both, and CUDA knows
+/// more of them. Where it is decides, and who made it only where that is not told.
+fn is_cudas(info: &DeviceInfo, place: Option<PciPlace>) -> bool {
+    match (info.place, place) {
+        (Some(shown), Some(opened)) => shown == opened,
+        _ => info.kind == DeviceKind::Gpu && info.vendor == NVIDIA,
     }
 }
 
@@ -180,23 +190,37 @@ mod tests {
 
     #[test]
     fn a_device_that_two_show_is_cudas() {
-        let info = |kind, vendor| DeviceInfo {
+        use DeviceKind::{Cpu, Gpu};
+        let (here, there) = ("0000:17:00.0".parse().ok(), "0000:65:00.0".parse().ok());
+        let info = |kind, vendor, place| DeviceInfo {
             platform: "a".to_owned(),
             name: "b".to_owned(),
             version: "OpenCL 3.0".to_owned(),
             vendor,
             kind,
+            place,
             shares_host_memory: false,
             memory_bytes: 1,
             most_bytes: 1,
             compiles: true,
         };
-        let nvidias = info(DeviceKind::Gpu, NVIDIA);
-        let (others, processor) = (info(DeviceKind::Gpu, 0x1002), info(DeviceKind::Cpu, 0x8086));
-        for which in [Accelerators::Gpu, Accelerators::All] {
-            assert!(which.wants(&nvidias, false) && !which.wants(&nvidias, true));
-            assert!(which.wants(&others, false) && which.wants(&others, true));
-            assert_eq!(which.wants(&processor, true), which == Accelerators::All);
+        // What OpenCL shows, where CUDA's are, and whether it remains OpenCL's.
+        for (shown, cudas, is_ours) in [
+            (info(Gpu, NVIDIA, here), &[][..], true),
+            (info(Gpu, NVIDIA, here), &[here], false),
+            (info(Gpu, NVIDIA, here), &[there], true),
+            (info(Gpu, NVIDIA, here), &[there, here], false),
+            (info(Gpu, NVIDIA, here), &[there, None], false),
+            (info(Gpu, NVIDIA, None), &[], true),
+            (info(Gpu, NVIDIA, None), &[there], false),
+            (info(Gpu, 0x1002, here), &[there], true),
+            (info(Gpu, 0x1002, None), &[there], true),
+            (info(Gpu, 0x1002, None), &[None], true),
+            (info(Cpu, 0x8086, None), &[there, None], true),
+        ] {
+            assert_eq!(Accelerators::All.wants(&shown, cudas), is_ours, "{shown:?}, {cudas:?}");
+            let is_processor = shown.kind == Cpu;
+            assert_eq!(Accelerators::Gpu.wants(&shown, cudas), is_ours && !is_processor);
         }
     }
 }

@@ -26,8 +26,8 @@ impl Device for Full {
 
     fn profile(&self) -> Profile {
         let (key, memory_bytes, most_bytes) = (String::new(), 1 << 30, 1 << 30);
-        let (shares_host_memory, converts) = (false, self.converts);
-        Profile { key, memory_bytes, most_bytes, shares_host_memory, converts }
+        let (place, shares_host_memory, converts) = (None, false, self.converts);
+        Profile { key, place, memory_bytes, most_bytes, shares_host_memory, converts }
     }
 
     fn allocate(&self, len_bytes: u64) -> Result<Owner, ChannelError> {

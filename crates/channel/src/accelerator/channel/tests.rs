@@ -122,8 +122,8 @@ impl accelerator::Device for Device {
 
     fn profile(&self) -> Profile {
         let (memory_bytes, most_bytes) = (1 << 40, 1 << 40);
-        let (key, shares_host_memory) = ("a".to_owned(), true);
-        Profile { key, memory_bytes, most_bytes, shares_host_memory, converts: false }
+        let (key, place, shares_host_memory) = ("a".to_owned(), None, true);
+        Profile { key, place, memory_bytes, most_bytes, shares_host_memory, converts: false }
     }
 
     fn allocate(&self, len_bytes: u64) -> Result<Owner, ChannelError> {
