@@ -250,6 +250,8 @@ impl MachineBuilder {
         let disks = Disks::new(settings, arenas);
         let shared = Shared::new(core, (topology, nodes), (regions, disks, devices), clock);
         let shared = Arc::new(shared.map_err(|e| Error::resource("eventfd", e))?);
+        // What was lost as it was made ready.
+        shared.close_lost();
         let machine = Machine::start(shared)?;
         for path in &self.disk {
             check_path(path)?;

@@ -10,7 +10,7 @@ use crate::{ArgumentError, Array, Error};
 use channel::Provider;
 use channel_host::{Cores, HostProvider, Pages};
 use layout::Placement;
-use model::{FieldSpace, IndexSpace, MemoryId, MemoryKind, NodeClass, Topology};
+use model::{ChannelError, FieldSpace, IndexSpace, MemoryId, MemoryKind, NodeClass, Topology};
 use serde_json::Value;
 use std::os::fd::{AsFd, BorrowedFd};
 use std::sync::{Arc, Mutex, PoisonError};
@@ -100,7 +100,11 @@ impl Machine {
         }
         let bytes = array.bytes()?;
         let region = match provider {
-            Some(provider) => provider.allocate(bytes, ALIGN_BYTES)?,
+            Some(provider) => {
+                // A device that is lost may say so here first.
+                let told = |_: &ChannelError| self.shared.close_lost();
+                provider.allocate(bytes, ALIGN_BYTES).inspect_err(told)?
+            }
             None => {
                 let node = numa_node(&self.shared.class(), id);
                 let pages = Pages { node, ..Pages::default() };

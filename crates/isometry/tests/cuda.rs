@@ -1,7 +1,7 @@
 //! What a machine does whose devices of CUDA fail, are lost or are not there: all of it emulated.
 
 use fake_cuda::Fake;
-use isometry::model::{ChannelErrorKind, MemoryKind};
+use isometry::model::{Channel, ChannelErrorKind, MemoryKind};
 use isometry::planner::Options;
 use isometry::{Accelerators, Array, CopyOptions, Cuda, Error, Instance, Machine, MachineBuilder};
 
@@ -132,17 +132,53 @@ fn a_lost_device_is_an_end_that_no_plan_leads_to() {
     assert_eq!(error.kind, ChannelErrorKind::DeviceLost);
 }
 
+/// Whether any channel joins `memory`.
+fn is_joined(machine: &Machine, memory: &str) -> bool {
+    let topology = machine.topology();
+    let memory = topology.memory_named(memory).unwrap().index;
+    let joins = |channel: &Channel| channel.from.contains(&memory) || channel.to.contains(&memory);
+    topology.classes[0].channels.iter().any(joins)
+}
+
+#[test]
+fn what_an_allocation_finds_lost_is_closed_at_once() {
+    let test = "what_an_allocation_finds_lost_is_closed_at_once";
+    for (call, memory) in [("cuMemAlloc_v2", "fbm"), ("cuMemHostAlloc", "zcm")] {
+        let Some((fake, machine)) = machine(test) else { return };
+        let (src, dst) = (noise(&machine), machine.empty(rows(), "fbm").unwrap());
+        fake.refuse(call, UNAVAILABLE);
+        let Error::Channel(error) = machine.empty(rows(), memory).unwrap_err() else {
+            panic!("an allocation")
+        };
+        assert_eq!(error.kind, ChannelErrorKind::DeviceLost);
+        assert!(!is_joined(&machine, "fbm") && is_joined(&machine, "fbm1"));
+        let refused = machine.plan(&src, &dst, &Options::default()).map(drop).unwrap_err();
+        assert!(refused.to_string().contains("CUDA device `Emulated 0` is lost"), "{refused}");
+        let near = machine.empty(rows(), "zcm").unwrap();
+        copy(&machine, &src, &near).unwrap();
+        machine.verify(&src, &near).unwrap();
+    }
+}
+
+#[test]
+fn what_is_lost_as_a_machine_is_opened_is_closed_from_the_start() {
+    let test = "what_is_lost_as_a_machine_is_opened_is_closed_from_the_start";
+    let Some(fake) = Fake::load() else { return println!("skipped: {test}") };
+    // Its first device pins the staging near to both.
+    fake.refuse("cuMemHostAlloc", UNAVAILABLE);
+    let machine = builder(Cuda::Driver(fake.path().to_owned())).open().unwrap();
+    assert!(!is_joined(&machine, "fbm") && is_joined(&machine, "fbm1"));
+    let (src, dst) = (noise(&machine), machine.empty(rows(), "fbm1").unwrap());
+    copy(&machine, &src, &dst).unwrap();
+    machine.verify(&src, &dst).unwrap();
+}
+
 #[test]
 fn others_go_on_where_a_device_is_lost() {
-    let Some((_fake, machine, src, lost)) = with_a_loss("others_go_on_where_a_device_is_lost")
-    else {
+    let Some((_fake, machine, src, _)) = with_a_loss("others_go_on_where_a_device_is_lost") else {
         return;
     };
-    let topology = machine.topology();
-    let joins = |channel: &isometry::model::Channel| {
-        [&channel.from, &channel.to].iter().any(|ends| ends.contains(&lost.memory().index))
-    };
-    assert!(!topology.classes[0].channels.iter().any(joins));
+    assert!(!is_joined(&machine, "fbm"));
     let turned = rows().laid_out("<F, y, x>").unwrap();
     let stops = ["fbm1", "zcm", "fbm1", "sys"].map(|m| machine.empty(turned.clone(), m).unwrap());
     let mut before = &src;
