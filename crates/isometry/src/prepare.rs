@@ -230,11 +230,11 @@ fn plan_of(
     let query = Query { src: from, dst: to, extents, field_bytes, load: Load::IDLE };
     shared.plans.plan(topology, &query, options).map_err(|error| {
         let name = |memory| format!("`{}`", topology.short_name(memory));
-        let lost = [src, dst].into_iter().find_map(|end| shared.devices().why_lost(end.memory));
+        let lost = [src, dst].into_iter().find_map(|end| shared.why_lost(end.memory));
         let told = match lost {
             None => error.told(name),
             Some(why) => {
-                format!("no path from {} to {}: {}", name(src.memory), name(dst.memory), why.detail)
+                format!("no path from {} to {}: {why}", name(src.memory), name(dst.memory))
             }
         };
         Error::Plan { error, told }

@@ -1,14 +1,16 @@
 //! Devices as memories of a machine. Those of OpenCL are the processor, by PoCL, twice; those of CUDA are
 //! emulated, or the system's where that is asked for. Without any the tests are skipped.
 
+mod pair;
+
 use fake_cuda::Fake;
-use isometry::fabric::{Config, Job};
 use isometry::model::{ChannelKind, FieldSpace, IndexSpace, MemoryKind};
 use isometry::planner::Options;
 use isometry::{
     Accelerators, ArgumentError, Array, CopyOptions, Cuda, Error, FileOptions, Foreign, Instance,
     Machine, MachineBuilder,
 };
+use pair::pair;
 use std::sync::Once;
 use std::time::Duration;
 
@@ -350,17 +352,7 @@ fn what_was_measured_of_devices_is_kept() {
 #[test]
 fn devices_of_two_nodes_are_copied_between() {
     on_each("devices_of_two_nodes_are_copied_between", |builder| {
-        let job = Job::new(2).unwrap();
-        let join = &|rank: u32| {
-            let variables = job.variables(rank);
-            let lookup = |name: &str| variables.iter().find(|v| v.0 == name).map(|v| v.1.clone());
-            let config = Config::from_variables(lookup).unwrap();
-            builder.clone().staging(16 << 20).assume(true).join(&config).unwrap()
-        };
-        let [first, second] = std::thread::scope(|scope| {
-            let joining = [0, 1].map(|rank| scope.spawn(move || join(rank)));
-            joining.map(|node| node.join().unwrap())
-        });
+        let [first, second] = pair([builder.clone(), builder.clone()]);
         let array = Array::of(&[("y", 300), ("x", 200)], "<f4").unwrap();
         let src = holding(&first, &noise(4 * 300 * 200), &array, (&array, "fbm"));
         let turned = array.laid_out("<F, y, x>").unwrap();

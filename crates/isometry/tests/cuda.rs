@@ -1,9 +1,13 @@
 //! What a machine does whose devices of CUDA fail, are lost or are not there: all of it emulated.
 
+mod pair;
+
 use fake_cuda::Fake;
 use isometry::model::{Channel, ChannelErrorKind, MemoryKind};
 use isometry::planner::Options;
 use isometry::{Accelerators, Array, CopyOptions, Cuda, Error, Instance, Machine, MachineBuilder};
+use pair::pair;
+use std::time::Duration;
 
 /// What a driver answers to a call where a device is another's, or gone.
 const UNAVAILABLE: u32 = 46;
@@ -231,4 +235,80 @@ fn devices_of_two_apis_are_memories_of_one_machine() {
         machine.verify(&src, &stop).unwrap();
         before = stop;
     }
+}
+
+/// A node with two emulated devices, memory of each, and another node that has found both, and what it
+/// copies there.
+struct Far {
+    fake: Fake,
+    nodes: [Machine; 2],
+    own: [Instance; 2],
+    src: Instance,
+    found: [Instance; 2],
+}
+
+impl Far {
+    fn new() -> Option<Self> {
+        let fake = Fake::load()?;
+        let with = builder(Cuda::Driver(fake.path().to_owned()));
+        let nodes = pair([with, builder(Cuda::None)]);
+        let own = ["fbm", "fbm1"].map(|memory| {
+            let there = nodes[0].empty(rows(), memory).unwrap();
+            nodes[0].publish(memory, &there).unwrap();
+            there
+        });
+        let found = ["fbm", "fbm1"].map(|name| Far::found(&nodes[1], name));
+        let src = noise(&nodes[1]);
+        copy(&nodes[1], &src, &found[0]).unwrap();
+        Some(Far { fake, nodes, own, src, found })
+    }
+
+    /// What the node with devices publishes as `name`.
+    fn found(other: &Machine, name: &str) -> Instance {
+        other.lookup(&format!("node0/{name}"), Some(Duration::from_secs(20))).unwrap()
+    }
+
+    /// The other node plans no more to the first device, and says why, and copies to the second.
+    fn check(&self) {
+        let Far { nodes: [_, other], src, found: [lost, second], .. } = self;
+        for (from, to) in [(src, lost), (lost, src), (lost, second)] {
+            let planned = other.plan(from, to, &Options::default()).map(drop);
+            let started = other.copy(from, to, &CopyOptions::default()).map(drop);
+            for refused in [planned, started] {
+                let error = refused.unwrap_err();
+                assert!(matches!(error, Error::Plan { .. }), "{error}");
+                let told = error.to_string();
+                assert!(told.contains("`node0.fbm`"), "{told}");
+                assert!(told.contains("CUDA device `Emulated 0` is lost"), "{told}");
+                assert!(told.contains("CUDA_ERROR_ILLEGAL_ADDRESS (700)"), "{told}");
+            }
+        }
+        copy(other, src, second).unwrap();
+        other.verify(src, second).unwrap();
+    }
+}
+
+#[test]
+fn other_nodes_hear_that_a_device_is_lost_and_why() {
+    let test = "other_nodes_hear_that_a_device_is_lost_and_why";
+    let Some(far) = Far::new() else { return println!("skipped: {test}") };
+    let [here, other] = &far.nodes;
+    far.fake.fail(0, ILLEGAL_ADDRESS, true);
+    let (kind, _) = failure(copy(here, &noise(here), &far.own[0]));
+    assert_eq!(kind, ChannelErrorKind::DeviceLost);
+    // What a node says comes in order: who hears this has heard of the loss.
+    here.publish("after", &noise(here)).unwrap();
+    Far::found(other, "after");
+    far.check();
+}
+
+#[test]
+fn a_node_whose_copy_loses_a_far_device_plans_no_other_there() {
+    let test = "a_node_whose_copy_loses_a_far_device_plans_no_other_there";
+    let Some(far) = Far::new() else { return println!("skipped: {test}") };
+    far.fake.fail(0, ILLEGAL_ADDRESS, true);
+    let (kind, detail) = failure(copy(&far.nodes[1], &far.src, &far.found[0]));
+    assert_eq!(kind, ChannelErrorKind::DeviceLost);
+    assert!(detail.contains("Emulated 0") && detail.contains("ILLEGAL_ADDRESS"), "{detail}");
+    far.check();
 }

@@ -3,7 +3,8 @@
 //! **Hazard.** A device that is gone refuses each request, while plans still lead to it. **Guarantee.**
 //! Once a request or an allocation was refused so, no plan leads to the device or through it, and who asks
 //! for one hears why there is none. **Structure.** The device's channels join nothing any more, in a topology of a new
-//! generation, which no plan that was kept is for; without kernels that is the one that converts. Memories
+//! generation, which no plan that was kept is for, and which other nodes hear of before they hear of any
+//! copy that has failed so; without kernels that is the one that converts. Memories
 //! and channels keep their numbers, and host memory that was pinned by the device remains what it is, host
 //! memory.
 
@@ -49,8 +50,14 @@ impl Devices {
     }
 
     /// Why the device whose memory is `memory` is lost, if that is one of this machine's, and is.
-    pub(crate) fn why_lost(&self, memory: MemoryId) -> Option<ChannelError> {
-        self.all.get(&memory)?.health().check().err()
+    fn why_lost(&self, memory: MemoryId) -> Option<String> {
+        Some(self.all.get(&memory)?.health().check().err()?.detail)
+    }
+
+    /// The memories of those that are lost, by their numbers, and why these are.
+    pub(crate) fn lost(&self) -> Vec<(u16, String)> {
+        let all = self.all.keys();
+        all.filter_map(|&memory| Some((memory.index, self.why_lost(memory)?))).collect()
     }
 
     /// What is to be closed, with why, and is not among `closed`.
@@ -68,6 +75,13 @@ impl Devices {
 }
 
 impl Shared {
+    /// Why the device whose memory is `memory` is lost, if it is, and its node has said so where that is
+    /// another.
+    pub(crate) fn why_lost(&self, memory: MemoryId) -> Option<String> {
+        let far = || self.nodes.as_ref()?.why_lost(memory);
+        self.devices().why_lost(memory).or_else(far)
+    }
+
     /// Has no plan lead to a device, or through it, that is lost, nor to kernels that there are none of.
     /// Returns when that is so, whoever saw to it.
     pub(crate) fn close_lost(&self) {

@@ -20,6 +20,8 @@ pub(super) struct Introduction {
     memory: u16,
     region: RegionId,
     bytes: u64,
+    /// Which of its memories are those of lost devices, and why these are.
+    lost: Vec<(u16, String)>,
 }
 
 impl Introduction {
@@ -33,8 +35,19 @@ impl Introduction {
         let alone = topology::cluster(&[class], 0, 1, rates);
         let topology = cluster::to_json(&alone).to_string();
         let Registered { memory, region, bytes } = *registered;
-        Introduction { name, topology, memory: memory.index, region, bytes }
+        Introduction { name, topology, memory: memory.index, region, bytes, lost: Vec::new() }
     }
+}
+
+/// What a node becomes.
+#[derive(Debug, Default)]
+pub(super) struct Change {
+    /// Its memories and channels, where these change.
+    pub(super) class: Option<NodeClass>,
+    /// Of its memories those of lost devices, and why these are.
+    pub(super) lost: Vec<(u16, String)>,
+    /// What was measured of a link.
+    pub(super) measured: Option<LinkRates>,
 }
 
 /// All nodes, by rank.
@@ -96,18 +109,21 @@ impl Known {
 
     /// What a node that has changed, or measured a link, says of itself; `None` before it has said
     /// anything.
-    pub(super) fn changed(
-        &self,
-        node: NodeId,
-        class: Option<NodeClass>,
-        measured: Option<LinkRates>,
-    ) -> Option<Introduction> {
+    pub(super) fn changed(&self, node: NodeId, change: Change) -> Option<Introduction> {
         let Node { said, class: before, rates, .. } = self.get(node)?;
         let Introduction { ref name, memory: index, region, bytes, .. } = *said;
         let registered = Registered { memory: MemoryId { node, index }, region, bytes };
-        let class = class.unwrap_or_else(|| before.clone());
-        let rates = measured.or_else(|| rates.clone());
-        Some(Introduction::new(name.clone(), class, &registered, rates))
+        let class = change.class.unwrap_or_else(|| before.clone());
+        let rates = change.measured.or_else(|| rates.clone());
+        let mut changed = Introduction::new(name.clone(), class, &registered, rates);
+        changed.lost = if change.lost.is_empty() { said.lost.clone() } else { change.lost };
+        Some(changed)
+    }
+
+    /// Why the device whose memory `memory` is was lost, if its node has said so.
+    pub(super) fn why_lost(&self, memory: MemoryId) -> Option<&str> {
+        let lost = &self.get(memory.node)?.said.lost;
+        lost.iter().find(|(index, _)| *index == memory.index).map(|(_, why)| why.as_str())
     }
 
     /// What a link reaches, where one was measured.
@@ -184,7 +200,7 @@ mod tests {
     #[test]
     fn the_cluster_is_of_those_that_said_what_they_are() {
         let mut known = Known::default();
-        assert!(known.changed(NodeId(2), Some(class()), None).is_none());
+        assert!(known.changed(NodeId(2), Change::default()).is_none());
         known.hear(NodeId(2), said()).unwrap();
         let cluster = known.cluster();
         assert!(known.knows(NodeId(2)) && !known.knows(NodeId(0)) && !known.knows(NodeId(3)));
@@ -198,7 +214,8 @@ mod tests {
         assert_eq!((cluster.classes.len(), cluster.node_count()), (1, 3));
         let mut changed = class();
         changed.memories[0].capacity_bytes = Some(5);
-        let changed = known.changed(NodeId(1), Some(changed), None).unwrap();
+        let change = Change { class: Some(changed), ..Change::default() };
+        let changed = known.changed(NodeId(1), change).unwrap();
         known.hear(NodeId(1), changed).unwrap();
         let later = known.cluster();
         assert_eq!(later.classes.len(), 3);
@@ -221,8 +238,24 @@ mod tests {
         assert_eq!(known.named("node0").count(), 0);
         assert_eq!((known.name(NodeId(4)), known.name(NodeId(0))), (Some("b"), None));
         assert_eq!(known.all(), "node0, a (node1), b (node4), a (node5)");
-        let changed = known.changed(NodeId(4), None, None).unwrap();
+        let changed = known.changed(NodeId(4), Change::default()).unwrap();
         assert_eq!(changed, called("b"), "it keeps its name");
+    }
+
+    #[test]
+    fn why_a_device_is_lost_is_known_from_then_on() {
+        let mut known = Known::default();
+        known.hear(NodeId(1), said()).unwrap();
+        let lost = MemoryId { node: NodeId(1), index: 0 };
+        assert_eq!(known.why_lost(lost), None);
+        let it_fell = || vec![(0, "it fell".to_owned())];
+        for lost in [it_fell(), Vec::new()] {
+            let changed = known.changed(NodeId(1), Change { lost, ..Change::default() }).unwrap();
+            known.hear(NodeId(1), changed).unwrap();
+        }
+        assert_eq!(known.why_lost(lost), Some("it fell"), "other changes keep that");
+        assert_eq!(known.why_lost(MemoryId { index: 1, ..lost }), None);
+        assert_eq!(known.why_lost(MemoryId { node: NodeId(0), ..lost }), None);
     }
 
     fn class() -> NodeClass {

@@ -5,7 +5,7 @@
 //! have anything of it: what is asked of it waits. A rank is given once, so that a node that comes back
 //! under its name is another one, and what was found at the one before stays lost.
 
-use super::known::{Introduction, Known};
+use super::known::{Change, Introduction, Known};
 use super::letters::{Inbox, Topic};
 use super::topology::NODE;
 use super::{LinkRates, Nodes, Registered, postcard, registry};
@@ -146,19 +146,15 @@ impl Nodes {
         self.known().cluster()
     }
 
-    /// Tells all others what this node has become, and returns the new cluster.
-    pub(crate) fn change(&self, class: NodeClass) -> Option<Topology> {
-        self.become_another(Some(class), None)
+    /// Tells all others what this node has become, and which of its memories are those of devices that are
+    /// lost, and why; returns the new cluster.
+    pub(crate) fn change(&self, class: NodeClass, lost: Vec<(u16, String)>) -> Option<Topology> {
+        self.become_another(Change { class: Some(class), lost, measured: None })
     }
 
-    /// As another class, or with a link measured.
-    fn become_another(
-        &self,
-        class: Option<NodeClass>,
-        measured: Option<LinkRates>,
-    ) -> Option<Topology> {
+    fn become_another(&self, change: Change) -> Option<Topology> {
         let mut known = self.known();
-        let changed = known.changed(self.here(), class, measured)?;
+        let changed = known.changed(self.here(), change)?;
         self.tell(&mut known, changed);
         Some(known.cluster())
     }
@@ -219,7 +215,9 @@ impl Nodes {
         let failed = |error: &_| log::warn!("the rates of links are assumed: {error}");
         let channel = RemoteChannel::new(Arc::clone(&self.fabric)).inspect_err(failed);
         match channel.ok().and_then(|mut channel| self.measure(&mut channel, node)) {
-            Some(rates) => _ = self.become_another(None, Some(rates)),
+            Some(rates) => {
+                self.become_another(Change { measured: Some(rates), ..Change::default() });
+            }
             None => self.joining.has_measured.store(false, Ordering::Relaxed),
         }
     }
@@ -259,6 +257,11 @@ impl Nodes {
             self.registry.wait_until(end, || is_found() || self.is_over() || is_interrupted());
         }
         self.named(name)
+    }
+
+    /// Why the device whose memory `memory` is was lost, if its node has said so.
+    pub(crate) fn why_lost(&self, memory: MemoryId) -> Option<String> {
+        self.known().why_lost(memory).map(str::to_owned)
     }
 
     /// What a node calls itself.

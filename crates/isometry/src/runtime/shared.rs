@@ -151,7 +151,7 @@ impl Shared {
     pub(crate) fn set_class(&self, class: NodeClass) {
         match &self.nodes {
             Some(nodes) => {
-                if let Some(topology) = nodes.change(class) {
+                if let Some(topology) = nodes.change(class, self.devices().lost()) {
                     self.set_topology(topology);
                 }
             }
@@ -364,13 +364,13 @@ impl Shared {
         if wake {
             self.bell.ring();
         }
-        if let Some(nodes) = &self.nodes {
-            nodes.send(packets);
-        }
         let has_failed = |end: &Ended| matches!(end.outcome, Outcome::Failed(_));
         if has_failure || ended.iter().any(has_failed) {
-            // Before anyone hears of it, and copies again.
+            // Before anyone hears of it, here or on another node, and copies again.
             self.close_lost();
+        }
+        if let Some(nodes) = &self.nodes {
+            nodes.send(packets);
         }
         self.tell(ended);
         timeout
