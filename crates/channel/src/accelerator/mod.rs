@@ -9,6 +9,7 @@
 //! [`FbmProvider`] and [`ZcmProvider`] make regions of; its [`Health`] says whether it is lost.
 
 mod channel;
+mod converter;
 mod device;
 mod launch;
 mod memory;
@@ -19,6 +20,7 @@ mod rects;
 mod transfer;
 
 pub use channel::CommandChannel;
+pub use converter::{Converter, KernelDevice, Launcher};
 pub use device::{Device, Health, Owner, Profile};
 pub use launch::{GROUP_ITEMS, KERNELS, Kernel, Launch, Launches, Parameters};
 pub use memory::{FbmProvider, ZcmProvider};

@@ -1,18 +1,23 @@
-//! Rects on OpenCL's queues.
+//! Rects, and kernels, on OpenCL's queues.
 
-use crate::cl::{Buffer, Event, Failure, Queue};
+use crate::cl::{Buffer, Event, Failure, Function, Queue};
 use crate::device::Device;
 use crate::error::When;
 use channel::accelerator::{
-    Batch, Copier, Device as _, Ends, Health, Over, Queued, Rect, RectRules, Rects,
+    Batch, Copier, Device as _, Ends, Health, Kernel, Launch, Launcher, Over, Queued, Rect,
+    RectRules, Rects,
 };
 use channel::model::{ChannelError, CopyList};
+use std::collections::HashMap;
+use std::collections::hash_map::Entry;
 
-/// The queues of a channel.
+/// The queues of a channel, and the kernels that it has launched: one channel's, since each keeps the
+/// arguments of its next launch.
 #[derive(Debug)]
 pub(crate) struct Queues {
     device: Device,
     pub(crate) queues: Vec<Queue>,
+    functions: HashMap<Kernel, Function>,
 }
 
 impl Queues {
@@ -22,8 +27,20 @@ impl Queues {
         let queues: Result<_, _> =
             (0..queues.max(1)).map(|_| Queue::new(device.context())).collect();
         let queues = queues.map_err(|failure| device.failed(failure, When::Asked))?;
-        Ok(Queues { device: device.clone(), queues })
+        Ok(Queues { device: device.clone(), queues, functions: HashMap::new() })
     }
+}
+
+/// The function that `kernel` is, made where it isn't there.
+fn function<'a>(
+    device: &Device,
+    functions: &'a mut HashMap<Kernel, Function>,
+    kernel: Kernel,
+) -> Result<&'a mut Function, Failure> {
+    Ok(match functions.entry(kernel) {
+        Entry::Occupied(there) => there.into_mut(),
+        Entry::Vacant(free) => free.insert(device.kernels()?.function(&kernel.name())?),
+    })
 }
 
 /// Commands, one after the other on one queue. There is at least one.
@@ -35,7 +52,7 @@ pub(crate) struct Commands {
 
 impl Commands {
     /// What became of asking for commands, one after the other until one is refused.
-    pub(crate) fn queued(
+    fn queued(
         device: &Device,
         asked: impl Iterator<Item = Result<Event, Failure>>,
     ) -> Queued<Commands> {
@@ -122,5 +139,24 @@ impl Copier for Queues {
     }
 }
 
+impl Launcher for Queues {
+    unsafe fn launch(
+        &mut self,
+        queue: usize,
+        ends: (&Buffer, &Buffer),
+        launches: &mut dyn Iterator<Item = Launch>,
+    ) -> Queued<Commands> {
+        let (queue, functions) = (&self.queues[queue], &mut self.functions);
+        let asked = launches.map(|launch| {
+            let function = function(&self.device, functions, launch.kernel)?;
+            // SAFETY: the caller's promise.
+            unsafe { queue.launch(function, ends, &launch) }
+        });
+        Commands::queued(&self.device, asked)
+    }
+}
+
+#[cfg(test)]
+mod kernels;
 #[cfg(test)]
 mod tests;

@@ -1,11 +1,10 @@
 //! What devices there are, and one that is in use.
 
 use crate::cl::{self, Buffer, Context, DeviceId, Failure, Mapped, Platform, Program, Queue};
-use crate::converter::Converter;
 use crate::copier::Queues;
 use crate::error::{When, kind_of};
-use channel::accelerator::{self, CommandChannel, Direction, Health, Owner, Profile};
-use channel::accelerator::{GROUP_ITEMS, KERNELS, PciPlace};
+use channel::accelerator::{self, CommandChannel, Converter, Direction, Health, Owner, Profile};
+use channel::accelerator::{GROUP_ITEMS, KERNELS, KernelDevice, PciPlace};
 use channel::model::{ChannelError, ChannelErrorKind};
 use channel::{Channel, HostSpan};
 use cl3::device::{
@@ -257,11 +256,6 @@ impl Device {
         self.inner.kernels.get_or_init(compile).as_ref().map_err(|&failure| failure)
     }
 
-    /// Whether the kernels are there, or can't be compiled.
-    pub(crate) fn knows_kernels(&self) -> bool {
-        self.inner.kernels.get().is_some()
-    }
-
     /// A buffer of at least `len_bytes` bytes, which hold anything.
     fn buffer(&self, flags: u64, len_bytes: u64) -> Result<Buffer, ChannelError> {
         let Inner { info, health, context, .. } = &*self.inner;
@@ -279,6 +273,17 @@ impl Device {
                 _ => error,
             }
         })
+    }
+}
+
+impl KernelDevice for Device {
+    fn knows_kernels(&self) -> bool {
+        self.inner.kernels.get().is_some()
+    }
+
+    fn make_kernels(&self) {
+        // Why there are none is told by its health.
+        let _ = self.kernels();
     }
 }
 
@@ -318,12 +323,13 @@ impl accelerator::Device for Device {
         direction: Direction,
         queues: Option<usize>,
     ) -> Result<Box<dyn Channel>, ChannelError> {
-        let queues = queues.unwrap_or(QUEUES);
+        let queues = Queues::new(self, queues.unwrap_or(QUEUES))?;
         Ok(match direction {
             Direction::Convert => {
-                Box::new(CommandChannel::new(Converter::new(self, queues)?, direction)?)
+                let converter = Converter::new(queues, self.clone());
+                Box::new(CommandChannel::new(converter, direction)?)
             }
-            _ => Box::new(CommandChannel::new(Queues::new(self, queues)?, direction)?),
+            _ => Box::new(CommandChannel::new(queues, direction)?),
         })
     }
 }

@@ -7,10 +7,9 @@
 //! that request. **Structure.** [`find`] says which devices there are: the library is loaded then,
 //! and its absence is a value. Each [`Device`] has a context of its own, so that memories of two
 //! never mix. What a channel does stands in [`channel::accelerator`]; `copier` has OpenCL's queues
-//! copy the rects that it makes, `converter` has them launch kernels, and `cl` owns OpenCL's objects.
+//! copy the rects and launch the kernels that it chooses, and `cl` owns OpenCL's objects.
 
 mod cl;
-mod converter;
 mod copier;
 mod device;
 mod error;

@@ -2,7 +2,7 @@
 
 use crate::cl::Program;
 use crate::common::devices;
-use channel::accelerator::{Device as _, Direction};
+use channel::accelerator::{Device as _, Direction, KernelDevice as _};
 use channel::conformance::{Accelerator, Shape, job, run_one};
 
 #[test]
