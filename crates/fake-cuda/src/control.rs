@@ -45,7 +45,7 @@ extern "C" fn fake_refuse(name: *const c_char, code: Code) {
     calls().refused.insert(text(name).to_owned(), code);
 }
 
-/// Has the next copy of a device fail: alone, or as a fault that every later call answers.
+/// Has the next copy or launch of a device fail: alone, or as a fault that every later call answers.
 #[unsafe(no_mangle)]
 extern "C" fn fake_fail(device: c_int, code: Code, is_fault: bool) {
     GPUS[device as usize].state().failure = Some((code, is_fault));
@@ -76,7 +76,8 @@ extern "C" fn fake_live() -> u64 {
     let of_device = |gpu: &Gpu| {
         let _ = gpu.wait_until(|state| !state.has_closed_streams());
         let state = gpu.state();
-        state.blocks.len() + state.streams.len() + state.events.len() + state.contexts
+        let objects = [state.streams.len(), state.events.len(), state.modules.len()];
+        state.blocks.len() + objects.iter().sum::<usize>() + state.contexts
     };
     let pinned = calls().pinned.len();
     (pinned + GPUS.iter().map(of_device).sum::<usize>()) as u64

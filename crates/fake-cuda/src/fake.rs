@@ -54,7 +54,7 @@ impl Fake {
         refuse(text(call).as_ptr(), code);
     }
 
-    /// Has the next copy of a device fail: alone, or as a fault that stays.
+    /// Has the next copy or launch of a device fail: alone, or as a fault that stays.
     pub fn fail(&self, device: c_int, code: u32, is_fault: bool) {
         // SAFETY: as for `refuse`.
         let fail: Symbol<'_, extern "C" fn(c_int, u32, bool)> =

@@ -3,6 +3,7 @@
 //! Copies run as late as the seed likes, one after the other in each stream, and look at memory only
 //! then. What has been freed by then is a fault, as on a device.
 
+use crate::modules::Launch;
 use cudarc::driver::sys::{CUresult, CUstream};
 use std::collections::{BTreeMap, VecDeque};
 use std::ffi::c_void;
@@ -41,6 +42,7 @@ pub(crate) type Call = unsafe extern "C" fn(CUstream, Code, *mut c_void);
 /// What a stream does.
 pub(crate) enum Command {
     Copy(Copy3),
+    Launch(Box<Launch>),
     Fill(u64, u8, usize),
     Event(u64),
     Call(Call, usize),
@@ -68,6 +70,8 @@ pub(crate) struct State {
     pub(crate) blocks: BTreeMap<u64, Vec<u8>>,
     pub(crate) streams: BTreeMap<u64, Stream>,
     pub(crate) events: BTreeMap<u64, Event>,
+    /// What was loaded, as it was handed over.
+    pub(crate) modules: BTreeMap<u64, String>,
     pub(crate) contexts: usize,
     /// Whether streams stand still.
     pub(crate) held: bool,
@@ -92,6 +96,7 @@ impl Gpu {
             blocks: BTreeMap::new(),
             streams: BTreeMap::new(),
             events: BTreeMap::new(),
+            modules: BTreeMap::new(),
             contexts: 0,
             held: false,
             fault: 0,
@@ -159,6 +164,7 @@ impl Gpu {
         let mut state = self.state();
         match command {
             Command::Copy(copy) => state.copy(name, &copy),
+            Command::Launch(launch) => state.launch(name, &launch),
             Command::Fill(at, byte, bytes) => match state.bytes(at, bytes) {
                 Some(place) => place.fill(byte),
                 None => state.fault = CUresult::CUDA_ERROR_ILLEGAL_ADDRESS as Code,
@@ -234,9 +240,7 @@ impl State {
 
     /// The bytes from `at` on, where they are all of one allocation.
     fn bytes(&mut self, at: u64, bytes: usize) -> Option<&mut [u8]> {
-        let (start, block) = self.blocks.range_mut(..=at).next_back()?;
-        let from = usize::try_from(at - start).ok()?;
-        block.get_mut(from..from.checked_add(bytes)?)
+        self.rest(at)?.get_mut(..bytes)
     }
 
     /// Whether the bytes from `at` on are all of one allocation.
@@ -248,17 +252,44 @@ impl State {
         })
     }
 
-    /// Copies, unless the device has a fault, or the copy is to fail.
-    fn copy(&mut self, stream: u64, copy: &Copy3) {
+    /// Whether the device has a fault, or what comes next is to fail, and then does.
+    fn fails(&mut self, stream: u64) -> bool {
         if self.fault != 0 {
+            return true;
+        }
+        let Some((code, is_fault)) = self.failure.take() else { return false };
+        let place = match self.streams.get_mut(&stream).filter(|_| !is_fault) {
+            Some(stream) => &mut stream.error,
+            None => &mut self.fault,
+        };
+        *place = code;
+        true
+    }
+
+    /// Runs a kernel, unless it fails; one that reaches outside of its memory is a fault.
+    fn launch(&mut self, stream: u64, launch: &Launch) {
+        if self.fails(stream) {
             return;
         }
-        if let Some((code, is_fault)) = self.failure.take() {
-            let place = match self.streams.get_mut(&stream).filter(|_| !is_fault) {
-                Some(stream) => &mut stream.error,
-                None => &mut self.fault,
-            };
-            *place = code;
+        let src = self.rest(launch.src).map(|rest| (rest.as_ptr(), rest.len()));
+        let ran = match (src, self.rest(launch.dst)) {
+            (Some(src), Some(dst)) => launch.run(src, dst),
+            _ => false,
+        };
+        if !ran {
+            self.fault = CUresult::CUDA_ERROR_ILLEGAL_ADDRESS as Code;
+        }
+    }
+
+    /// An allocation's bytes from `at` on.
+    fn rest(&mut self, at: u64) -> Option<&mut [u8]> {
+        let (start, block) = self.blocks.range_mut(..=at).next_back()?;
+        block.get_mut(usize::try_from(at - start).ok()?..)
+    }
+
+    /// Copies, unless that fails.
+    fn copy(&mut self, stream: u64, copy: &Copy3) {
+        if self.fails(stream) {
             return;
         }
         for z in 0..copy.size[2] {

@@ -11,6 +11,7 @@ mod control;
 mod copies;
 mod fake;
 mod gpu;
+mod modules;
 mod streams;
 
 pub use fake::Fake;
@@ -42,7 +43,7 @@ const INVALID_DEVICE: Code = CUresult::CUDA_ERROR_INVALID_DEVICE as Code;
 const OUT_OF_MEMORY: Code = CUresult::CUDA_ERROR_OUT_OF_MEMORY as Code;
 
 /// The names of results that tests inject.
-const NAMES: [(CUresult, &CStr); 9] = [
+const NAMES: [(CUresult, &CStr); 10] = [
     (CUresult::CUDA_ERROR_INVALID_VALUE, c"CUDA_ERROR_INVALID_VALUE"),
     (CUresult::CUDA_ERROR_OUT_OF_MEMORY, c"CUDA_ERROR_OUT_OF_MEMORY"),
     (CUresult::CUDA_ERROR_DEVICE_UNAVAILABLE, c"CUDA_ERROR_DEVICE_UNAVAILABLE"),
@@ -52,6 +53,7 @@ const NAMES: [(CUresult, &CStr); 9] = [
     (CUresult::CUDA_ERROR_ILLEGAL_ADDRESS, c"CUDA_ERROR_ILLEGAL_ADDRESS"),
     (CUresult::CUDA_ERROR_LAUNCH_FAILED, c"CUDA_ERROR_LAUNCH_FAILED"),
     (CUresult::CUDA_ERROR_NOT_SUPPORTED, c"CUDA_ERROR_NOT_SUPPORTED"),
+    (CUresult::CUDA_ERROR_UNSUPPORTED_PTX_VERSION, c"CUDA_ERROR_UNSUPPORTED_PTX_VERSION"),
 ];
 
 fn code(result: Result<(), Code>) -> Code {

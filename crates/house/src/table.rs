@@ -16,7 +16,7 @@ pub const ALLOWED: &[(&str, &[&str])] = &[
     ("fabric", &["model", "layout", "kernels"]),
     ("channel-host", &["channel", "kernels"]),
     ("channel-disk", &["channel", "kernels"]),
-    ("fake-cuda", &[]),
+    ("fake-cuda", &["channel"]),
     ("channel-cuda", &["channel"]),
     ("channel-opencl", &["channel"]),
     ("channel-remote", &["channel", "fabric"]),

@@ -65,14 +65,15 @@ fn on_machines(test: &str, case: impl Fn(&Machine)) {
     on_each(test, |builder| case(&builder.clone().assume(true).open().unwrap()));
 }
 
-/// As [`on_machines`], for the devices of OpenCL, which convert.
+/// As [`on_machines`], where the devices convert.
 fn on_converting(test: &str, case: impl Fn(&Machine)) {
-    let [opencl, _] = apis();
-    let machine = opencl.builder.assume(true).open().unwrap();
-    match devices(&machine).len() {
-        0 => println!("skipped: {test}: no device of {}", opencl.name),
-        _ => case(&machine),
-    }
+    on_machines(test, |machine| {
+        let channels = &machine.topology().classes[0].channels;
+        match channels.iter().any(|channel| channel.kind == ChannelKind::GpuConvert) {
+            true => case(machine),
+            false => println!("skipped: {test}: these devices convert nothing"),
+        }
+    });
 }
 
 /// The names of the memories of devices.
@@ -199,11 +200,13 @@ fn what_comes_to_a_device_is_converted_in_a_buffer_there() {
         let there = machine.empty(columns, "fbm").unwrap();
         let planned = machine.plan(&src, &there, &Options::default()).unwrap();
         let fbm = machine.topology().memory_named("fbm").unwrap();
-        assert_eq!(planned.plan.memories, [src.memory(), fbm, fbm]);
-        assert_eq!(hops(machine, &src, &there), [ChannelKind::GpuWrite, ChannelKind::GpuConvert]);
+        assert!(planned.plan.memories.ends_with(&[fbm, fbm]), "{:?}", planned.plan.memories);
+        let way = hops(machine, &src, &there);
+        assert!(way.ends_with(&[ChannelKind::GpuWrite, ChannelKind::GpuConvert]), "{way:?}");
         copy(machine, &src, &there);
         let back = machine.empty(rows, "sys").unwrap();
-        assert_eq!(hops(machine, &there, &back), [ChannelKind::GpuConvert, ChannelKind::GpuRead]);
+        let way = hops(machine, &there, &back);
+        assert!(way.starts_with(&[ChannelKind::GpuConvert, ChannelKind::GpuRead]), "{way:?}");
         copy(machine, &there, &back);
         assert!(back.to_vec().unwrap() == bytes, "turned there, and back on the way");
     });

@@ -3,7 +3,7 @@
 mod pair;
 
 use fake_cuda::Fake;
-use isometry::model::{Channel, ChannelErrorKind, MemoryKind};
+use isometry::model::{Channel, ChannelErrorKind, ChannelKind, MemoryKind};
 use isometry::planner::Options;
 use isometry::{Accelerators, Array, CopyOptions, Cuda, Error, Instance, Machine, MachineBuilder};
 use pair::pair;
@@ -134,6 +134,27 @@ fn a_lost_device_is_an_end_that_no_plan_leads_to() {
     }
     let Error::Channel(error) = machine.empty(rows(), "fbm").unwrap_err() else { panic!("lost") };
     assert_eq!(error.kind, ChannelErrorKind::DeviceLost);
+}
+
+#[test]
+fn what_a_device_has_no_kernels_for_is_converted_another_way() {
+    let test = "what_a_device_has_no_kernels_for_is_converted_another_way";
+    let Some((fake, machine)) = machine(test) else { return };
+    let (src, there) = (noise(&machine), machine.empty(rows(), "fbm").unwrap());
+    copy(&machine, &src, &there).unwrap();
+    let turned = machine.empty(rows().laid_out("<F, y, x>").unwrap(), "fbm").unwrap();
+    let converts = || {
+        let planned = machine.plan(&there, &turned, &Options::default()).unwrap();
+        planned.plan.hops.iter().any(|hop| hop.kind == ChannelKind::GpuConvert)
+    };
+    assert!(converts());
+    fake.refuse("cuModuleLoadData", 222);
+    let (kind, detail) = failure(copy(&machine, &there, &turned));
+    assert_eq!(kind, ChannelErrorKind::Io);
+    assert!(detail.contains("`Emulated 0` has no kernels"), "{detail}");
+    assert!(!converts());
+    copy(&machine, &there, &turned).unwrap();
+    machine.verify(&src, &turned).unwrap();
 }
 
 /// Whether any channel joins `memory`.

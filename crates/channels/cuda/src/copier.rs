@@ -1,19 +1,24 @@
-//! Rects on CUDA's streams.
+//! Rects, and kernels, on CUDA's streams.
 
 use crate::device::Device;
-use crate::driver::{Buffer, Event, Failure, Stream};
+use crate::driver::{Buffer, Event, Failure, Function, Stream};
 use channel::accelerator::{
-    Batch, Copier, Device as _, Ends, Health, Over, Queued, Rect, RectRules, Rects,
+    Batch, Copier, Device as _, Ends, Health, Kernel, Launch, Launcher, Over, Queued, Rect,
+    RectRules, Rects,
 };
 use channel::model::{ChannelError, CopyList};
+use std::collections::HashMap;
 use std::sync::{Arc, Mutex, PoisonError};
 
-/// The streams of a channel, and its events that are not in use. Both are made once.
+/// The streams of a channel, its events that are not in use, and the kernels that it has launched. All
+/// are made, or looked for, once.
 #[derive(Debug)]
 pub(crate) struct Streams {
     device: Device,
     streams: Vec<Arc<Stream>>,
     events: Arc<Mutex<Vec<Event>>>,
+    /// They are there as long as the device.
+    functions: HashMap<Kernel, Function>,
 }
 
 impl Streams {
@@ -23,7 +28,48 @@ impl Streams {
         let new = |_| Stream::new(device.context()).map(Arc::new);
         let streams: Result<_, _> = (0..streams.max(1)).map(new).collect();
         let streams = streams.map_err(|failure| device.failed(&failure))?;
-        Ok(Streams { device: device.clone(), streams, events: Arc::default() })
+        let (events, functions) = (Arc::default(), HashMap::new());
+        Ok(Streams { device: device.clone(), streams, events, functions })
+    }
+
+    /// Asks a stream for commands, one after the other until one is refused, and records an event behind
+    /// them.
+    fn queued<C>(
+        &self,
+        queue: usize,
+        commands: &mut dyn Iterator<Item = C>,
+        mut ask: impl FnMut(&Stream, C) -> Result<(), Failure>,
+    ) -> Queued<Commands> {
+        let event = match self.event() {
+            Ok(event) => event,
+            Err(failure) => {
+                return Queued { count: 0, batch: None, result: Err(self.device.failed(&failure)) };
+            }
+        };
+        let stream = Arc::clone(&self.streams[queue]);
+        let (mut count, mut result) = (0, Ok(()));
+        for command in commands {
+            result = ask(&stream, command);
+            if result.is_err() {
+                break;
+            }
+            count += 1;
+        }
+        if count > 0
+            && let Err(failure) = stream.record(&event)
+        {
+            // Nothing says when these are over but their stream; this is as rare as a lost device.
+            let _ = stream.finish();
+            (count, result) = (0, result.and(Err(failure)));
+        }
+        let result = result.map_err(|failure| self.device.failed(&failure));
+        if count == 0 {
+            give_back(&self.events, Some(event));
+            return Queued { count, batch: None, result };
+        }
+        let events = Arc::clone(&self.events);
+        let batch = Commands { device: self.device.clone(), stream, event: Some(event), events };
+        Queued { count, batch: Some(batch), result }
     }
 
     fn event(&self) -> Result<Event, Failure> {
@@ -36,7 +82,7 @@ fn give_back(events: &Mutex<Vec<Event>>, event: Option<Event>) {
     events.lock().unwrap_or_else(PoisonError::into_inner).extend(event);
 }
 
-/// Copies of one stream, the last of which an event lies behind.
+/// Commands of one stream, the last of which an event lies behind.
 #[derive(Debug)]
 pub(crate) struct Commands {
     device: Device,
@@ -94,42 +140,49 @@ impl Copier for Streams {
         ends: Ends<'_, Buffer>,
         rects: &mut dyn Iterator<Item = Rect>,
     ) -> Queued<Commands> {
-        let event = match self.event() {
-            Ok(event) => event,
-            Err(failure) => {
-                return Queued { count: 0, batch: None, result: Err(self.device.failed(&failure)) };
-            }
-        };
-        let stream = Arc::clone(&self.streams[queue]);
-        let (mut count, mut result) = (0, Ok(()));
-        for rect in rects {
-            // SAFETY: the caller's promise; the event, which is recorded behind all copies, or the
-            // stream is waited for before the batch is over.
-            result = unsafe { stream.copy(ends, &rect) };
-            if result.is_err() {
-                break;
-            }
-            count += 1;
-        }
-        if count > 0
-            && let Err(failure) = stream.record(&event)
-        {
-            // Nothing says when these are over but their stream; this is as rare as a lost device.
-            let _ = stream.finish();
-            (count, result) = (0, result.and(Err(failure)));
-        }
-        let result = result.map_err(|failure| self.device.failed(&failure));
-        if count == 0 {
-            give_back(&self.events, Some(event));
-            return Queued { count, batch: None, result };
-        }
-        let events = Arc::clone(&self.events);
-        let batch = Commands { device: self.device.clone(), stream, event: Some(event), events };
-        Queued { count, batch: Some(batch), result }
+        self.queued(queue, rects, |stream, rect| {
+            // SAFETY: the caller's promise; the event behind all copies, or the stream, is waited for
+            // before the batch is over.
+            unsafe { stream.copy(ends, &rect) }
+        })
     }
 
     fn flush(&mut self) -> Result<(), ChannelError> {
         // A stream begins by itself.
         Ok(())
     }
+}
+
+impl Launcher for Streams {
+    unsafe fn launch(
+        &mut self,
+        queue: usize,
+        ends: (&Buffer, &Buffer),
+        launches: &mut dyn Iterator<Item = Launch>,
+    ) -> Queued<Commands> {
+        // Out of the streams' way.
+        let mut functions = std::mem::take(&mut self.functions);
+        let queued = self.queued(queue, launches, |stream, launch| {
+            let function = function(&self.device, &mut functions, launch.kernel)?;
+            // SAFETY: the device has the module, and the stream is of its context; the caller's promise,
+            // and the event behind all launches, or the stream, is waited for before the batch is over.
+            unsafe { stream.launch(function, ends, &launch) }
+        });
+        self.functions = functions;
+        queued
+    }
+}
+
+/// The function that `kernel` is, looked for where it was not before.
+fn function(
+    device: &Device,
+    functions: &mut HashMap<Kernel, Function>,
+    kernel: Kernel,
+) -> Result<Function, Failure> {
+    if let Some(found) = functions.get(&kernel) {
+        return Ok(*found);
+    }
+    let found = device.kernels()?.function(&kernel.name())?;
+    functions.insert(kernel, found);
+    Ok(found)
 }

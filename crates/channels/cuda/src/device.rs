@@ -2,16 +2,20 @@
 
 use crate::copier::Streams;
 use crate::driver::{
-    Buffer, Context, DeviceId, Driver, Failure, INVALID_VALUE, NO_DEVICE, OUT_OF_MEMORY, Pinned,
-    Stream, Unusable,
+    Buffer, Context, DeviceId, Driver, Failure, INVALID_VALUE, Module, NO_DEVICE, OUT_OF_MEMORY,
+    Pinned, Stream, Unusable,
 };
 use crate::error::kind_of;
-use channel::accelerator::{self, CommandChannel, Direction, Health, Owner, Profile};
+use channel::accelerator::{
+    self, CommandChannel, Converter, Direction, Health, KernelDevice, Owner, Profile,
+};
 use channel::model::ChannelError;
 use channel::{Channel, HostSpan};
 use std::error::Error as _;
+use std::ffi::CStr;
 use std::path::Path;
-use std::sync::Arc;
+use std::sync::{Arc, OnceLock};
+use std::time::Instant;
 use thiserror::Error;
 
 /// What CUDA is called in errors.
@@ -21,6 +25,12 @@ const API: &str = "CUDA";
 /// that a batch is over, so that copies go on where there is another. What is best on a device was not
 /// measured yet.
 const STREAMS: usize = 2;
+
+/// The kernels that convert layouts, as `scripts/ptx.sh` has lowered them.
+const KERNELS: &str = concat!(include_str!("kernels.ptx"), "\0");
+
+/// The least compute capability that they are lowered for.
+const LEAST_CAPABILITY: (u32, u32) = (7, 0);
 
 /// The driver's library, which comes with the kernel's module.
 const LIBRARY: &str = "libcuda.so.1";
@@ -151,7 +161,8 @@ impl Found {
         let (info, health) = (self.info.clone(), Health::new(API, &self.info.name));
         let failed = |failure: Failure| health.failed(kind_of(failure.code), failure);
         let (context, setup) = made.map_err(failed)?;
-        Ok(Device { inner: Arc::new(Inner { info, health, context, setup }) })
+        let kernels = OnceLock::new();
+        Ok(Device { inner: Arc::new(Inner { info, health, context, setup, kernels }) })
     }
 }
 
@@ -172,6 +183,8 @@ struct Inner {
     context: Arc<Context>,
     /// For what memory needs when it is made.
     setup: Stream,
+    /// The kernels that convert layouts, or why there are none.
+    kernels: OnceLock<Result<Module, Failure>>,
 }
 
 impl Device {
@@ -188,6 +201,23 @@ impl Device {
     /// The error that `failure` is; one that says that the device is lost makes it so.
     pub(crate) fn failed(&self, failure: &Failure) -> ChannelError {
         self.inner.health.failed(kind_of(failure.code), failure)
+    }
+
+    /// The kernels that convert layouts. Who asks first waits until the driver has compiled them; where it
+    /// doesn't, the device's health says so.
+    pub(crate) fn kernels(&self) -> Result<&Module, Failure> {
+        let load = || {
+            let since = Instant::now();
+            let text = CStr::from_bytes_with_nul(KERNELS.as_bytes()).expect("a text without zeros");
+            let loaded = Module::new(self.context(), text);
+            let name = self.inner.health.name();
+            log::debug!("loaded kernels for {name} within {:?}", since.elapsed());
+            loaded.inspect_err(|failure| {
+                self.failed(failure);
+                self.inner.health.lose_kernels(failure);
+            })
+        };
+        self.inner.kernels.get_or_init(load).as_ref().map_err(Failure::clone)
     }
 
     /// What `make` makes of `len_bytes` bytes in the device's context.
@@ -208,6 +238,17 @@ impl Device {
     }
 }
 
+impl KernelDevice for Device {
+    fn knows_kernels(&self) -> bool {
+        self.inner.kernels.get().is_some()
+    }
+
+    fn make_kernels(&self) {
+        // Why there are none is told by its health.
+        let _ = self.kernels();
+    }
+}
+
 impl accelerator::Device for Device {
     fn health(&self) -> &Health {
         &self.inner.health
@@ -221,7 +262,7 @@ impl accelerator::Device for Device {
             memory_bytes: self.info().memory_bytes,
             most_bytes: self.info().memory_bytes,
             shares_host_memory: false,
-            converts: false,
+            converts: self.info().capability >= LEAST_CAPABILITY,
         }
     }
 
@@ -242,6 +283,12 @@ impl accelerator::Device for Device {
         queues: Option<usize>,
     ) -> Result<Box<dyn Channel>, ChannelError> {
         let streams = Streams::new(self, queues.unwrap_or(STREAMS))?;
-        Ok(Box::new(CommandChannel::new(streams, direction)?))
+        Ok(match direction {
+            Direction::Convert => {
+                let converter = Converter::new(streams, self.clone());
+                Box::new(CommandChannel::new(converter, direction)?)
+            }
+            _ => Box::new(CommandChannel::new(streams, direction)?),
+        })
     }
 }

@@ -4,9 +4,11 @@
 //! The driver keeps nothing alive that a queued copy needs, neither memory of a device nor of the
 //! host, which is why [`Stream::copy`] is unsafe.
 
+mod module;
 mod raw;
 mod stream;
 
+pub(crate) use module::{Function, Module};
 pub(crate) use raw::{INVALID_VALUE, NO_DEVICE, OUT_OF_MEMORY};
 pub(crate) use stream::{Event, Stream};
 

@@ -14,7 +14,7 @@ use isometry_channel_cuda::Device;
 use std::sync::Arc;
 
 /// Every call that a request may take, with a copy that takes it.
-fn calls() -> [(&'static str, Direction, NdCopy); 7] {
+fn calls() -> [(&'static str, Direction, NdCopy); 8] {
     let run = || Shape::run(64).copy;
     [
         ("cuMemcpyHtoDAsync", Direction::Write, run()),
@@ -22,6 +22,7 @@ fn calls() -> [(&'static str, Direction, NdCopy); 7] {
         ("cuMemcpyDtoDAsync", Direction::Copy, run()),
         ("cuMemcpy2DAsync", Direction::Write, nested(8, &[(5, 20, 10)])),
         ("cuMemcpy3DAsync", Direction::Read, nested(8, &[(5, 20, 10), (3, 200, 100)])),
+        ("cuLaunchKernel", Direction::Convert, run()),
         ("cuEventCreate", Direction::Write, run()),
         ("cuEventRecord", Direction::Write, run()),
     ]
@@ -29,7 +30,7 @@ fn calls() -> [(&'static str, Direction, NdCopy); 7] {
 
 /// The name of a call in the library.
 fn symbol(call: &str) -> String {
-    if call.starts_with("cuEvent") { call.to_owned() } else { format!("{call}_v2") }
+    if call.starts_with("cuMemcpy") { format!("{call}_v2") } else { call.to_owned() }
 }
 
 fn under_test(device: &Device) -> Accelerator {
@@ -242,4 +243,76 @@ fn a_channel_of_a_lost_device_is_dropped_with_a_long_request_in_flight() {
     drop(channel);
     assert!(device.health().is_lost());
     assert_eq!((Arc::strong_count(&ends.0), Arc::strong_count(&ends.1)), (1, 1));
+}
+
+/// Copies inside a device, by rects or by kernels.
+fn inside(device: &Device, direction: Direction) -> Completion {
+    let mut channel = device.channel(direction, None).unwrap();
+    let ends = ends(device, direction);
+    let dst = Arc::clone(&ends.1);
+    let done = run_one(channel.as_mut(), job(1, &[Shape::run(1000).copy], (0, 0), ends));
+    let copied = under_test(device).contents(&dst) == [1; 1000];
+    assert_eq!(copied, done.result.is_ok());
+    done
+}
+
+#[test]
+fn kernels_are_loaded_once_by_the_first_conversion() {
+    let test = "kernels_are_loaded_once_by_the_first_conversion";
+    let Some(fake) = fake(test) else { return };
+    let [device, _] = emulated(&fake);
+    let ways = [Direction::Copy, Direction::Convert, Direction::Copy, Direction::Convert];
+    for (direction, loaded) in ways.into_iter().zip([0, 1, 1, 1]) {
+        assert_eq!(inside(&device, direction).result, Ok(()));
+        assert_eq!(fake.count("cuModuleLoadData"), loaded);
+    }
+    drop(device);
+    assert_eq!(fake.count("cuModuleUnload"), 1);
+}
+
+#[test]
+fn kernels_that_cant_be_loaded_end_conversions_and_nothing_else() {
+    let test = "kernels_that_cant_be_loaded_end_conversions_and_nothing_else";
+    let Some(fake) = fake(test) else { return };
+    let [device, other] = emulated(&fake);
+    fake.refuse("cuModuleLoadData", 222);
+    for _ in 0..2 {
+        let error = inside(&device, Direction::Convert).result.unwrap_err();
+        assert_eq!(error.kind, ChannelErrorKind::Io);
+        let expected = "CUDA device `Emulated 0` has no kernels, and converts nothing: \
+            cuModuleLoadData: CUDA_ERROR_UNSUPPORTED_PTX_VERSION (222)";
+        assert_eq!(error.detail, expected);
+    }
+    assert_eq!(inside(&device, Direction::Copy).result, Ok(()));
+    assert_eq!(inside(&other, Direction::Convert).result, Ok(()));
+    assert!(!device.health().is_lost());
+}
+
+#[test]
+fn a_device_lost_while_kernels_are_loaded_is_lost() {
+    let test = "a_device_lost_while_kernels_are_loaded_is_lost";
+    let Some(fake) = fake(test) else { return };
+    let [device, _] = emulated(&fake);
+    let mut channel = device.channel(Direction::Convert, None).unwrap();
+    let ends = ends(&device, Direction::Convert);
+    fake.refuse("cuModuleLoadData", 46);
+    let done = run_one(channel.as_mut(), job(1, &[Shape::run(8).copy], (0, 0), ends.clone()));
+    assert_eq!(done.result.unwrap_err().kind, ChannelErrorKind::DeviceLost);
+    refuses_all(&device, channel.as_mut(), &ends, "CUDA_ERROR_DEVICE_UNAVAILABLE");
+}
+
+#[test]
+fn a_launch_that_fails_ends_its_request_alone() {
+    let Some(fake) = fake("a_launch_that_fails_ends_its_request_alone") else { return };
+    let [device, _] = emulated(&fake);
+    let ends = ends(&device, Direction::Convert);
+    let mut channel = device.channel(Direction::Convert, None).unwrap();
+    for (code, is_fault) in [(801, false), (719, true)] {
+        let again = job(2, &[Shape::run(8).copy], (0, 0), ends.clone());
+        fake.fail(0, code, is_fault);
+        let done = run_one(channel.as_mut(), job(1, &[Shape::run(8).copy], (0, 0), ends.clone()));
+        assert!(done.result.unwrap_err().detail.contains(&format!("({code})")));
+        assert_eq!(run_one(channel.as_mut(), again).result.is_err(), is_fault);
+    }
+    assert!(device.health().is_lost());
 }

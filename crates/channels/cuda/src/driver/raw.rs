@@ -96,6 +96,7 @@ pub(crate) struct Api {
     pub(crate) contexts: Contexts,
     pub(crate) memory: Memory,
     pub(crate) copies: Copies,
+    pub(crate) modules: Modules,
     pub(crate) streams: Streams,
     pub(crate) events: Events,
 }
@@ -132,6 +133,29 @@ pub(crate) struct Copies {
     pub(crate) slices: unsafe extern "C" fn(*const Copy3d, Pointer) -> Code,
 }
 
+pub(crate) struct Modules {
+    pub(crate) load: unsafe extern "C" fn(*mut Pointer, *const c_void) -> Code,
+    pub(crate) unload: unsafe extern "C" fn(Pointer) -> Code,
+    pub(crate) function: unsafe extern "C" fn(*mut Pointer, Pointer, *const c_char) -> Code,
+    pub(crate) launch: Launch,
+}
+
+/// A kernel; groups, and work items of one, by three dimensions; memory that a group has besides, the
+/// stream, and places of arguments.
+pub(crate) type Launch = unsafe extern "C" fn(
+    Pointer,
+    c_uint,
+    c_uint,
+    c_uint,
+    c_uint,
+    c_uint,
+    c_uint,
+    c_uint,
+    Pointer,
+    *mut *mut c_void,
+    *mut *mut c_void,
+) -> Code;
+
 pub(crate) struct Streams {
     pub(crate) create: unsafe extern "C" fn(*mut Pointer, c_uint) -> Code,
     pub(crate) destroy: unsafe extern "C" fn(Pointer) -> Code,
@@ -161,6 +185,7 @@ impl Api {
                 contexts: Contexts::of(&library)?,
                 memory: Memory::of(&library)?,
                 copies: Copies::of(&library)?,
+                modules: Modules::of(&library)?,
                 streams: Streams::of(&library)?,
                 events: Events::of(&library)?,
             };
@@ -225,6 +250,20 @@ impl Copies {
                 copy: *library.get("cuMemcpyDtoDAsync_v2")?,
                 rows: *library.get("cuMemcpy2DAsync_v2")?,
                 slices: *library.get("cuMemcpy3DAsync_v2")?,
+            })
+        }
+    }
+}
+
+impl Modules {
+    unsafe fn of(library: &Library) -> Result<Self, Error> {
+        // SAFETY: as for `Api::load`.
+        unsafe {
+            Ok(Modules {
+                load: *library.get("cuModuleLoadData")?,
+                unload: *library.get("cuModuleUnload")?,
+                function: *library.get("cuModuleGetFunction")?,
+                launch: *library.get("cuLaunchKernel")?,
             })
         }
     }

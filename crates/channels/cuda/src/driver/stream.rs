@@ -10,8 +10,8 @@ use std::sync::Arc;
 /// Copies that a device carries out one after the other.
 #[derive(Debug)]
 pub(crate) struct Stream {
-    raw: Pointer,
-    context: Arc<Context>,
+    pub(super) raw: Pointer,
+    pub(super) context: Arc<Context>,
 }
 
 // SAFETY: any thread may use a stream.
