@@ -67,6 +67,14 @@ pub enum Error {
         /// How long was waited.
         waited: Duration,
     },
+    /// A peer takes nothing, and says nothing.
+    #[error("rank {} has had no room, and said nothing, for {waited:?}: it is stopped, or has no time", .peer.0)]
+    Silent {
+        /// Which.
+        peer: NodeId,
+        /// How long was waited.
+        waited: Duration,
+    },
     /// A rank that is there does not answer one that comes later.
     #[error(
         "rank {rank} is there, and said nothing for {waited:?} to this rank, which comes later: it is stopped, \
@@ -209,7 +217,7 @@ pub enum ErrorKind {
     /// [`Error::Missing`], [`Error::Refused`], [`Error::Disagreement`], [`Error::Unanswered`],
     /// [`Error::Busy`], [`Error::Unresponsive`], [`Error::NameTaken`], [`Error::Full`].
     Join,
-    /// [`Error::PeerLost`].
+    /// [`Error::PeerLost`], [`Error::Silent`].
     PeerLost,
     /// [`Error::Timeout`].
     Timeout,
@@ -240,7 +248,7 @@ impl Error {
             | Error::Unresponsive { .. }
             | Error::NameTaken { .. }
             | Error::Full { .. } => ErrorKind::Join,
-            Error::PeerLost { .. } => ErrorKind::PeerLost,
+            Error::PeerLost { .. } | Error::Silent { .. } => ErrorKind::PeerLost,
             Error::Timeout { .. } => ErrorKind::Timeout,
             Error::BarrierMismatch { .. } => ErrorKind::BarrierMismatch,
             Error::Unpinned { .. } | Error::Io { .. } => ErrorKind::Io,

@@ -8,6 +8,7 @@ use crate::config::{Config, Root};
 use crate::error::Error;
 use crate::held::{self, NoInterrupt};
 use crate::message::{MOST_ARGS, Message, Payload};
+use crate::patience::{self, Heard};
 use crate::remote::{self, Asked};
 use crate::segment::Segment;
 use crate::shm::Shm;
@@ -35,6 +36,7 @@ pub struct Fabric {
     handlers: Handlers,
     rounds: Rounds,
     asked: Asked,
+    pub(crate) heard: Heard,
 }
 
 impl Fabric {
@@ -64,7 +66,7 @@ impl Fabric {
         let handlers = handlers.with_any(barrier::HANDLER, Box::new(barrier::arrived));
         let handlers = remote::handlers(handlers);
         let rounds = Rounds::new(conduit.founders());
-        Fabric { conduit, handlers, rounds, asked: Asked::default() }
+        Fabric { conduit, handlers, rounds, asked: Asked::default(), heard: Heard::new() }
     }
 
     /// This process.
@@ -136,11 +138,8 @@ impl Fabric {
         bytes: &[u8],
     ) -> Result<(), Error> {
         self.outside("send requests")?;
-        self.send(
-            to,
-            Queue::Request,
-            &Message { handler, args, payload: Payload::of(bytes), rest: &[] },
-        )
+        let message = Message { handler, args, payload: Payload::of(bytes), rest: &[] };
+        self.send(to, Queue::Request, &message)
     }
 
     /// As [`Fabric::request`], but does not wait for room: returns whether it was sent. Where it was
@@ -446,13 +445,21 @@ impl Fabric {
             given.set(give());
             !matches!(given.get(), Err(Refusal::Full))
         };
+        let mut since = None;
         loop {
-            match given.get() {
-                Ok(taken) => return Ok(taken),
-                Err(Refusal::Lost) => return Err(self.lost_error(to)),
-                Err(Refusal::Full) if self.drain(queue) > 0 => _ = try_again(),
+            let Err(Refusal::Full) = given.get() else {
+                return given.get().map_err(|_| self.lost_error(to));
+            };
+            let waited = since.get_or_insert_with(Instant::now).elapsed();
+            let most = patience::most();
+            if most.is_some_and(|most| waited.min(self.silence(to)) >= most) {
+                return Err(Error::Silent { peer: to, waited });
+            }
+            if self.drain(queue) > 0 {
+                try_again();
+            } else {
                 // From here on room wakes, so there is one more try before it sleeps.
-                Err(Refusal::Full) => self.conduit.sleep(drained(queue), &try_again, None),
+                self.conduit.sleep(drained(queue), &try_again, most);
             }
         }
     }
@@ -479,6 +486,9 @@ impl Fabric {
     fn receive(&self, queue: Queue) -> usize {
         let section = NoInterrupt::begin();
         let count = self.conduit.receive(queue, &mut |from, message| {
+            if self.mapped(from).is_none() {
+                self.heard.note(from);
+            }
             self.run((from, queue), message);
         });
         drop(section);

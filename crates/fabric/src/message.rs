@@ -138,7 +138,8 @@ impl Head {
 impl<'a> Message<'a> {
     /// Whether it is no longer than a message may be, whose payload has at most `most` bytes.
     pub(crate) fn fits(&self, most: usize) -> bool {
-        self.args.len() <= MOST_ARGS && self.bytes() <= most
+        let has_one = self.rest.is_empty() || matches!(self.payload, Payload::Bytes(_));
+        has_one && self.args.len() <= MOST_ARGS && self.bytes() <= most
     }
 
     /// The bytes of its payload that travel with it.

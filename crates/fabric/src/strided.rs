@@ -109,7 +109,8 @@ impl<'s> Packed<'_, 's> {
     }
 
     fn send(&mut self) -> Result<(), Error> {
-        let packed = self.scratch.bytes(self.messages.last().map_or(0, |&(end, _)| end));
+        let end = self.end();
+        let packed = self.scratch.bytes(end);
         let mut start = 0;
         let message = |&(end, rest): &(usize, &'s [u8])| {
             let payload = Payload::Bytes(&packed[start..end]);

@@ -1,9 +1,14 @@
 use crate::RemoteSpan;
-use channel::model::{ChannelError, ChannelErrorKind, Completion, CopyWork, Work};
+use channel::model::{ChannelError, ChannelErrorKind, Completion, CopyWork, NodeId, Work};
 use channel::{DoneQueue, Job, Region, check_bounds};
-use fabric::{Error, ErrorKind, Fabric, Handle};
-use std::collections::VecDeque;
+use fabric::{Error, ErrorKind, Fabric, Handle, Patience};
+use std::collections::{BTreeSet, VecDeque};
 use std::sync::{Condvar, Mutex, MutexGuard, PoisonError};
+use std::time::{Duration, Instant};
+
+/// How long a peer may take nothing and say nothing until what goes to it is given up, so that others
+/// have their turn: as long as engines wait for each other.
+const PATIENCE: Duration = Duration::from_secs(5);
 
 /// Up to so many bytes are copied by who submits them.
 const SMALL_BYTES: u64 = 64 << 10;
@@ -29,6 +34,15 @@ struct Tasks {
 struct Open<'a> {
     job: Job,
     handle: Handle<'a>,
+    since: Instant,
+}
+
+/// What its thread knows.
+#[derive(Default)]
+struct Serving<'a> {
+    open: VecDeque<Open<'a>>,
+    /// Peers that something was given up for, and that may have said nothing since.
+    silent: BTreeSet<NodeId>,
 }
 
 impl Lane {
@@ -74,29 +88,52 @@ impl Lane {
 
     /// Carries out what is pushed, until closed.
     pub(crate) fn serve(&self) {
-        let mut open = VecDeque::new();
+        let _patience = Patience::begin(PATIENCE);
+        let mut serving = Serving::default();
         while self.wait_for_task().is_some() {
-            self.work(&mut open);
-            while !open.is_empty() {
-                let waited = self.fabric.sleep_until(None, || {
-                    open.iter().any(|open: &Open<'_>| open.handle.has_news()) || self.has_task()
+            self.work(&mut serving);
+            while !serving.open.is_empty() {
+                // Woken, or it is time to see who has said nothing.
+                let _ = self.fabric.sleep_until(Some(PATIENCE), || {
+                    serving.open.iter().any(|open| open.handle.has_news()) || self.has_task()
                 });
-                debug_assert!(waited.is_ok(), "it has all the time and is no handler");
-                self.work(&mut open);
+                self.work(&mut serving);
             }
         }
     }
 
     /// Starts what was pushed, and ends what is over.
-    fn work<'a>(&'a self, open: &mut VecDeque<Open<'a>>) {
+    fn work<'a>(&'a self, serving: &mut Serving<'a>) {
         while let Some(job) = self.next() {
-            match self.start(&job) {
-                Ok(handle) => open.push_back(Open { job, handle }),
+            match self.start_unless_silent(&job, serving) {
+                Ok(handle) => serving.open.push_back(Open { job, handle, since: Instant::now() }),
                 Err(error) => self.end(job, Err(error)),
             }
-            self.settle(open);
+            self.settle(serving);
         }
-        self.settle(open);
+        self.settle(serving);
+    }
+
+    /// As [`Lane::start`], but does not wait once more for a peer that has said nothing since it was last
+    /// waited for in vain.
+    fn start_unless_silent(
+        &self,
+        job: &Job,
+        serving: &mut Serving<'_>,
+    ) -> Result<Handle<'_>, ChannelError> {
+        let Some(peer) = peer_of(job) else { return self.start(job) };
+        if serving.silent.contains(&peer) && self.fabric.lost(peer).is_none() {
+            let waited = self.fabric.silence(peer);
+            if waited >= PATIENCE {
+                return Err(failed(&Error::Silent { peer, waited }));
+            }
+            serving.silent.remove(&peer);
+        }
+        let started = self.start(job);
+        if started.as_ref().is_err_and(|error| error.kind == ChannelErrorKind::PeerLost) {
+            serving.silent.insert(peer);
+        }
+        started
     }
 
     /// Sleeps where no message wakes it; `None` when it is closed and all has ended.
@@ -132,15 +169,29 @@ impl Lane {
     }
 
     /// Ends those whose bytes have arrived, or never will.
-    fn settle(&self, open: &mut VecDeque<Open<'_>>) {
-        for _ in 0..open.len() {
-            let Some(mut first) = open.pop_front() else { return };
+    fn settle(&self, serving: &mut Serving<'_>) {
+        for _ in 0..serving.open.len() {
+            let Some(mut first) = serving.open.pop_front() else { return };
             match first.handle.try_wait() {
-                Ok(false) => open.push_back(first),
+                Ok(false) => match self.silent_since(&first) {
+                    None => serving.open.push_back(first),
+                    Some(error) => {
+                        serving.silent.extend(peer_of(&first.job));
+                        self.end(first.job, Err(failed(&error)));
+                    }
+                },
                 Ok(true) => self.end(first.job, Ok(())),
                 Err(error) => self.end(first.job, Err(failed(&error))),
             }
         }
+    }
+
+    /// That its peer has said nothing since a job was started, and for too long. What was put may still
+    /// arrive, out of memory that is not the job's.
+    fn silent_since(&self, open: &Open<'_>) -> Option<Error> {
+        let peer = peer_of(&open.job)?;
+        let waited = self.fabric.silence(peer).min(open.since.elapsed());
+        (waited >= PATIENCE).then_some(Error::Silent { peer, waited })
     }
 
     fn end(&self, job: Job, result: Result<(), ChannelError>) {
@@ -160,6 +211,11 @@ fn source<'a>(region: &'a Region, work: &CopyWork) -> Result<(&'a [u8], usize), 
     // in, nor the user, who was asked not to.
     let bytes = unsafe { std::slice::from_raw_parts(span.start().as_ptr(), span.len_bytes()) };
     Ok((bytes, base))
+}
+
+/// Where a job's bytes go.
+fn peer_of(job: &Job) -> Option<NodeId> {
+    job.dst.view().map(|span: &RemoteSpan| span.node)
 }
 
 fn failed(error: &Error) -> ChannelError {

@@ -5,7 +5,8 @@
 //! be: until then its job, and so the memory, is held. **Structure.** A [`RemoteSpan`] says where a
 //! region lies in a peer's segment; [`RemoteChannel`] has a thread of its own, which puts what a job
 //! says through a [`Fabric`] and converts the layout on the way. It sleeps when there is nothing to
-//! do, and runs handlers while it waits for peers. Where the segment is mapped, who submits a small job carries
+//! do, and runs handlers while it waits for peers. What goes to a peer that takes nothing and says
+//! nothing is given up after some seconds, since others wait behind it. Where the segment is mapped, who submits a small job carries
 //! it out at once.
 
 mod lane;

@@ -142,3 +142,42 @@ fn a_job_to_one_rank_does_not_wait_for_another_rank() {
         channel.poll(&mut done);
     }
 }
+
+/// Requests to a peer that takes nothing, of which the sockets have no room for all, and then to others.
+#[test]
+fn who_takes_nothing_holds_others_up_for_seconds_and_not_for_ever() {
+    const MUCH: usize = 64 << 20;
+    let [fabric, silent, other] = joined::<3>(&Ranks::loopback(3).unwrap());
+    let fabric = Arc::new(fabric);
+    let other = Service::of(Arc::new(other)).unwrap();
+    let mut channel = RemoteChannel::new(Arc::clone(&fabric)).unwrap();
+    let much: Vec<u8> = vec![7; MUCH];
+    let start = Instant::now();
+    for request in 0..3 {
+        let mut job = job(request, 1);
+        let Work::Copy(work) = &mut job.work else { unreachable!("a copy") };
+        work.list = Arc::from([conformance::Shape::run(MUCH as u64).copy]);
+        work.payload_bytes = MUCH as u64;
+        job.src = host(&much);
+        job.dst =
+            Arc::new(RemoteSpan { node: NodeId(1), at: 0 }.into_region(memory(1), MUCH as u64));
+        channel.submit(job).unwrap();
+    }
+    let mut done = Vec::new();
+    while done.len() < 3 {
+        conformance::wait(&mut channel, &mut done);
+    }
+    for completion in &done {
+        let error = completion.result.as_ref().unwrap_err();
+        assert_eq!(error.kind, ChannelErrorKind::PeerLost);
+        assert!(error.detail.contains("rank 1 has had no room"), "{error}");
+    }
+    done.clear();
+    channel.submit(job(3, 2)).unwrap();
+    while done.is_empty() {
+        conformance::wait(&mut channel, &mut done);
+    }
+    assert_eq!(done[0].result, Ok(()));
+    assert!(start.elapsed() < Duration::from_secs(12), "{:?}", start.elapsed());
+    drop((silent, other));
+}
