@@ -210,7 +210,8 @@ impl Nodes {
         is_first && !self.joining.has_measured.swap(true, Ordering::Relaxed)
     }
 
-    /// Measures the link to a node that has come. It takes until that node is lost, where it is stopped.
+    /// Measures the link to a node that has come. Where that is stopped, it is given up after some seconds, or
+    /// over UCX once that node is lost.
     pub(super) fn measure_newcomer(&self, node: NodeId) {
         let failed = |error: &_| log::warn!("the rates of links are assumed: {error}");
         let channel = RemoteChannel::new(Arc::clone(&self.fabric)).inspect_err(failed);
