@@ -188,7 +188,7 @@ fn a_name_is_one_nodes_and_waited_for() {
             let here = matrix(founder, (120, 300), "xy");
             copy(founder, &waiting.join().unwrap().unwrap(), &here);
             assert!(is_transposed(&rows, &here));
-            let soon = Config { timeout: Duration::from_millis(300), ..place.later.clone() };
+            let soon = Config { timeout: Duration::from_secs(2), ..place.later.clone() };
             let error = node(Some("store")).join(&soon).unwrap_err();
             let taken = ArgumentError::NodeNameTaken { name: "store".to_owned(), by: 1 };
             assert!(matches!(&error, Error::Argument(why) if *why == taken), "{error}");
