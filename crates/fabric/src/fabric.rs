@@ -113,6 +113,7 @@ impl Fabric {
     /// Whether this process reaches what `peer` published by itself, so that puts and gets are over
     /// when they return, and wait for nobody.
     #[must_use]
+    #[inline]
     pub fn reaches(&self, peer: NodeId) -> bool {
         self.mapped(peer).is_some()
     }
