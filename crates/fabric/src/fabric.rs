@@ -281,8 +281,7 @@ impl Fabric {
         if held::is_held() {
             return 0;
         }
-        let requests = self.receive(Queue::Request);
-        requests + self.receive(Queue::Reply)
+        QUEUES.iter().map(|&queue| self.receive(queue)).sum()
     }
 
     /// Polls, and then sleeps, until `is_over`, which is looked at after every message and whenever
@@ -452,12 +451,14 @@ impl Fabric {
                 return given.get().map_err(|_| self.lost_error(to));
             };
             let waited = since.get_or_insert_with(Instant::now).elapsed();
-            let most = patience::most();
-            if most.is_some_and(|most| waited.min(self.silence(to)) >= most) {
-                return Err(Error::Silent { peer: to, waited });
-            }
-            if self.drain(queue) > 0 {
-                try_again();
+            // Replies are waited for whatever thread sends them: who asked has nothing else.
+            let most = patience::most().filter(|_| queue == Queue::Request);
+            let is_silent = || most.is_some_and(|most| waited.min(self.silence(to)) >= most);
+            // Also this process may have been stopped meanwhile.
+            if self.drain(queue) > 0 || is_silent() {
+                if !try_again() && is_silent() {
+                    return Err(Error::Silent { peer: to, waited });
+                }
             } else {
                 // From here on room wakes, so there is one more try before it sleeps.
                 self.conduit.sleep(drained(queue), &try_again, most);

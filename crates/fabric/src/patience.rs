@@ -15,9 +15,10 @@ pub(crate) fn most() -> Option<Duration> {
     MOST.get()
 }
 
-/// While this lives, its thread gives up what it sends or puts once the peer has had no room for it, and
-/// has said nothing either, for so long ([`Error::Silent`](crate::Error::Silent)): for threads that serve
-/// several peers, of which one may be stopped. Others wait as long as the peer lives.
+/// While this lives, its thread gives up requests and puts once the peer has had no room for them, and has
+/// said nothing either ([`Fabric::silence`]), for so long ([`Error::Silent`](crate::Error::Silent)): for
+/// threads that serve several peers, of which one may be stopped. Replies, and others, wait as long as the
+/// peer lives.
 #[derive(Debug)]
 #[must_use = "the thread is patient again once this is dropped"]
 pub struct Patience {

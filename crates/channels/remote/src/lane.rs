@@ -2,7 +2,7 @@ use crate::RemoteSpan;
 use channel::model::{ChannelError, ChannelErrorKind, Completion, CopyWork, NodeId, Work};
 use channel::{DoneQueue, Job, Region, check_bounds};
 use fabric::{Error, ErrorKind, Fabric, Handle, Patience};
-use std::collections::{BTreeSet, VecDeque};
+use std::collections::{BTreeMap, VecDeque};
 use std::sync::{Condvar, Mutex, MutexGuard, PoisonError};
 use std::time::{Duration, Instant};
 
@@ -41,8 +41,8 @@ struct Open<'a> {
 #[derive(Default)]
 struct Serving<'a> {
     open: VecDeque<Open<'a>>,
-    /// Peers that something was given up for, and that may have said nothing since.
-    silent: BTreeSet<NodeId>,
+    /// Peers that were waited for in vain, and since when they are not again.
+    silent: BTreeMap<NodeId, Instant>,
 }
 
 impl Lane {
@@ -114,24 +114,24 @@ impl Lane {
         self.settle(serving);
     }
 
-    /// As [`Lane::start`], but does not wait once more for a peer that has said nothing since it was last
-    /// waited for in vain.
+    /// As [`Lane::start`], but for some seconds does not wait again for a peer that was waited for in vain,
+    /// unless it has said something.
     fn start_unless_silent(
         &self,
         job: &Job,
         serving: &mut Serving<'_>,
     ) -> Result<Handle<'_>, ChannelError> {
         let Some(peer) = peer_of(job) else { return self.start(job) };
-        if serving.silent.contains(&peer) && self.fabric.lost(peer).is_none() {
+        let is_recent = |at: &Instant| at.elapsed() < PATIENCE;
+        if serving.silent.get(&peer).is_some_and(is_recent) && self.fabric.lost(peer).is_none() {
             let waited = self.fabric.silence(peer);
             if waited >= PATIENCE {
                 return Err(failed(&Error::Silent { peer, waited }));
             }
-            serving.silent.remove(&peer);
         }
         let started = self.start(job);
         if started.as_ref().is_err_and(|error| error.kind == ChannelErrorKind::PeerLost) {
-            serving.silent.insert(peer);
+            serving.silent.insert(peer, Instant::now());
         }
         started
     }
@@ -176,7 +176,8 @@ impl Lane {
                 Ok(false) => match self.silent_since(&first) {
                     None => serving.open.push_back(first),
                     Some(error) => {
-                        serving.silent.extend(peer_of(&first.job));
+                        let peer = peer_of(&first.job);
+                        serving.silent.extend(peer.map(|peer| (peer, Instant::now())));
                         self.end(first.job, Err(failed(&error)));
                     }
                 },
