@@ -1,5 +1,7 @@
+use crate::error::Error;
 use crate::message::Message;
 use crate::segment::Segment;
+use crate::windows::{Owner, Window, WindowRun};
 use model::NodeId;
 use std::fmt::{self, Debug};
 use std::time::Duration;
@@ -134,6 +136,11 @@ pub trait Conduit: Debug + Send + Sync {
     fn puts(&self) -> Option<&dyn Puts> {
         None
     }
+
+    /// What puts from memory of accelerators to such memory of peers, where the network reaches it.
+    fn windows(&self) -> Option<&dyn Windows> {
+        None
+    }
 }
 
 /// Bytes that lie together, and where they go: from which byte of a segment on.
@@ -154,4 +161,35 @@ pub trait Puts {
     /// From how many bytes on a run of what has several is better put than sent in a message with
     /// others.
     fn run_bytes(&self) -> u64;
+}
+
+/// Puts bytes of accelerators' memory into windows, which is such memory of peers.
+pub trait Windows {
+    /// Lets all peers put to the `bytes` bytes from address `start` on, until this rank has left; keeps
+    /// `owner` until nobody can put there any more.
+    ///
+    /// # Safety
+    ///
+    /// They are memory of a device of CUDA's that this process has allocated, and valid while `owner` lives.
+    ///
+    /// # Errors
+    /// What the network says where it doesn't take them.
+    unsafe fn open(&self, bytes: (u64, u64), owner: Owner) -> Result<Window, Error>;
+
+    /// Puts `runs`, of which there is one, and none is empty, to a rank's window, which has room for them.
+    /// Blocks until they are there.
+    ///
+    /// # Safety
+    ///
+    /// Their bytes are memory of a device of CUDA's that this process has allocated; they are valid, and
+    /// nobody writes them, until this returns.
+    ///
+    /// # Errors
+    /// [`Error::PeerLost`]; [`Error::Io`] where the network doesn't take them, or does not know the window.
+    unsafe fn put_to_window(
+        &self,
+        to: NodeId,
+        window: &Window,
+        runs: &[WindowRun],
+    ) -> Result<(), Error>;
 }

@@ -476,8 +476,8 @@ impl Fabric {
         Ok(())
     }
 
-    pub(crate) fn puts(&self) -> Option<&dyn Puts> {
-        self.conduit.puts()
+    pub(crate) fn conduit(&self) -> &dyn Conduit {
+        &*self.conduit
     }
 
     /// Runs what has come, of the queues that are taken while `queue` has no room.

@@ -39,11 +39,12 @@ mod strided;
 pub mod tcp;
 #[cfg(feature = "ucx")]
 pub mod ucx;
+mod windows;
 
 pub use active::{Call, Handler, Handlers};
 pub use atomic::Atomic;
 pub use barrier::Barrier;
-pub use conduit::{Capabilities, Conduit, Lost, Puts, Queue, Refusal, Run};
+pub use conduit::{Capabilities, Conduit, Lost, Puts, Queue, Refusal, Run, Windows};
 pub use config::{CAPACITY, Config, Job, KEY, MOST_RANKS, PMIX, RANK, ROOT, SIZE, UCX};
 pub use error::{Error, ErrorKind};
 pub use fabric::Fabric;
@@ -54,5 +55,6 @@ pub use patience::Patience;
 pub use segment::Segment;
 pub use service::Service;
 pub use strided::{runs, strided};
+pub use windows::{Owner, Window, WindowRun};
 // Peers are named by this.
 pub use model;

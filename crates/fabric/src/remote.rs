@@ -275,7 +275,7 @@ impl Fabric {
         bytes: &[u8],
         id: u64,
     ) -> Result<(), Error> {
-        match self.puts().filter(|_| bytes.len() > PACKED_BYTES) {
+        match self.conduit().puts().filter(|_| bytes.len() > PACKED_BYTES) {
             Some(puts) => {
                 self.put_directly(puts, queue, to, &mut [(at, bytes)])?;
                 // Behind a message that follows anyway nothing is to be told.

@@ -233,7 +233,7 @@ impl Fabric {
         src: (&[u8], usize),
         scratch: &mut Scratch,
     ) -> Result<(), Error> {
-        let puts = self.puts();
+        let puts = self.conduit().puts();
         for runs in Runs::of(copy, puts.map_or(u64::MAX, Puts::run_bytes)) {
             match puts.filter(|puts| runs.bytes() >= puts.run_bytes()) {
                 Some(puts) if runs.are_whole() => self.put_runs(puts, to, &runs, src)?,

@@ -14,7 +14,7 @@ mod raw;
 mod tests;
 mod worker;
 
-use crate::conduit::{Capabilities, Conduit, Lost, Puts, QUEUES, Queue, Refusal, Run};
+use crate::conduit::{Capabilities, Conduit, Lost, Puts, QUEUES, Queue, Refusal, Run, Windows};
 use crate::config::{Config, ROOT, Root};
 use crate::error::Error;
 use crate::locks::{lock, try_lock};
@@ -26,8 +26,9 @@ use crate::standing::Standing;
 use crate::tcp::bells::Bells;
 use crate::tcp::frame::{FAREWELL, Frame, Front, Limits};
 use crate::tcp::join::meet_at;
+use crate::windows::{Owner as Keeper, Window, WindowRun};
 use model::NodeId;
-use owner::{Command, Described, HEADER, Owner, Put};
+use owner::{Command, Described, HEADER, Open, Owner, Put};
 use rustix::event::{PollFd, PollFlags, Timespec, poll};
 use std::collections::{BTreeMap, VecDeque};
 use std::io::Write;
@@ -57,7 +58,7 @@ const BATCH: usize = 64;
 #[derive(Debug)]
 pub struct Ucx {
     shared: Arc<Shared>,
-    version: [u32; 3],
+    can: Abilities,
     /// To each peer, `None` for this rank.
     sockets: Vec<Option<Socket>>,
     /// Until this rank leaves.
@@ -162,15 +163,33 @@ fn described(gift: &[u8]) -> Option<(u64, Described)> {
     Some((u64::from_le_bytes(*bytes), Described { address, key, start }))
 }
 
-fn gift(worker: &Worker<Shared>, segment: &Segment) -> Result<Vec<u8>, Error> {
-    let (key, address) = (worker.key()?, worker.address()?);
-    let start = (segment.start().as_ptr() as u64).to_le_bytes();
+/// What to give to peers, which may put to the segment from then on.
+fn gift(worker: &mut Worker<Shared>, segment: &Arc<Segment>) -> Result<Vec<u8>, Error> {
+    let (start, bytes) = (address(segment.start().as_ptr()), segment.bytes());
+    let key = match bytes {
+        0 => Vec::new(),
+        // SAFETY: nobody has references to the bytes of a segment, which stay with it.
+        _ => unsafe { worker.register((start, bytes), Arc::clone(segment) as Keeper)? },
+    };
     let length = (key.len() as u32).to_le_bytes();
-    Ok([&segment.bytes().to_le_bytes()[..], &start, &length, &key, &address].concat())
+    let address = worker.address()?;
+    Ok([&bytes.to_le_bytes()[..], &start.to_le_bytes(), &length, &key, &address].concat())
 }
 
-/// What the thread of the owner first says: its version, and what to give to peers.
-type Opened = Result<([u32; 3], Vec<u8>), Error>;
+fn address(of: *const u8) -> u64 {
+    of.expose_provenance() as u64
+}
+
+/// What the thread of the owner first says of its library, and what to give to peers.
+type Opened = Result<(Abilities, Vec<u8>), Error>;
+
+/// What a library is, and can do.
+#[derive(Debug, Clone, Copy, Default)]
+struct Abilities {
+    version: [u32; 3],
+    /// Whether it reaches memory of CUDA's devices.
+    reaches_cuda: bool,
+}
 
 /// Opens a worker, says so, and owns it once it is told of the peers.
 fn own(
@@ -179,21 +198,20 @@ fn own(
     opened: &Sender<Opened>,
     peers: &Receiver<Vec<Option<Described>>>,
 ) {
-    let segment = Arc::clone(&shared.segment);
-    let worker = match Worker::open(library, segment, Arc::clone(shared)) {
+    let mut worker = match Worker::open(library, Arc::clone(shared)) {
         Ok(worker) => worker,
         Err(error) => {
             let _ = opened.send(Err(error));
             return;
         }
     };
-    let said = gift(&worker, &shared.segment).map(|gift| (worker.version(), gift));
-    let _ = opened.send(said);
+    let can = Abilities { version: worker.version(), reaches_cuda: worker.reaches_cuda() };
+    let _ = opened.send(gift(&mut worker, &shared.segment).map(|gift| (can, gift)));
     // Where they did not meet, there is nothing to own.
     let Ok(peers) = peers.recv() else { return };
     match Owner::new(worker, Arc::clone(shared), &peers) {
         Ok(owner) => {
-            let _ = opened.send(Ok(([0; 3], Vec::new())));
+            let _ = opened.send(Ok((can, Vec::new())));
             owner.run();
         }
         Err(error) => _ = opened.send(Err(error)),
@@ -220,7 +238,7 @@ impl Ucx {
         let hear = || {
             opened.recv().unwrap_or(Err(Error::Refused { rank: config.rank, why: "its UCX ended" }))
         };
-        let (version, gift) = hear()?;
+        let (can, gift) = hear()?;
         let mut joined = meet_at::<1, 3>(config, root, &gift)?.peers;
         let (mut peers, mut sockets) = (Vec::new(), Vec::new());
         for rank in 0..config.size {
@@ -238,13 +256,25 @@ impl Ucx {
         let _ = tell.send(peers);
         hear()?;
         let watch = shared.watch(&sockets, config.silence)?;
-        Ok(Ucx { shared, version, sockets, owner, _watch: watch })
+        Ok(Ucx { shared, can, sockets, owner, _watch: watch })
+    }
+
+    /// Has the owner put runs, and returns whether they are there. Whoever calls keeps their bytes until then.
+    fn put_runs(&self, to: NodeId, window: Option<Window>, runs: Vec<WindowRun>) -> bool {
+        let to = to.0 as usize;
+        if self.shared.peers[to].standing.lost().is_some() {
+            return false;
+        }
+        let (done, is_done) = sync_channel(1);
+        self.shared.tell(Command::Put(Put { to, window, runs, done }));
+        // Where it ends without an answer, so has the endpoint.
+        is_done.recv().unwrap_or(false)
     }
 
     /// The version of the library.
     #[must_use]
     pub fn version(&self) -> [u32; 3] {
-        self.version
+        self.can.version
     }
 }
 
@@ -503,27 +533,50 @@ impl Conduit for Ucx {
     fn puts(&self) -> Option<&dyn Puts> {
         Some(self)
     }
+
+    fn windows(&self) -> Option<&dyn Windows> {
+        self.can.reaches_cuda.then_some(self)
+    }
 }
 
 impl Puts for Ucx {
     fn put(&self, to: NodeId, _: Queue, runs: &[Run<'_>]) -> Result<usize, Refusal> {
         let Some(&(at, bytes)) = runs.first() else { return Ok(0) };
-        let to = to.0 as usize;
-        if self.shared.peers[to].standing.lost().is_some() {
-            return Err(Refusal::Lost);
-        }
-        let (done, is_done) = sync_channel(1);
-        let (start, length) = (bytes.as_ptr(), bytes.len());
-        self.shared.tell(Command::Put(Put { to, start, length, at, done }));
-        // Where it ends without an answer, so has the endpoint.
-        match is_done.recv() {
-            Ok(true) => Ok(length),
-            Ok(false) | Err(_) => Err(Refusal::Lost),
+        let run = WindowRun { start: address(bytes.as_ptr()), bytes: bytes.len() as u64, at };
+        match self.put_runs(to, None, vec![run]) {
+            true => Ok(bytes.len()),
+            false => Err(Refusal::Lost),
         }
     }
 
     fn run_bytes(&self) -> u64 {
         // Each is waited for.
         PUT_BYTES
+    }
+}
+
+impl Windows for Ucx {
+    unsafe fn open(&self, (start, bytes): (u64, u64), owner: Keeper) -> Result<Window, Error> {
+        let (done, is_done) = sync_channel(1);
+        self.shared.tell(Command::Open(Open { start, bytes, owner, done }));
+        let ended = || Err(Error::Refused { rank: self.shared.rank as u32, why: "its UCX ended" });
+        let key = is_done.recv().unwrap_or_else(|_| ended())?;
+        Ok(Window { start, bytes, key })
+    }
+
+    unsafe fn put_to_window(
+        &self,
+        to: NodeId,
+        window: &Window,
+        runs: &[WindowRun],
+    ) -> Result<(), Error> {
+        if self.put_runs(to, Some(window.clone()), runs.to_vec()) {
+            return Ok(());
+        }
+        let refused = || std::io::Error::other("UCX does not put to this window");
+        Err(match self.lost(to) {
+            Some(why) => Error::PeerLost { peer: to, why },
+            None => Error::Io { doing: "putting to memory of a device", source: refused() },
+        })
     }
 }

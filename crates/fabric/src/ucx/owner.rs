@@ -1,11 +1,14 @@
 //! The thread that owns a worker: it does what it is told, and sleeps when there is nothing to do.
 
 use super::Shared;
-use super::worker::{Endpoint, Request, Worker};
+use super::worker::{Endpoint, Key, Request, Worker};
 use crate::conduit::Lost;
 use crate::error::Error;
+use crate::windows::{Owner as Keeper, Window, WindowRun};
 use rustix::event::{PollFd, PollFlags, Timespec, poll};
+use std::cell::Cell;
 use std::os::fd::AsFd;
+use std::rc::Rc;
 use std::sync::Arc;
 use std::sync::mpsc::SyncSender;
 use std::time::{Duration, Instant};
@@ -26,6 +29,7 @@ pub(crate) enum Command {
     /// Send a header and a frame.
     Send(usize, Vec<u8>),
     Put(Put),
+    Open(Open),
     /// A peer's socket has ended, or it is broken.
     Lose(usize, Lost),
     /// Say all that was sent, and end.
@@ -36,14 +40,21 @@ pub(crate) enum Command {
 #[derive(Debug)]
 pub(crate) struct Put {
     pub(crate) to: usize,
-    pub(crate) start: *const u8,
-    pub(crate) length: usize,
-    pub(crate) at: u64,
+    /// What of the peer's they go to, and its segment where that is none.
+    pub(crate) window: Option<Window>,
+    pub(crate) runs: Vec<WindowRun>,
     pub(crate) done: SyncSender<bool>,
 }
 
-// SAFETY: the bytes are only read, and kept by who waits.
-unsafe impl Send for Put {}
+/// Memory that others may put to from now on.
+#[derive(Debug)]
+pub(crate) struct Open {
+    pub(crate) start: u64,
+    pub(crate) bytes: u64,
+    pub(crate) owner: Keeper,
+    /// What they need for that.
+    pub(crate) done: SyncSender<Result<Vec<u8>, Error>>,
+}
 
 /// A peer as others describe it.
 pub(crate) struct Described {
@@ -58,14 +69,22 @@ struct Peer {
     start: u64,
 }
 
+/// A put whose runs go on; whichever ends last has the peer told.
+struct Putting {
+    put: Put,
+    key: Option<Key>,
+    left: Cell<usize>,
+    has_failed: Cell<bool>,
+}
+
 /// What goes on, and what it keeps.
 enum Pending {
     Send {
         _bytes: Vec<u8>,
     },
-    Put(Put),
-    /// A put that has left, and is to arrive.
-    Flush(Put),
+    Run(Rc<Putting>),
+    /// A put whose runs have left, and are to arrive.
+    Flush(Rc<Putting>),
     Close,
 }
 
@@ -166,17 +185,12 @@ impl Owner {
                     self.pending.push((request, Pending::Send { _bytes: bytes }));
                 }
             }
-            Command::Put(put) => {
-                let peer = &self.peers[put.to];
-                let Some(endpoint) = &peer.endpoint else { return };
-                let place = peer.start + put.at;
-                // SAFETY: who waits for it keeps the bytes.
-                let sent = unsafe { self.worker.put(endpoint, (put.start, put.length), place) };
-                match sent {
-                    Ok(Some(request)) => self.pending.push((request, Pending::Put(put))),
-                    Ok(None) => self.flush(put),
-                    Err(_) => answer(&put, false),
-                }
+            Command::Put(put) => self.put(put),
+            Command::Open(Open { start, bytes, owner, done }) => {
+                // SAFETY: as who opens a window, or has a segment, says.
+                let key = unsafe { self.worker.register((start, bytes), owner) };
+                // Who waits for it may be gone only with its thread.
+                let _ = done.send(key);
             }
             Command::Lose(peer, Lost::Left) => {
                 self.leaving.push((peer, Instant::now() + LEAVING));
@@ -192,12 +206,52 @@ impl Owner {
         }
     }
 
-    fn flush(&mut self, put: Put) {
-        let Some(endpoint) = &self.peers[put.to].endpoint else { return answer(&put, false) };
-        match self.worker.flush(endpoint) {
-            Ok(Some(request)) => self.pending.push((request, Pending::Flush(put))),
-            flushed => answer(&put, flushed.is_ok()),
+    fn put(&mut self, put: Put) {
+        let peer = &self.peers[put.to];
+        let Some(endpoint) = &peer.endpoint else { return };
+        let unpack = |window: &Window| self.worker.unpack(endpoint, &window.key);
+        let Ok(key) = put.window.as_ref().map(unpack).transpose() else {
+            let _ = put.done.send(false);
+            return;
+        };
+        let there = put.window.as_ref().map_or(peer.start, |window| window.start);
+        // One more, so that none is the last before all have begun.
+        let left = Cell::new(put.runs.len() + 1);
+        let putting = Rc::new(Putting { put, key, left, has_failed: Cell::new(false) });
+        for &WindowRun { start, bytes, at } in &putting.put.runs {
+            let Some(endpoint) = &self.peers[putting.put.to].endpoint else { break };
+            let to = (endpoint, putting.key.as_ref());
+            // SAFETY: who waits for it keeps the bytes, and the request keeps the key.
+            match unsafe { self.worker.put(to, (start, bytes), there.wrapping_add(at)) } {
+                Ok(Some(request)) => {
+                    self.pending.push((request, Pending::Run(Rc::clone(&putting))));
+                }
+                put => self.end_run(Rc::clone(&putting), put.is_ok()),
+            }
         }
+        self.end_run(putting, true);
+    }
+
+    /// Has the peer told once all runs have left.
+    fn end_run(&mut self, putting: Rc<Putting>, has_left: bool) {
+        putting.left.set(putting.left.get() - 1);
+        putting.has_failed.set(putting.has_failed.get() || !has_left);
+        if putting.left.get() > 0 {
+            return;
+        }
+        let endpoint = self.peers[putting.put.to].endpoint.as_ref();
+        match endpoint.filter(|_| !putting.has_failed.get()).map(|to| self.worker.flush(to)) {
+            Some(Ok(Some(request))) => self.pending.push((request, Pending::Flush(putting))),
+            flushed => self.end_put(putting, matches!(flushed, Some(Ok(None)))),
+        }
+    }
+
+    fn end_put(&self, putting: Rc<Putting>, is_there: bool) {
+        // The others have ended before.
+        let Some(Putting { put, key, .. }) = Rc::into_inner(putting) else { return };
+        key.into_iter().for_each(|key| self.worker.forget(key));
+        // Who waits for it may be gone only with its thread.
+        let _ = put.done.send(is_there);
     }
 
     fn lose(&mut self, peer: usize, why: Lost) {
@@ -221,8 +275,8 @@ impl Owner {
             let (request, what) = self.pending.swap_remove(i);
             self.worker.free(request);
             match what {
-                Pending::Put(put) if ended.is_ok() => self.flush(put),
-                Pending::Put(put) | Pending::Flush(put) => answer(&put, ended.is_ok()),
+                Pending::Run(putting) => self.end_run(putting, ended.is_ok()),
+                Pending::Flush(putting) => self.end_put(putting, ended.is_ok()),
                 Pending::Send { .. } | Pending::Close => {}
             }
         }
@@ -243,9 +297,4 @@ impl Owner {
             std::thread::yield_now();
         }
     }
-}
-
-/// Who waits for it may be gone only with its thread.
-fn answer(put: &Put, is_there: bool) {
-    let _ = put.done.send(is_there);
 }

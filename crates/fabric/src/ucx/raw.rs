@@ -13,6 +13,8 @@ pub(crate) type Status = i8;
 pub(crate) const OK: Status = 0;
 pub(crate) const IN_PROGRESS: Status = 1;
 pub(crate) const BUSY: Status = -15;
+/// An argument can't be.
+pub(crate) const INVALID: Status = -5;
 
 /// The least that a pointer is which is a status.
 const LAST_ERROR: isize = -100;
@@ -43,6 +45,20 @@ pub(crate) struct Params {
     pub(crate) rest: [u64; 16],
 }
 pub(crate) const HAS_FEATURES: u64 = 1;
+
+/// What a context says of itself.
+#[repr(C)]
+pub(crate) struct ContextAttributes {
+    pub(crate) mask: u64,
+    pub(crate) request_size: usize,
+    pub(crate) thread_mode: c_int,
+    /// A bit for each kind of memory that it reaches.
+    pub(crate) memory_types: u64,
+    pub(crate) rest: [u64; 16],
+}
+pub(crate) const HAS_MEMORY_TYPES: u64 = 1 << 2;
+/// That of CUDA's devices.
+pub(crate) const CUDA: u64 = 1 << 1;
 
 /// For a worker, which is used by one thread where its mode is 0.
 #[repr(C)]
@@ -135,6 +151,7 @@ pub(crate) struct Contexts {
     pub(crate) config_release: unsafe extern "C" fn(Pointer),
     pub(crate) init:
         unsafe extern "C" fn(c_uint, c_uint, *const Params, Pointer, *mut Pointer) -> Status,
+    pub(crate) query: unsafe extern "C" fn(Pointer, *mut ContextAttributes) -> Status,
     pub(crate) cleanup: unsafe extern "C" fn(Pointer),
 }
 
@@ -205,6 +222,7 @@ impl Api {
                     config_modify: found!("ucp_config_modify"),
                     config_release: found!("ucp_config_release"),
                     init: found!("ucp_init_version"),
+                    query: found!("ucp_context_query"),
                     cleanup: found!("ucp_cleanup"),
                 },
                 workers: Workers {

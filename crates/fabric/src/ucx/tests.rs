@@ -171,3 +171,36 @@ fn a_queue_has_room_for_its_credits() {
         });
     }
 }
+
+/// Memory of the host stands for a device's: how UCX reaches the latter is not seen.
+#[test]
+fn a_window_takes_runs_and_keeps_its_owner() {
+    let Some([first, second]) = pair("a_window_takes_runs_and_keeps_its_owner") else { return };
+    assert!(first.windows().is_none(), "no CUDA");
+    let there: Keeper = Arc::new(vec![0_u8; 100]);
+    let bytes = there.downcast_ref::<Vec<u8>>().unwrap();
+    let all = (address(bytes.as_ptr()), 100);
+    // SAFETY: the vector stays with its owner.
+    let window = unsafe { second.open(all, Arc::clone(&there)).unwrap() };
+    assert_eq!((window.start, window.bytes), all);
+    let here: Vec<u8> = (1..=50).collect();
+    let run = |from: usize, bytes, at| WindowRun { start: address(&here[from]), bytes, at };
+    let put = |runs: &[WindowRun]| {
+        // SAFETY: the vector stays, and nobody writes it.
+        unsafe { first.put_to_window(OTHER, &window, runs) }
+    };
+    put(&[run(0, 10, 90), run(20, 1, 0), run(30, 5, 40)]).unwrap();
+    // SAFETY: nobody writes it any more.
+    let found = unsafe { std::slice::from_raw_parts(bytes.as_ptr(), 100) };
+    let mut wanted = vec![0; 100];
+    wanted[90..].copy_from_slice(&here[..10]);
+    wanted[0] = here[20];
+    wanted[40..45].copy_from_slice(&here[30..35]);
+    assert_eq!(found, wanted);
+    assert_eq!(Arc::strong_count(&there), 2);
+    drop(second);
+    assert_eq!(Arc::strong_count(&there), 1, "it has left");
+    until(&first, || first.lost(OTHER).is_some());
+    let lost = put(&[run(0, 1, 0)]).unwrap_err();
+    assert!(matches!(lost, Error::PeerLost { peer: OTHER, .. }), "{lost}");
+}

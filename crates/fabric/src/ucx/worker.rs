@@ -2,12 +2,12 @@
 
 use super::raw::{self, Api, Pointer, Status};
 use crate::error::Error;
-use crate::segment::Segment;
+use crate::windows::Owner;
 use std::ffi::{CStr, c_int, c_void};
 use std::marker::PhantomData;
 use std::os::fd::BorrowedFd;
 use std::path::{Path, PathBuf};
-use std::ptr::null_mut;
+use std::ptr::{null_mut, with_exposed_provenance, with_exposed_provenance_mut};
 use std::sync::Arc;
 
 /// The one active message of this.
@@ -29,24 +29,34 @@ pub(crate) trait Arrivals: Send + Sync {
     fn arrive(&self, header: &[u8], data: &[u8]);
 }
 
-/// A context, a worker, and a segment that others put to.
+/// A context, a worker, and memory that others put to.
 pub(crate) struct Worker<A: Arrivals> {
     api: Api,
     context: Pointer,
     worker: Pointer,
-    memory: Pointer,
-    // What messages and puts go to.
-    _segment: Arc<Segment>,
+    registered: Vec<Registered>,
+    // What messages go to.
     _arrivals: Arc<A>,
     // It does not leave its thread.
     _here: PhantomData<*const ()>,
 }
 
-/// A way to a peer, and to its segment.
+/// Memory that others put to.
+struct Registered {
+    memory: Pointer,
+    // Keeps it.
+    _owner: Owner,
+}
+
+/// A way to a peer, and to its segment where that has bytes.
 pub(crate) struct Endpoint {
     endpoint: Pointer,
-    key: Pointer,
+    key: Option<Key>,
 }
+
+/// What a peer's memory is put to by. It is given back by [`Worker::forget`].
+#[derive(Debug)]
+pub(crate) struct Key(Pointer);
 
 /// Something that goes on.
 #[derive(Debug)]
@@ -54,11 +64,7 @@ pub(crate) struct Request(Pointer);
 
 impl<A: Arrivals> Worker<A> {
     /// Loads the library and sets it up.
-    pub(crate) fn open(
-        library: Option<&Path>,
-        segment: Arc<Segment>,
-        arrivals: Arc<A>,
-    ) -> Result<Worker<A>, Error> {
+    pub(crate) fn open(library: Option<&Path>, arrivals: Arc<A>) -> Result<Worker<A>, Error> {
         let path = library.map_or_else(|| PathBuf::from(LIBRARY), Path::to_owned);
         let api = Api::load(&path).map_err(|error| Error::Config {
             name: crate::config::UCX,
@@ -70,14 +76,12 @@ impl<A: Arrivals> Worker<A> {
             api,
             context: null_mut(),
             worker: null_mut(),
-            memory: null_mut(),
-            _segment: segment,
+            registered: Vec::new(),
             _arrivals: arrivals,
             _here: PhantomData,
         };
         worker.init()?;
         worker.create()?;
-        worker.map()?;
         worker.receive()?;
         Ok(worker)
     }
@@ -110,22 +114,6 @@ impl<A: Arrivals> Worker<A> {
         let done =
             unsafe { (self.api.workers.create)(self.context, &params, &raw mut self.worker) };
         checked("making a UCX worker", done)
-    }
-
-    fn map(&mut self) -> Result<(), Error> {
-        if self._segment.bytes() == 0 {
-            return Ok(());
-        }
-        let params = raw::MemoryParams {
-            mask: raw::HAS_PLACE,
-            address: self._segment.start().as_ptr().cast(),
-            length: self._segment.bytes() as usize,
-            rest: [0; 8],
-        };
-        // SAFETY: the context was made; the segment lives longer than the mapping, and nobody has
-        // references to its bytes.
-        let done = unsafe { (self.api.memory.map)(self.context, &params, &raw mut self.memory) };
-        checked("registering a segment", done)
     }
 
     fn receive(&mut self) -> Result<(), Error> {
@@ -165,17 +153,52 @@ impl<A: Arrivals> Worker<A> {
         }
     }
 
-    /// What peers reach the segment by; nothing where it has no bytes.
-    pub(crate) fn key(&self) -> Result<Vec<u8>, Error> {
-        if self.memory.is_null() {
-            return Ok(Vec::new());
-        }
+    /// Whether it reaches memory of CUDA's devices.
+    pub(crate) fn reaches_cuda(&self) -> bool {
+        let mut said = raw::ContextAttributes {
+            mask: raw::HAS_MEMORY_TYPES,
+            request_size: 0,
+            thread_mode: 0,
+            memory_types: 0,
+            rest: [0; 16],
+        };
+        // SAFETY: the context was made, and the place is there.
+        let status = unsafe { (self.api.contexts.query)(self.context, &raw mut said) };
+        status == raw::OK && said.memory_types & raw::CUDA != 0
+    }
+
+    /// Lets peers put to so many bytes from an address on, and returns the key that they need.
+    ///
+    /// # Safety
+    ///
+    /// These stay while `owner` lives, and nobody has references to them.
+    pub(crate) unsafe fn register(
+        &mut self,
+        (start, bytes): (u64, u64),
+        owner: Owner,
+    ) -> Result<Vec<u8>, Error> {
+        let params = raw::MemoryParams {
+            mask: raw::HAS_PLACE,
+            address: with_exposed_provenance_mut(start as usize),
+            length: bytes as usize,
+            rest: [0; 8],
+        };
+        let mut memory = null_mut();
+        // SAFETY: the context was made; the rest is as the caller says, and unmapped before that is dropped.
+        let done = unsafe { (self.api.memory.map)(self.context, &params, &raw mut memory) };
+        checked("registering memory", done)?;
+        self.registered.push(Registered { memory, _owner: owner });
+        self.pack(memory)
+    }
+
+    /// What peers reach mapped memory by.
+    fn pack(&self, mapped: Pointer) -> Result<Vec<u8>, Error> {
         let (mut start, mut length) = (null_mut(), 0);
         let memory = &self.api.memory;
         // SAFETY: the memory was mapped; the key is read before it is given back.
         unsafe {
-            let got = (memory.pack_key)(self.context, self.memory, &raw mut start, &raw mut length);
-            checked("asking for a segment's key", got)?;
+            let got = (memory.pack_key)(self.context, mapped, &raw mut start, &raw mut length);
+            checked("asking for the key of memory", got)?;
             let key = std::slice::from_raw_parts(start, length).to_vec();
             (memory.release_key)(start);
             Ok(key)
@@ -192,20 +215,33 @@ impl<A: Arrivals> Worker<A> {
             error_argument: null_mut(),
             rest: [0; 16],
         };
-        let mut endpoint = Endpoint { endpoint: null_mut(), key: null_mut() };
-        let endpoints = &self.api.endpoints;
-        // SAFETY: the worker was made, and the address is one that a worker gave; so is the key, of the
-        // rank that has it.
-        unsafe {
-            let made = (endpoints.create)(self.worker, &params, &raw mut endpoint.endpoint);
-            checked("connecting to a rank", made)?;
-            if !key.is_empty() {
-                let got =
-                    (endpoints.unpack_key)(endpoint.endpoint, key.as_ptr(), &raw mut endpoint.key);
-                checked("reading a segment's key", got)?;
-            }
+        let mut endpoint = Endpoint { endpoint: null_mut(), key: None };
+        // SAFETY: the worker was made, and the address is one that a worker gave.
+        let made = unsafe {
+            (self.api.endpoints.create)(self.worker, &params, &raw mut endpoint.endpoint)
+        };
+        checked("connecting to a rank", made)?;
+        if !key.is_empty() {
+            endpoint.key = Some(self.unpack(&endpoint, key)?);
         }
         Ok(endpoint)
+    }
+
+    /// What puts to a peer's memory need, made of the key that the peer has told.
+    pub(crate) fn unpack(&self, of: &Endpoint, key: &[u8]) -> Result<Key, Error> {
+        let mut unpacked = null_mut();
+        // SAFETY: the endpoint is one of this worker, and the key one that the peer's worker gave.
+        let got = unsafe {
+            (self.api.endpoints.unpack_key)(of.endpoint, key.as_ptr(), &raw mut unpacked)
+        };
+        checked("reading the key of memory", got)?;
+        Ok(Key(unpacked))
+    }
+
+    /// Gives back a key that no put uses any more.
+    pub(crate) fn forget(&self, key: Key) {
+        // SAFETY: it was unpacked, and nobody else has it.
+        unsafe { (self.api.endpoints.destroy_key)(key.0) };
     }
 
     /// Readable when there is progress to be made, after [`Worker::arm`].
@@ -256,20 +292,23 @@ impl<A: Arrivals> Worker<A> {
         requested(sent)
     }
 
-    /// Puts bytes to an address of the peer's segment.
+    /// Puts so many bytes from an address on to an address of the peer's memory: of that which `key` is for,
+    /// or of its segment.
     ///
     /// # Safety
     ///
-    /// They stay until the request is over.
+    /// They stay until the request is over, and so does the key.
     pub(crate) unsafe fn put(
         &self,
-        to: &Endpoint,
-        (start, length): (*const u8, usize),
+        (to, key): (&Endpoint, Option<&Key>),
+        (start, bytes): (u64, u64),
         address: u64,
     ) -> Result<Option<Request>, Status> {
+        let Key(key) = key.or(to.key.as_ref()).ok_or(raw::INVALID)?;
+        let start = with_exposed_provenance(start as usize);
         // SAFETY: as the caller says; the endpoint and its key are of this worker.
         let put = unsafe {
-            (self.api.endpoints.put)(to.endpoint, start, length, address, to.key, &params(0))
+            (self.api.endpoints.put)(to.endpoint, start, bytes as usize, address, *key, &params(0))
         };
         requested(put)
     }
@@ -283,13 +322,10 @@ impl<A: Arrivals> Worker<A> {
     /// Ends what goes to a peer, all of which fails where that is by force.
     pub(crate) fn close(&self, endpoint: Endpoint, is_forced: bool) -> Option<Request> {
         let flags = if is_forced { raw::FORCE } else { 0 };
-        // SAFETY: both are of this worker, and used no more.
-        unsafe {
-            if !endpoint.key.is_null() {
-                (self.api.endpoints.destroy_key)(endpoint.key);
-            }
-            requested((self.api.endpoints.close)(endpoint.endpoint, &params(flags))).ok().flatten()
-        }
+        endpoint.key.into_iter().for_each(|key| self.forget(key));
+        // SAFETY: it is of this worker, and used no more.
+        let closed = unsafe { (self.api.endpoints.close)(endpoint.endpoint, &params(flags)) };
+        requested(closed).ok().flatten()
     }
 
     /// How a request ended; `None` while it goes on.
@@ -363,8 +399,8 @@ impl<A: Arrivals> Drop for Worker<A> {
     fn drop(&mut self) {
         // SAFETY: each was made, is used no more, and goes before what it was made of.
         unsafe {
-            if !self.memory.is_null() {
-                (self.api.memory.unmap)(self.context, self.memory);
+            for registered in &self.registered {
+                (self.api.memory.unmap)(self.context, registered.memory);
             }
             if !self.worker.is_null() {
                 (self.api.workers.destroy)(self.worker);
