@@ -47,11 +47,44 @@ impl HostSpan {
     }
 }
 
+/// Bytes of a device's memory, where that has one address for the device and for networks that know it. As
+/// of a [`HostSpan`], it says where they are.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct DeviceSpan {
+    start: u64,
+    len_bytes: u64,
+}
+
+impl DeviceSpan {
+    /// The `len_bytes` bytes from address `start` on.
+    ///
+    /// # Safety
+    /// They are memory of a device of CUDA's that this process has allocated, and valid for as long as the
+    /// owner of their region lives.
+    #[must_use]
+    pub unsafe fn new(start: u64, len_bytes: u64) -> Self {
+        DeviceSpan { start, len_bytes }
+    }
+
+    /// The address of the first byte.
+    #[must_use]
+    pub fn start(self) -> u64 {
+        self.start
+    }
+
+    /// The number of bytes.
+    #[must_use]
+    pub fn len_bytes(self) -> u64 {
+        self.len_bytes
+    }
+}
+
 /// A span of bytes of one memory, with its views. It owns what keeps them valid.
 pub struct Region {
     memory: MemoryId,
     len_bytes: u64,
     host: Option<HostSpan>,
+    addressed: Option<DeviceSpan>,
     device: Arc<dyn Any + Send + Sync>,
 }
 
@@ -59,13 +92,20 @@ impl Region {
     /// A region of host memory, kept valid by `owner`.
     #[must_use]
     pub fn host(memory: MemoryId, span: HostSpan, owner: Arc<dyn Any + Send + Sync>) -> Self {
-        Region { memory, len_bytes: span.len_bytes as u64, host: Some(span), device: owner }
+        let len_bytes = span.len_bytes as u64;
+        Region { memory, len_bytes, host: Some(span), addressed: None, device: owner }
     }
 
     /// A region that only its own backend reaches, through `device`.
     #[must_use]
     pub fn device(memory: MemoryId, len_bytes: u64, device: Arc<dyn Any + Send + Sync>) -> Self {
-        Region { memory, len_bytes, host: None, device }
+        Region { memory, len_bytes, host: None, addressed: None, device }
+    }
+
+    /// The region, which a network finds at `span` too, if there is one: bytes that its owner keeps valid.
+    #[must_use]
+    pub fn addressed(self, span: Option<DeviceSpan>) -> Self {
+        Region { addressed: span, ..self }
     }
 
     /// The memory that holds it.
@@ -84,6 +124,12 @@ impl Region {
     #[must_use]
     pub fn host_span(&self) -> Option<HostSpan> {
         self.host
+    }
+
+    /// Its bytes, where a network that knows the device finds them.
+    #[must_use]
+    pub fn device_span(&self) -> Option<DeviceSpan> {
+        self.addressed
     }
 
     /// The backend's own view, or the owner of host memory, if it is a `T`.

@@ -64,6 +64,12 @@ extern "C" fn fake_seed(seed: u64) {
     GPUS.iter().for_each(|gpu| gpu.state().seed = seed);
 }
 
+/// Has what devices allocate from now on lie where it is in the host's memory.
+#[unsafe(no_mangle)]
+extern "C" fn fake_at_host_addresses() {
+    GPUS.iter().for_each(|gpu| gpu.state().is_host_memory = true);
+}
+
 /// How often a call was made.
 #[unsafe(no_mangle)]
 extern "C" fn fake_count(name: *const c_char) -> u64 {

@@ -76,6 +76,14 @@ impl Fake {
         choose(seed);
     }
 
+    /// Has what devices allocate from now on lie where it is in the host's memory, as a network reaches
+    /// that of devices that it knows.
+    pub fn at_host_addresses(&self) {
+        // SAFETY: as for `refuse`.
+        let place: Symbol<'_, extern "C" fn()> = unsafe { self.symbol(c"fake_at_host_addresses") };
+        place();
+    }
+
     /// How often a call was made.
     #[must_use]
     pub fn count(&self, call: &str) -> u64 {

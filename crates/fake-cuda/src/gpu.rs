@@ -80,6 +80,8 @@ pub(crate) struct State {
     /// What the next copy fails with, and whether that is a fault.
     pub(crate) failure: Option<(Code, bool)>,
     pub(crate) seed: u64,
+    /// Whether what is allocated lies where it is in the host's memory.
+    pub(crate) is_host_memory: bool,
     names: u64,
 }
 
@@ -102,6 +104,7 @@ impl Gpu {
             fault: 0,
             failure: None,
             seed: 0,
+            is_host_memory: false,
             names: 0,
         };
         Gpu { state: Mutex::new(state), changed: Condvar::new() }

@@ -214,8 +214,10 @@ extern "C" fn cuMemAlloc_v2(address: *mut CUdeviceptr, bytes: usize) -> Code {
         }
         // Far apart, so that nothing that goes too far finds another's.
         let far = FIRST_ADDRESS + ((number as u64) << 56) + (state.name() << 32);
-        state.blocks.insert(far, vec![0xa5; bytes]);
-        give(address, far)
+        let block = vec![0xa5; bytes];
+        let at = if state.is_host_memory { block.as_ptr().expose_provenance() as u64 } else { far };
+        state.blocks.insert(at, block);
+        give(address, at)
     })
 }
 

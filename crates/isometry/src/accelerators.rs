@@ -9,6 +9,7 @@ mod choice;
 #[cfg(test)]
 mod full;
 mod lost;
+pub(crate) mod registered;
 
 pub use choice::{Accelerators, Cuda};
 pub(crate) use choice::{Choice, Group};
@@ -19,7 +20,7 @@ pub(crate) use lost::Devices;
 use crate::builder::Settings;
 use crate::discover::{Cache, LARGEST_BUFFER_PARTS, machine_key};
 use crate::{Error, probe};
-use channel::accelerator::{Device, Direction, FbmProvider, ZcmProvider};
+use channel::accelerator::{Device, Direction, FbmProvider, Profile, ZcmProvider};
 use channel::{Provider, Region};
 use channel_host::{HostProvider, Limits, Pages};
 use model::{
@@ -165,8 +166,7 @@ fn add_device(
     let (name, profile) = (numbered(class, "fbm", MemoryKind::Fbm), device.profile());
     // Nothing passes through a device but what is converted there.
     let converts = rates.ways.iter().any(|rate| rate.way.direction == Direction::Convert);
-    let most_bytes = if converts { profile.memory_bytes / STAGING_PARTS } else { 0 };
-    let staging_bytes = settings.pool_bytes().min(most_bytes);
+    let staging_bytes = if converts { staging_bytes(&profile, settings) } else { 0 };
     let sizes = (Some(profile.memory_bytes), Some(staging_bytes / LARGEST_BUFFER_PARTS));
     let own = push_memory(class, name.clone(), MemoryKind::Fbm, sizes);
     push_channels(class, &name, (own, near), rates);
@@ -186,6 +186,11 @@ fn add_device(
             false => Box::new(provider),
         },
     );
+}
+
+/// The staging of a device that has any.
+fn staging_bytes(profile: &Profile, settings: &Settings) -> u64 {
+    settings.pool_bytes().min(profile.memory_bytes / STAGING_PARTS)
 }
 
 /// What the next memory of a kind is called: `name`, or that with a number.

@@ -4,7 +4,7 @@ use crate::accelerators::{self, Accelerators, Added, Choice, Cuda, Devices, Grou
 use crate::discover::{self, Found, LARGEST_BUFFER_PARTS};
 use crate::disks::{Disks, check_path};
 use crate::machine::Machine;
-use crate::nodes::{Nodes, Own, share_core};
+use crate::nodes::{LINK_OF_DEVICES, LINK_OF_HOSTS, Nodes, OnDevice, Own, share_core};
 use crate::runtime::{Clock, Core, NewChannel, Shared};
 use crate::trace::Recorder;
 use crate::{ArgumentError, Error};
@@ -13,8 +13,11 @@ use channel::{Channel, Provider, Region, Regions};
 use channel_host::{Cores, HostProvider, Limits, MemcpyChannel, MemcpyConfig, NumaNode, Pages};
 use channel_remote::RemoteChannel;
 use engine::{ChannelConfig, EngineConfig, PeerConfig, Policy, PoolConfig};
-use model::{ChannelError, ChannelId, ChannelKind, MemoryId, NodeId, RegionId, Topology};
+use model::{
+    ChannelError, ChannelId, ChannelKind, MemoryId, NodeClass, NodeId, RegionId, Topology,
+};
 use std::collections::HashMap;
+use std::fmt::Display;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::sync::mpsc::{self, RecvTimeoutError};
@@ -234,10 +237,11 @@ impl MachineBuilder {
         let channels = vec![(settings.channel_id(0), ChannelKind::Memcpy, memcpy)];
         let mut made = Made { topology, channels, pools: Vec::new(), arenas: Vec::new() };
         made.add_pools(&regions, &settings, pools.iter().copied().zip(&cores.nodes))?;
-        let devices = made.add_devices(&regions, &settings, &devices)?;
+        let (providers, mut devices) = made.add_devices(&regions, &settings, &devices)?;
         if let (Some(nodes), Some(config)) = (&nodes, joins) {
-            made.introduce(nodes, &regions, &settings, config.timeout)?;
+            made.introduce((nodes, config.timeout), (&regions, &mut devices), &settings)?;
         }
+        let devices = (providers, devices);
         let Made { topology, channels, pools, arenas } = made;
         let recorder = self.trace.then(|| Recorder::new(pools.iter().map(|p| p.memory).collect()));
         let mut core = Core::new(self.engine(pools, nodes.as_deref()), recorder);
@@ -364,27 +368,69 @@ impl Made {
     /// Becomes a node among others.
     fn introduce(
         &mut self,
-        nodes: &Nodes,
-        regions: &Regions,
+        (nodes, timeout): (&Nodes, Duration),
+        (regions, devices): (&Regions, &mut Devices),
         settings: &Settings,
-        timeout: Duration,
     ) -> Result<(), Error> {
         let mut class = self.topology.classes.remove(0);
         if Cores::detect().allowed.len() == 1 {
             share_core(&mut class);
         }
-        let registered = nodes.add_registered(&mut class, regions);
+        let mut registered = nodes.add_registered(&mut class, regions);
         self.add_pool(regions, (registered.memory, registered.region, registered.bytes));
+        if nodes.fabric.has_windows() {
+            registered.windows =
+                self.open_windows(nodes, (regions, devices), (&mut class, settings));
+        }
         self.pools.iter().for_each(|pool| nodes.open(pool.region));
         for memory in &mut class.memories {
             memory.th_bytes = memory.th_bytes.or(Some(settings.th_bytes()));
         }
-        let remote = RemoteChannel::new(Arc::clone(&nodes.fabric));
-        let mut remote = remote.map_err(|e| Error::resource("starting a thread for puts", e))?;
-        let rates = nodes.to_measure().and_then(|node| nodes.measure(&mut remote, node));
-        self.channels.push((nodes.link(), ChannelKind::RemoteMemcpy, Box::new(remote)));
+        let remote = || {
+            let remote = RemoteChannel::new(Arc::clone(&nodes.fabric));
+            remote.map_err(|e| Error::resource("starting a thread for puts", e))
+        };
+        let mut of_hosts = remote()?;
+        let rates = nodes.to_measure().and_then(|node| nodes.measure(&mut of_hosts, node));
+        let mut push = |place, channel| {
+            self.channels.push((nodes.link(place), ChannelKind::RemoteMemcpy, Box::new(channel)));
+        };
+        push(LINK_OF_HOSTS, of_hosts);
+        if !registered.windows.is_empty() {
+            push(LINK_OF_DEVICES, remote()?);
+        }
         self.topology = nodes.introduce((class, rates), &registered, timeout)?;
         Ok(())
+    }
+
+    /// Has other nodes put to devices, each in room of its own; one that can't have it is left out and logged.
+    fn open_windows(
+        &mut self,
+        nodes: &Nodes,
+        (regions, devices): (&Regions, &mut Devices),
+        (class, settings): (&mut NodeClass, &Settings),
+    ) -> Vec<OnDevice> {
+        let mut windows = Vec::new();
+        for (own, device) in devices.all() {
+            let tell = |why: &dyn Display| {
+                log::warn!("other nodes don't reach {} where it is: {why}", device.health().name());
+            };
+            let room = accelerators::registered::allocate(class, &device, settings);
+            let Some(room) = room.inspect_err(|e| tell(e)).ok().flatten() else { continue };
+            let (memory, bytes, room) = (room.memory(), room.len_bytes(), regions.insert(room));
+            match nodes.open_window(own, (regions, room)) {
+                Ok(window) => windows.push(window),
+                Err(error) => {
+                    tell(&error);
+                    regions.revoke(room);
+                    continue;
+                }
+            }
+            accelerators::registered::add(class, own.index, bytes);
+            devices.add(memory, device);
+            self.add_pool(regions, (memory, room, bytes));
+        }
+        windows
     }
 }
 

@@ -90,12 +90,14 @@ impl Machine {
         self.shared.check_open()?;
         let id = self.shared.memory_named(memory)?;
         let provider = self.shared.provider(id);
+        let is_here = id.node == self.shared.here();
         match self.topology().memory(id).map(|memory| memory.kind) {
-            Some(MemoryKind::Reg) => {
+            Some(MemoryKind::Sys) if is_here => {}
+            _ if provider.is_some() => {}
+            // Also of a device what the network reaches.
+            Some(kind) if kind == MemoryKind::Reg || is_here && kind == MemoryKind::Fbm => {
                 return Err(ArgumentError::BuffersOnly { name: memory.to_owned() }.into());
             }
-            Some(MemoryKind::Sys) if id.node == self.shared.here() => {}
-            _ if provider.is_some() => {}
             _ => return Err(ArgumentError::NotHost { name: memory.to_owned() }.into()),
         }
         let bytes = array.bytes()?;

@@ -10,7 +10,7 @@ use channel::accelerator::{
     self, CommandChannel, Converter, Direction, Health, KernelDevice, Owner, Profile,
 };
 use channel::model::ChannelError;
-use channel::{Channel, HostSpan};
+use channel::{Channel, DeviceSpan, HostSpan};
 use std::error::Error as _;
 use std::ffi::CStr;
 use std::path::Path;
@@ -270,6 +270,10 @@ impl accelerator::Device for Device {
         let buffer = self.make(len_bytes, Buffer::new)?;
         self.inner.setup.fill(&buffer).map_err(|failure| self.failed(&failure))?;
         Ok(Arc::new(buffer))
+    }
+
+    fn span(&self, owner: &Owner) -> Option<DeviceSpan> {
+        owner.downcast_ref().map(Buffer::span)
     }
 
     fn pin(&self, len_bytes: u64) -> Result<(HostSpan, Owner), ChannelError> {

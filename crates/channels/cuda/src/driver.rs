@@ -12,7 +12,7 @@ pub(crate) use module::{Function, Module};
 pub(crate) use raw::{INVALID_VALUE, NO_DEVICE, OUT_OF_MEMORY};
 pub(crate) use stream::{Event, Stream};
 
-use channel::HostSpan;
+use channel::{DeviceSpan, HostSpan};
 use raw::{Api, Code, Pointer};
 use std::ffi::{CStr, OsStr, c_char, c_int};
 use std::fmt;
@@ -254,6 +254,12 @@ impl Buffer {
     /// Whether it is memory of `context`.
     pub(crate) fn is_of(&self, context: &Arc<Context>) -> bool {
         Arc::ptr_eq(&self.context, context)
+    }
+
+    /// Where it is.
+    pub(crate) fn span(&self) -> DeviceSpan {
+        // SAFETY: it was allocated, and is freed when this is dropped.
+        unsafe { DeviceSpan::new(self.address, self.len_bytes as u64) }
     }
 }
 

@@ -162,9 +162,20 @@ impl Lane {
         let Work::Copy(work) = &job.work else { return Err(no_commit()) };
         let span: &RemoteSpan = job.dst.view().ok_or_else(|| unknown(&job.dst))?;
         check_bounds(work, job.src.len_bytes(), job.dst.len_bytes())?;
-        let (bytes, base) = source(&job.src, work)?;
         let at = span.at.saturating_add(work.dst.offset);
-        let put = self.fabric.put_copies(span.node, &work.list, (bytes, base), at);
+        let put = match &span.window {
+            None => {
+                let (bytes, base) = source(&job.src, work)?;
+                self.fabric.put_copies(span.node, &work.list, (bytes, base), at)
+            }
+            Some(window) => {
+                let from = job.src.device_span().ok_or_else(|| unknown(&job.src))?;
+                let from = (from.start(), job.src.len_bytes(), work.src.offset);
+                // SAFETY: it is memory of a device of this process, which the job keeps; nobody writes what
+                // the work copies until that has ended, as in `source`.
+                unsafe { self.fabric.put_to_window((span.node, window, at), &work.list, from) }
+            }
+        };
         put.map_err(|error| failed(&error))
     }
 
@@ -229,7 +240,7 @@ fn failed(error: &Error) -> ChannelError {
 }
 
 fn unknown(region: &Region) -> ChannelError {
-    let detail = format!("a copy of {region:?}, which does not join host memory to another node");
+    let detail = format!("a copy of {region:?}, which joins nothing of this node to another's");
     ChannelError::new(ChannelErrorKind::UnknownRegion, detail)
 }
 

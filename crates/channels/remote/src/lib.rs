@@ -1,19 +1,21 @@
-//! RemoteMemcpy (paper, table 2): host memory of this node to registered memory of another.
+//! RemoteMemcpy (paper, table 2): memory of this node to registered memory of another, of hosts, and of
+//! accelerators where the network reaches it.
 //!
 //! **Hazard.** A peer is lost while bytes are on their way to it, and the memory that they come from
 //! is wanted back. **Guarantee.** A request ends once its bytes are where they belong, or never will
 //! be: until then its job, and so the memory, is held. **Structure.** A [`RemoteSpan`] says where a
-//! region lies in a peer's segment; [`RemoteChannel`] has a thread of its own, which puts what a job
-//! says through a [`Fabric`] and converts the layout on the way. It sleeps when there is nothing to
+//! region lies in a peer's segment, or in a window of it on a device's memory; [`RemoteChannel`] has a
+//! thread of its own, which puts what a job says through a [`Fabric`], from host memory to segments, with the
+//! layout converted on the way, and from devices to windows. It sleeps when there is nothing to
 //! do, and runs handlers while it waits for peers. What goes to a peer that takes nothing and says
-//! nothing is given up after some seconds, since others wait behind it. Where the segment is mapped, who submits a small job carries
-//! it out at once.
+//! nothing is given up after some seconds, since others wait behind it. Where the segment is mapped, who
+//! submits a small job carries it out at once.
 
 mod lane;
 
 use channel::model::{Completion, MemoryId, NodeId};
 use channel::{Bell, Capabilities, Channel, DoneQueue, Held, Job, Region};
-use fabric::Fabric;
+use fabric::{Fabric, Window};
 use lane::Lane;
 use std::io;
 use std::os::fd::{AsFd, BorrowedFd};
@@ -24,15 +26,29 @@ use std::thread::{Builder, JoinHandle};
 const MAX_IN_FLIGHT: u32 = 3;
 
 /// Where a region lies that another node published.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+#[derive(Debug, Clone, PartialEq, Eq)]
 pub struct RemoteSpan {
-    /// Whose segment.
+    /// Whose memory.
     pub node: NodeId,
-    /// From which byte of it on.
+    /// From which byte on, of its segment or the window.
     pub at: u64,
+    /// A window on memory of a device; its segment where that is none.
+    pub window: Option<Window>,
 }
 
 impl RemoteSpan {
+    /// What a node's segment has from byte `at` on.
+    #[must_use]
+    pub fn in_segment(node: NodeId, at: u64) -> Self {
+        RemoteSpan { node, at, window: None }
+    }
+
+    /// What a window of a node's has.
+    #[must_use]
+    pub fn in_window(node: NodeId, window: Window) -> Self {
+        RemoteSpan { node, at: 0, window: Some(window) }
+    }
+
     /// The region of `len_bytes` bytes there, which is a part of `memory`.
     #[must_use]
     pub fn into_region(self, memory: MemoryId, len_bytes: u64) -> Region {
@@ -40,7 +56,19 @@ impl RemoteSpan {
     }
 }
 
-/// Puts bytes of this node's host memory into other nodes' segments.
+/// Lets other nodes put to a region of a device's memory, which is kept until this one has left them; `None`
+/// where the network doesn't reach it.
+///
+/// # Errors
+/// As [`Fabric::open_window`].
+pub fn open_window(fabric: &Fabric, region: &Arc<Region>) -> Option<Result<Window, fabric::Error>> {
+    let start = region.device_span()?.start();
+    let owner: Arc<Region> = Arc::clone(region);
+    // SAFETY: it is memory of a device of this process, as its region says, which keeps it.
+    unsafe { fabric.open_window((start, region.len_bytes()), owner) }
+}
+
+/// Puts bytes of this node's memory into other nodes' segments and windows.
 #[derive(Debug)]
 pub struct RemoteChannel {
     lane: Arc<Lane>,

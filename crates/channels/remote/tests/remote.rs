@@ -44,7 +44,7 @@ fn job(request: u64, to: u32) -> Job {
     let place = Place { region: RegionId { index: 0, generation: 0 }, offset: 0 };
     let list = Arc::from([conformance::Shape::run(64).copy]);
     let work = CopyWork { list, src: place, dst: place, payload_bytes: 64, result_bytes: 0 };
-    let dst = RemoteSpan { node: NodeId(to), at: 0 }.into_region(memory(to), 64);
+    let dst = RemoteSpan::in_segment(NodeId(to), 0).into_region(memory(to), 64);
     let (request, work) = (RequestId(request), Work::Copy(work));
     Job { request, work, src: host(&[7; 64]), dst: Arc::new(dst) }
 }
@@ -84,7 +84,7 @@ impl Fixture for Ranked {
         let at = self.used.fetch_add(len, Ordering::Relaxed);
         assert!(at + len <= SEGMENT_BYTES, "the segment holds what all cases need");
         self.other.segment().write(at, bytes).unwrap();
-        Arc::new(RemoteSpan { node: NodeId(1), at }.into_region(memory(1), len))
+        Arc::new(RemoteSpan::in_segment(NodeId(1), at).into_region(memory(1), len))
     }
 
     fn contents(&self, destination: &Region) -> Vec<u8> {
@@ -160,7 +160,7 @@ fn who_takes_nothing_holds_others_up_for_seconds_and_not_for_ever() {
         work.payload_bytes = MUCH as u64;
         job.src = host(&much);
         job.dst =
-            Arc::new(RemoteSpan { node: NodeId(1), at: 0 }.into_region(memory(1), MUCH as u64));
+            Arc::new(RemoteSpan::in_segment(NodeId(1), 0).into_region(memory(1), MUCH as u64));
         channel.submit(job).unwrap();
     }
     let mut done = Vec::new();

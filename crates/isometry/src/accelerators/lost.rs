@@ -14,7 +14,7 @@ use model::{ChannelError, ChannelKind, MemoryId, NodeClass};
 use std::collections::BTreeMap;
 use std::sync::{Arc, Mutex, PoisonError};
 
-/// The devices of a machine, by their memories.
+/// The devices of a machine, by their memories, of which one may have several.
 #[derive(Debug, Default)]
 pub(crate) struct Devices {
     all: BTreeMap<MemoryId, Arc<dyn Device>>,
@@ -47,6 +47,11 @@ impl Closed {
 impl Devices {
     pub(crate) fn add(&mut self, memory: MemoryId, device: Arc<dyn Device>) {
         self.all.insert(memory, device);
+    }
+
+    /// All, with their memories.
+    pub(crate) fn all(&self) -> Vec<(MemoryId, Arc<dyn Device>)> {
+        self.all.iter().map(|(&memory, device)| (memory, Arc::clone(device))).collect()
     }
 
     /// Why the device whose memory is `memory` is lost, if that is one of this machine's, and is.

@@ -1,9 +1,10 @@
 //! What is known of each node.
 
-use super::topology::NODE;
+use super::topology::{Member, NODE};
 use super::{LinkRates, Registered, registry, topology};
 use channel::Region;
 use channel_remote::RemoteSpan;
+use fabric::Window;
 use model::{MemoryId, NodeClass, NodeId, RegionId, Topology};
 use serde::{Deserialize, Serialize};
 use std::collections::BTreeSet;
@@ -20,8 +21,37 @@ pub(super) struct Introduction {
     memory: u16,
     region: RegionId,
     bytes: u64,
+    /// Room of its devices that the network reaches.
+    windows: Vec<OnDevice>,
     /// Which of its memories are those of lost devices, and why these are.
     lost: Vec<(u16, String)>,
+}
+
+/// Room of a device that others put to where it is.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+pub(crate) struct OnDevice {
+    /// The device's own memory, and that which is this, among its node's; and what that calls the region.
+    own: u16,
+    memory: u16,
+    region: RegionId,
+    /// The window on it.
+    start: u64,
+    bytes: u64,
+    key: Vec<u8>,
+}
+
+impl OnDevice {
+    pub(super) fn new(own: u16, (memory, region): (u16, RegionId), window: Window) -> OnDevice {
+        let Window { start, bytes, key } = window;
+        OnDevice { own, memory, region, start, bytes, key }
+    }
+
+    /// The region, as others see it.
+    fn region(&self, node: NodeId) -> Arc<Region> {
+        let OnDevice { memory: index, start, bytes, ref key, .. } = *self;
+        let span = RemoteSpan::in_window(node, Window { start, bytes, key: key.clone() });
+        Arc::new(span.into_region(MemoryId { node, index }, bytes))
+    }
 }
 
 impl Introduction {
@@ -32,10 +62,18 @@ impl Introduction {
         registered: &Registered,
         rates: Option<LinkRates>,
     ) -> Introduction {
-        let alone = topology::cluster(&[class], 0, 1, rates);
+        let alone = topology::cluster(&[Member { class, reached: Vec::new() }], 0, 1, rates);
         let topology = cluster::to_json(&alone).to_string();
-        let Registered { memory, region, bytes } = *registered;
-        Introduction { name, topology, memory: memory.index, region, bytes, lost: Vec::new() }
+        let Registered { memory, region, bytes, ref windows } = *registered;
+        let (memory, windows) = (memory.index, windows.clone());
+        Introduction { name, topology, memory, region, bytes, windows, lost: Vec::new() }
+    }
+
+    /// Those of its devices' memories that the network reaches and that are not lost, and their rooms.
+    fn reached(&self) -> Vec<(u16, u16)> {
+        let is_lost = |memory| self.lost.iter().any(|(lost, _)| *lost == memory);
+        let memories = self.windows.iter().map(|window| (window.own, window.memory));
+        memories.filter(|&(own, _)| !is_lost(own)).collect()
     }
 }
 
@@ -65,7 +103,8 @@ struct Node {
     said: Introduction,
     class: NodeClass,
     rates: Option<LinkRates>,
-    registered: Arc<Region>,
+    /// What others may put to: registered memory of the host, and the windows.
+    registered: Vec<(RegionId, Arc<Region>)>,
 }
 
 impl Known {
@@ -74,15 +113,18 @@ impl Known {
         let topology = cluster::parse_json(&said.topology).map_err(|error| error.to_string())?;
         let [class] = <[NodeClass; 1]>::try_from(topology.classes)
             .map_err(|_| "it says to be several nodes".to_owned())?;
-        if class.memories.get(usize::from(said.memory)).is_none() {
+        let of_windows = said.windows.iter().flat_map(|window| [window.own, window.memory]);
+        let mut memories = of_windows.chain([said.memory]);
+        if memories.any(|memory| class.memories.get(usize::from(memory)).is_none()) {
             return Err("it has no such memory".to_owned());
         }
         if said.name.as_deref().is_some_and(|name| !registry::is_node_name(name)) {
             return Err("no node is called that".to_owned());
         }
         let memory = MemoryId { node: from, index: said.memory };
-        let span = RemoteSpan { node: from, at: 0 };
-        let registered = Arc::new(span.into_region(memory, said.bytes));
+        let of_host = RemoteSpan::in_segment(from, 0).into_region(memory, said.bytes);
+        let of_devices = said.windows.iter().map(|window| (window.region, window.region(from)));
+        let registered = [(said.region, Arc::new(of_host))].into_iter().chain(of_devices).collect();
         let rates = topology.links.into_iter().next().and_then(LinkRates::of);
         let at = from.0 as usize;
         if self.nodes.len() <= at {
@@ -111,8 +153,9 @@ impl Known {
     /// anything.
     pub(super) fn changed(&self, node: NodeId, change: Change) -> Option<Introduction> {
         let Node { said, class: before, rates, .. } = self.get(node)?;
-        let Introduction { ref name, memory: index, region, bytes, .. } = *said;
-        let registered = Registered { memory: MemoryId { node, index }, region, bytes };
+        let Introduction { ref name, memory: index, region, bytes, ref windows, .. } = *said;
+        let (memory, windows) = (MemoryId { node, index }, windows.clone());
+        let registered = Registered { memory, region, bytes, windows };
         let class = change.class.unwrap_or_else(|| before.clone());
         let rates = change.measured.or_else(|| rates.clone());
         let mut changed = Introduction::new(name.clone(), class, &registered, rates);
@@ -133,19 +176,22 @@ impl Known {
 
     /// The cluster of all that have said what they are; others have no memories.
     pub(super) fn cluster(&self) -> Topology {
-        let class = |node: &Option<Node>| {
-            node.as_ref().map_or_else(topology::unknown, |node| node.class.clone())
+        let member = |node: &Option<Node>| match node {
+            Some(Node { class, said, .. }) => {
+                Member { class: class.clone(), reached: said.reached() }
+            }
+            None => Member { class: topology::unknown(), reached: Vec::new() },
         };
-        let classes: Vec<_> = self.nodes.iter().map(class).collect();
+        let members: Vec<_> = self.nodes.iter().map(member).collect();
         // Every memory says how large its buffers may be.
-        topology::cluster(&classes, self.generation, 1 << 20, self.rates().cloned())
+        topology::cluster(&members, self.generation, 1 << 20, self.rates().cloned())
     }
 
-    /// A region in registered memory of a node.
+    /// A region of a node that others may put to.
     pub(super) fn registered(&self, memory: MemoryId, region: RegionId) -> Option<Arc<Region>> {
-        let node = self.get(memory.node)?;
-        let is_it = node.said.memory == memory.index && node.said.region == region;
-        is_it.then(|| Arc::clone(&node.registered))
+        let mut registered = self.get(memory.node)?.registered.iter();
+        let is_it = |(id, there): &&(_, Arc<Region>)| *id == region && there.memory() == memory;
+        registered.find(is_it).map(|(_, there)| Arc::clone(there))
     }
 
     /// What a node calls itself.
@@ -173,7 +219,7 @@ impl Known {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use model::{Memory, MemoryKind};
+    use model::{LinkEnd, Memory, MemoryKind};
 
     const REGION: RegionId = RegionId { index: 4, generation: 1 };
 
@@ -194,7 +240,9 @@ mod tests {
         };
         topology::add_registered(&mut class, 64);
         let memory = MemoryId { node: NodeId(0), index: 1 };
-        Introduction::new(None, class, &Registered { memory, region: REGION, bytes: 64 }, None)
+        let windows = Vec::new();
+        let registered = Registered { memory, region: REGION, bytes: 64, windows };
+        Introduction::new(None, class, &registered, None)
     }
 
     #[test]
@@ -258,6 +306,44 @@ mod tests {
         assert_eq!(known.why_lost(MemoryId { node: NodeId(0), ..lost }), None);
     }
 
+    fn on_device(own: u16, memory: u16) -> OnDevice {
+        let region = RegionId { index: 9, generation: 0 };
+        OnDevice::new(own, (memory, region), Window { start: 0x7000, bytes: 32, key: vec![1, 2] })
+    }
+
+    #[test]
+    fn room_of_a_device_is_found_and_linked_until_it_is_lost() {
+        let mut known = Known::default();
+        for node in [0, 1] {
+            let windows = vec![on_device(0, 1)];
+            known.hear(NodeId(node), Introduction { windows, ..said() }).unwrap();
+        }
+        let memory = MemoryId { node: NodeId(1), index: 1 };
+        let there = known.registered(memory, on_device(0, 1).region).unwrap();
+        let span: &RemoteSpan = there.view().unwrap();
+        assert_eq!((there.len_bytes(), span.node), (32, NodeId(1)));
+        assert_eq!(span.window.as_ref().unwrap().start, 0x7000);
+        assert!(
+            known.registered(MemoryId { index: 0, ..memory }, on_device(0, 1).region).is_none()
+        );
+        let ends = |known: &Known| {
+            known.cluster().links.get(1).map(|link| (link.from.clone(), link.to.clone()))
+        };
+        let of_class =
+            |class| (vec![LinkEnd { class, memory: 0 }], vec![LinkEnd { class, memory: 1 }]);
+        assert_eq!(ends(&known), Some(of_class(0)));
+        let lose = |known: &mut Known, node| {
+            let change = Change { lost: vec![(0, "it fell".to_owned())], ..Change::default() };
+            let changed = known.changed(NodeId(node), change).unwrap();
+            known.hear(NodeId(node), changed).unwrap();
+        };
+        lose(&mut known, 1);
+        assert_eq!(ends(&known), Some(of_class(0)), "that of the other");
+        assert_eq!(known.cluster().classes.len(), 2);
+        lose(&mut known, 0);
+        assert_eq!(ends(&known), None);
+    }
+
     fn class() -> NodeClass {
         cluster::parse_json(&said().topology).unwrap().classes.remove(0)
     }
@@ -268,6 +354,8 @@ mod tests {
         let wrong = [
             Introduction { topology: "{".to_owned(), ..said() },
             Introduction { memory: 2, ..said() },
+            Introduction { windows: vec![on_device(0, 1), on_device(0, 2)], ..said() },
+            Introduction { windows: vec![on_device(2, 1)], ..said() },
             Introduction { name: Some("a/b".to_owned()), ..said() },
             Introduction { name: Some("node3".to_owned()), ..said() },
             Introduction {

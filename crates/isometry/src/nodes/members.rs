@@ -188,7 +188,7 @@ impl Nodes {
     pub(crate) fn measure(&self, channel: &mut dyn Channel, node: NodeId) -> Option<LinkRates> {
         let bytes = self.fabric.published_bytes(node) as u64;
         let memory = MemoryId { node, index: u16::MAX };
-        let span = RemoteSpan { node, at: 0 };
+        let span = RemoteSpan::in_segment(node, 0);
         let region = (bytes > 0).then(|| span.into_region(memory, bytes.min(MEASURED_BYTES)))?;
         let tell = |error: &Error| log::warn!("the rates of links are assumed: {error}");
         let (curves, latency_ns) = probe::link(channel, region).inspect_err(tell).ok()?;

@@ -21,8 +21,9 @@ mod service;
 mod sums;
 mod topology;
 
+pub(crate) use known::OnDevice;
 pub(crate) use service::Service;
-pub(crate) use topology::{LinkRates, share_core};
+pub(crate) use topology::{LINK_OF_DEVICES, LINK_OF_HOSTS, LinkRates, share_core};
 
 use crate::instance::{Instance, Keeper};
 use crate::runtime::Shared;
@@ -95,6 +96,8 @@ pub(crate) struct Registered {
     pub(crate) memory: MemoryId,
     pub(crate) region: RegionId,
     pub(crate) bytes: u64,
+    /// Room of devices that the network reaches.
+    pub(crate) windows: Vec<OnDevice>,
 }
 
 impl Nodes {
@@ -154,7 +157,22 @@ impl Nodes {
         let bytes = self.fabric.segment().bytes();
         topology::add_registered(class, bytes);
         let region = regions.insert(crate::memory::segment(memory, &self.fabric));
-        Registered { memory, region, bytes }
+        Registered { memory, region, bytes, windows: Vec::new() }
+    }
+
+    /// Lets other nodes put to room of the device whose memory is `own`.
+    ///
+    /// # Errors
+    /// As [`channel_remote::open_window`].
+    pub(crate) fn open_window(
+        &self,
+        own: MemoryId,
+        (regions, room): (&Regions, RegionId),
+    ) -> Result<OnDevice, fabric::Error> {
+        let there = regions.get(room).expect("it was just made");
+        let window = channel_remote::open_window(&self.fabric, &there);
+        let window = window.expect("the network has windows, and the region an address")?;
+        Ok(OnDevice::new(own.index, (there.memory().index, room), window))
     }
 
     /// Why each node but this one is lost, `None` where it is not.
@@ -226,9 +244,9 @@ impl Nodes {
         }
     }
 
-    /// The link from this node to others.
-    pub(crate) fn link(&self) -> ChannelId {
-        ChannelId::of_link(self.here(), 0).expect("there is room for a link")
+    /// The link from this node to others, by its place among all.
+    pub(crate) fn link(&self, place: usize) -> ChannelId {
+        ChannelId::of_link(self.here(), place).expect("there is room for a link")
     }
 
     /// A region of another node, where this one may write to it.

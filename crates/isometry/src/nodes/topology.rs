@@ -13,6 +13,9 @@ pub(crate) const NODE: &str = "node";
 /// What a node's only core is called.
 const CORE: &str = "core";
 
+/// What a put of one run between devices is taken to cost, however short it is.
+const PUT_SECONDS: f64 = 2e-6;
+
 /// What puts from one node to another reach.
 #[derive(Debug, Clone, PartialEq)]
 pub(crate) struct LinkRates {
@@ -25,6 +28,15 @@ impl LinkRates {
     pub(crate) fn of(link: Link) -> Option<LinkRates> {
         let Link { curves, latency_ns, .. } = link;
         (!link.assumed).then_some(LinkRates { curves, latency_ns })
+    }
+
+    /// What puts between devices are taken to reach over this link: the same bytes, and each run by itself.
+    fn by_runs(&self) -> LinkRates {
+        let points = self.curves.run.points().iter();
+        let points = points.map(|&(bytes, rate)| (bytes, rate.min(bytes as f64 / PUT_SECONDS)));
+        let run = Throughput::measured(points.collect());
+        let run = run.unwrap_or_else(|_| unreachable!("the sizes ascend, as before"));
+        LinkRates { curves: Curves::all(run), latency_ns: self.latency_ns }
     }
 }
 
@@ -68,47 +80,74 @@ pub(crate) fn share_core(class: &mut NodeClass) {
     }
 }
 
+/// A node as it is among others.
+#[derive(Debug, Clone, PartialEq)]
+pub(crate) struct Member {
+    pub(crate) class: NodeClass,
+    /// Its memories of devices that the network reaches where they are, and what it puts to of each.
+    pub(crate) reached: Vec<(u16, u16)>,
+}
+
+/// The places of links among all: from host memory to registered memory, and between devices.
+pub(crate) const LINK_OF_HOSTS: usize = 0;
+pub(crate) const LINK_OF_DEVICES: usize = 1;
+
 /// The cluster of these nodes, in the order of their ranks: neighbours that look alike are a class,
 /// and host memory of each is linked to registered memory of all others. That is for what comes in:
-/// nothing goes faster from there.
+/// nothing goes faster from there. Devices that the network reaches are linked to each other.
 pub(crate) fn cluster(
-    nodes: &[NodeClass],
+    nodes: &[Member],
     generation: u64,
     th_bytes: u64,
     rates: Option<LinkRates>,
 ) -> Topology {
-    let mut classes: Vec<NodeClass> = Vec::new();
+    let mut members: Vec<Member> = Vec::new();
     for (rank, node) in (0..).zip(nodes) {
-        match classes.last_mut() {
-            Some(class) if looks_like(class, node) => class.count += 1,
-            _ => classes.push(NodeClass { first: rank, count: 1, ..node.clone() }),
+        match members.last_mut() {
+            Some(member) if looks_like(member, node) => member.class.count += 1,
+            _ => {
+                let class = NodeClass { first: rank, count: 1, ..node.class.clone() };
+                members.push(Member { class, ..node.clone() });
+            }
         }
     }
-    let ends = |is_end: fn(MemoryKind) -> bool| {
-        let of_class = |(class, c): (u16, &NodeClass)| {
-            let memories = (0..).zip(&c.memories).filter(|(_, m)| is_end(m.kind));
-            memories.map(|(memory, _)| LinkEnd { class, memory }).collect::<Vec<_>>()
-        };
-        (0..).zip(&classes).flat_map(of_class).collect::<Vec<_>>()
-    };
     let is_assumed = rates.is_none();
-    let LinkRates { curves, latency_ns } = rates.unwrap_or_else(assumed);
-    let link = Link {
-        kind: ChannelKind::RemoteMemcpy,
-        from: ends(|kind| kind.is_host() && kind != MemoryKind::Reg),
-        to: ends(|kind| kind == MemoryKind::Reg),
-        curves,
-        latency_ns,
-        in_flight: None,
-        assumed: is_assumed,
+    let rates = rates.unwrap_or_else(assumed);
+    let of_devices = rates.by_runs();
+    let from = ends(&members, |_, memory| memory.kind.is_host() && memory.kind != MemoryKind::Reg);
+    let to = ends(&members, |_, memory| memory.kind == MemoryKind::Reg);
+    let mut links = vec![link((from, to), rates, is_assumed)];
+    let is_any = |(member, index): (&Member, u16), of: fn(&(u16, u16)) -> u16| {
+        member.reached.iter().any(|reached| of(reached) == index)
     };
-    let name = format!("{} nodes", nodes.len());
-    Topology { name, generation, th_bytes, classes, links: vec![link] }
+    let from = ends(&members, |memory, _| is_any(memory, |reached| reached.0));
+    let to = ends(&members, |memory, _| is_any(memory, |reached| reached.1));
+    if !to.is_empty() {
+        links.push(link((from, to), of_devices, true));
+    }
+    let classes = members.into_iter().map(|member| member.class).collect();
+    Topology { name: format!("{} nodes", nodes.len()), generation, th_bytes, classes, links }
 }
 
-fn looks_like(class: &NodeClass, node: &NodeClass) -> bool {
-    NodeClass { first: 0, count: 1, ..class.clone() }
-        == NodeClass { first: 0, count: 1, ..node.clone() }
+/// The memories that are ends of a link.
+fn ends(members: &[Member], is_end: impl Fn((&Member, u16), &Memory) -> bool) -> Vec<LinkEnd> {
+    let of_class = |(class, member): (u16, &Member)| {
+        let memories = (0..).zip(&member.class.memories);
+        let memories = memories.filter(|(index, memory)| is_end((member, *index), memory));
+        memories.map(|(memory, _)| LinkEnd { class, memory }).collect::<Vec<_>>()
+    };
+    (0..).zip(members).flat_map(of_class).collect()
+}
+
+fn link((from, to): (Vec<LinkEnd>, Vec<LinkEnd>), rates: LinkRates, assumed: bool) -> Link {
+    let LinkRates { curves, latency_ns } = rates;
+    let kind = ChannelKind::RemoteMemcpy;
+    Link { kind, from, to, curves, latency_ns, in_flight: None, assumed }
+}
+
+fn looks_like(member: &Member, node: &Member) -> bool {
+    let alone = |it: &Member| NodeClass { first: 0, count: 1, ..it.class.clone() };
+    alone(member) == alone(node) && member.reached == node.reached
 }
 
 /// What a core copies into memory that a process of this machine maps.
@@ -131,7 +170,7 @@ mod tests {
     use super::*;
     use model::{ChannelId, MemoryId, NodeId};
 
-    fn node(memories: usize) -> NodeClass {
+    fn node(memories: usize) -> Member {
         let memory = |i: usize| Memory {
             name: format!("sys{i}"),
             kind: MemoryKind::Sys,
@@ -144,7 +183,7 @@ mod tests {
         let name = "node".to_owned();
         let mut class = NodeClass { name, first: 0, count: 1, memories, channels, wires };
         add_registered(&mut class, 64);
-        class
+        Member { class, reached: Vec::new() }
     }
 
     #[test]
@@ -167,5 +206,30 @@ mod tests {
         let [link, before] = [&again.links[0], &topology.links[0]];
         assert!(before.from.iter().all(|end| link.from.contains(end)));
         assert_eq!((link.from.len(), &link.to), (4, &before.to));
+    }
+
+    #[test]
+    fn devices_are_linked_by_puts_of_runs() {
+        let rates = || {
+            let run = Throughput::measured(vec![(16, 1e9), (1 << 20, 5e9)]).unwrap();
+            Some(LinkRates {
+                curves: Curves { transpose: Some(run.clone()), ..Curves::all(run) },
+                latency_ns: 7,
+            })
+        };
+        let reached = |reached| Member { reached, ..node(2) };
+        let links = cluster(
+            &[reached(vec![(0, 1)]), reached(vec![]), reached(vec![(0, 1)])],
+            0,
+            1,
+            rates(),
+        )
+        .links;
+        let both = |memory| [0, 2].map(|class| LinkEnd { class, memory });
+        assert_eq!((&links[1].from[..], &links[1].to[..]), (&both(0)[..], &both(1)[..]));
+        assert!(links[1].assumed && !links[0].assumed);
+        let Curves { run, transpose, .. } = &links[1].curves;
+        assert_eq!((run.points(), transpose), (&[(16, 8e6), (1 << 20, 5e9)][..], &None));
+        assert_eq!(cluster(&[reached(vec![])], 0, 1, rates()).links.len(), 1);
     }
 }

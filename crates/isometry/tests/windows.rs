@@ -1,0 +1,173 @@
+//! Nodes whose network reaches memory of devices where it is. The devices are emulated, in memory of the
+//! host that UCX reaches by TCP, and a library before UCX says that it reaches CUDA's: how it does is not seen.
+
+use fake_cuda::Fake;
+use isometry::fabric::{Config, Job};
+use isometry::planner::Options;
+use isometry::{Accelerators, Array, CopyOptions, Cuda, ErrorKind, Instance, Machine};
+use std::path::Path;
+use std::process::Command;
+use std::thread;
+use std::time::Duration;
+use tempfile::TempDir;
+
+const PATIENCE: Option<Duration> = Some(Duration::from_secs(30));
+
+/// A library that is UCX, and says that it reaches memory of CUDA's devices; `None` where it can't be made.
+fn reports_cuda(dir: &Path) -> Option<std::path::PathBuf> {
+    let source = Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/windows/reports_cuda.c");
+    let library = dir.join("libucp.so");
+    let made = Command::new("cc")
+        .args(["-shared", "-fPIC", "-Wl,--no-as-needed", "-o"])
+        .arg(&library)
+        .arg(source)
+        .args(["-l:libucp.so.0", "-ldl"])
+        .output();
+    made.is_ok_and(|made| made.status.success()).then_some(library)
+}
+
+/// Two nodes with devices, and what they need.
+struct Pair {
+    nodes: Vec<Machine>,
+    fake: Fake,
+    _dir: TempDir,
+}
+
+/// `None` where there is no UCX, no compiler, or the system's driver is to be used, which it says.
+fn pair(test: &str) -> Option<Pair> {
+    let dir = tempfile::tempdir().unwrap();
+    let (Some(fake), Some(ucx)) = (Fake::load(), reports_cuda(dir.path())) else {
+        println!("skipped: {test}: no UCX, no C compiler, or no emulated devices");
+        return None;
+    };
+    fake.at_host_addresses();
+    let job = Job::ucx(2).unwrap();
+    let join = |rank: u32| {
+        let variables = job.variables(rank);
+        let lookup = |name: &str| variables.iter().find(|v| v.0 == name).map(|v| v.1.clone());
+        let config = Config { ucx: Some(ucx.clone()), ..Config::from_variables(lookup).unwrap() };
+        let builder = Machine::builder().assume(true).lanes(1).staging(8 << 20);
+        let builder = builder.accelerators(Accelerators::None);
+        builder.cuda(Cuda::Driver(fake.path().to_owned())).join(&config).unwrap()
+    };
+    let nodes = thread::scope(|scope| {
+        let join = &join;
+        let second = scope.spawn(move || join(1));
+        vec![join(0), second.join().unwrap()]
+    });
+    Some(Pair { nodes, fake, _dir: dir })
+}
+
+fn array(layout: &str) -> Array {
+    Array::of(&[("y", 700), ("x", 900)], "<f4").unwrap().laid_out(layout).unwrap()
+}
+
+/// Of different values.
+fn noise() -> Vec<u8> {
+    (0..700 * 900_u32).flat_map(|i| i.wrapping_mul(2_654_435_761).to_le_bytes()).collect()
+}
+
+fn copy(machine: &Machine, src: &Instance, dst: &Instance) {
+    machine.copy(src, dst, &CopyOptions::default()).unwrap().wait(PATIENCE).unwrap();
+}
+
+/// Rows in a device's memory, published by the first node and found by the second.
+fn published(nodes: &[Machine]) -> Instance {
+    let host = nodes[0].empty(array("yx"), "sys").unwrap();
+    host.fill(&noise()).unwrap();
+    let rows = nodes[0].empty(array("yx"), "fbm").unwrap();
+    copy(&nodes[0], &host, &rows);
+    nodes[0].publish("rows", &rows).unwrap();
+    nodes[1].lookup("node0/rows", PATIENCE).unwrap()
+}
+
+/// What `there` has, as rows.
+fn rows_of(machine: &Machine, there: &Instance) -> Vec<u8> {
+    let host = machine.empty(array("yx"), "sys").unwrap();
+    copy(machine, there, &host);
+    host.to_vec().unwrap()
+}
+
+#[test]
+fn an_array_goes_from_device_to_device_without_the_hosts() {
+    let Some(Pair { nodes, .. }) = pair("an_array_goes_from_device_to_device_without_the_hosts")
+    else {
+        return;
+    };
+    let there = published(&nodes);
+    for layout in ["yx", "xy"] {
+        let here = nodes[1].empty(array(layout), "fbm").unwrap();
+        let plan = nodes[1].plan(&there, &here, &Options::default()).unwrap().to_json();
+        let path = ["node0.fbm", "node1.fbm_reg", "node1.fbm"];
+        assert_eq!(plan["memories"], serde_json::json!(path), "{layout}");
+        assert_eq!(plan["hops"][0]["channel"], "RemoteMemcpy");
+        copy(&nodes[1], &there, &here);
+        assert!(rows_of(&nodes[1], &here) == noise(), "{layout}");
+        let back = nodes[0].empty(array("yx"), "fbm1").unwrap();
+        nodes[0].publish(layout, &back).unwrap();
+        copy(&nodes[1], &here, &nodes[1].lookup(&format!("node0/{layout}"), PATIENCE).unwrap());
+        assert!(rows_of(&nodes[0], &back) == noise(), "{layout}, back");
+    }
+}
+
+/// Which memories the link between devices joins, of either node.
+fn joined(machine: &Machine) -> Vec<u16> {
+    let links = machine.topology().links.clone();
+    links.get(1).map_or_else(Vec::new, |link| link.to.iter().map(|end| end.memory).collect())
+}
+
+#[test]
+fn a_device_that_is_lost_is_joined_no_more() {
+    let test = "a_device_that_is_lost_is_joined_no_more";
+    let Some(Pair { nodes, fake, .. }) = pair(test) else { return };
+    let there = published(&nodes);
+    let (before, here) = (joined(&nodes[1]), nodes[1].empty(array("yx"), "fbm").unwrap());
+    assert_eq!(before.len(), 2, "both devices, of a class of two");
+    // Of either node, since they have the same devices.
+    fake.fail(0, 719, true);
+    let refused = |machine: &Machine, src: &Instance, dst: &Instance| {
+        let copied = machine.copy(src, dst, &CopyOptions::default());
+        let error = copied.and_then(|event| event.wait(PATIENCE)).unwrap_err();
+        assert!(error.to_string().contains("719"), "{error}");
+    };
+    refused(&nodes[1], &there, &here);
+    for machine in &nodes {
+        assert!(machine.empty(array("yx"), "fbm").is_err());
+    }
+    let whole = |machine: &Machine| machine.empty(array("yx"), "fbm1").unwrap();
+    let (from, to) = (whole(&nodes[0]), whole(&nodes[1]));
+    nodes[0].publish("other", &from).unwrap();
+    let from = nodes[1].lookup("node0/other", PATIENCE).unwrap();
+    copy(&nodes[1], &from, &to);
+    let end = std::time::Instant::now() + PATIENCE.unwrap();
+    while joined(&nodes[1]).len() > 1 && std::time::Instant::now() < end {
+        thread::sleep(Duration::from_millis(5));
+    }
+    assert_eq!(joined(&nodes[1]), before[1..]);
+    let plan = nodes[1].plan(&from, &to, &Options::default()).unwrap().to_json();
+    assert_eq!(plan["hops"][0]["channel"], "RemoteMemcpy");
+}
+
+#[test]
+fn a_node_that_has_gone_is_an_error_that_names_it() {
+    let test = "a_node_that_has_gone_is_an_error_that_names_it";
+    let Some(Pair { mut nodes, fake, .. }) = pair(test) else { return };
+    let there = published(&nodes);
+    let here = nodes[1].empty(array("xy"), "fbm").unwrap();
+    // What is on its way waits for the device.
+    fake.hold(0, true);
+    let event = nodes[1].copy(&there, &here, &CopyOptions::default()).unwrap();
+    let closing = nodes.remove(0);
+    let closed = thread::spawn(move || closing.close_now());
+    thread::sleep(Duration::from_millis(50));
+    fake.hold(0, false);
+    closed.join().unwrap();
+    let waited = event.wait(PATIENCE);
+    if let Err(error) = waited {
+        assert_eq!(error.kind(), ErrorKind::PeerLost, "{error}");
+        assert!(error.to_string().contains("node0"), "{error}");
+    }
+    let gone = nodes[0].copy(&there, &here, &CopyOptions::default());
+    let gone = gone.and_then(|event| event.wait(PATIENCE)).unwrap_err();
+    assert_eq!(gone.kind(), ErrorKind::PeerLost, "{gone}");
+}
