@@ -94,7 +94,7 @@ impl Lane {
             self.work(&mut serving);
             while !serving.open.is_empty() {
                 // Woken, or it is time to see who has said nothing.
-                let _ = self.fabric.sleep_until(Some(PATIENCE), || {
+                let _ = self.fabric.sleep_until(self.patience_left(&serving), || {
                     serving.open.iter().any(|open| open.handle.has_news()) || self.has_task()
                 });
                 self.work(&mut serving);
@@ -201,9 +201,20 @@ impl Lane {
     /// That its peer has said nothing since a job was started, and for too long. What was put may still
     /// arrive, out of memory that is not the job's.
     fn silent_since(&self, open: &Open<'_>) -> Option<Error> {
-        let peer = peer_of(&open.job)?;
-        let waited = self.fabric.silence(peer).min(open.since.elapsed());
+        let (peer, waited) = self.waited(open)?;
         (waited >= PATIENCE).then_some(Error::Silent { peer, waited })
+    }
+
+    /// For how long a job's peer has said nothing since that was started.
+    fn waited(&self, open: &Open<'_>) -> Option<(NodeId, Duration)> {
+        let peer = peer_of(&open.job)?;
+        Some((peer, self.fabric.silence(peer).min(open.since.elapsed())))
+    }
+
+    /// How soon a job may be given up.
+    fn patience_left(&self, serving: &Serving<'_>) -> Option<Duration> {
+        let waited = serving.open.iter().filter_map(|open| self.waited(open));
+        waited.map(|(_, waited)| PATIENCE.saturating_sub(waited)).min()
     }
 
     fn end(&self, job: Job, result: Result<(), ChannelError>) {
