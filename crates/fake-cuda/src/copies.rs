@@ -1,8 +1,10 @@
 //! Calls that queue copies, and what they refuse.
 
-use crate::gpu::{Code, Command, Copy3, End, MAX_PITCH_BYTES, State};
+use crate::gpu::{Code, Command, Copy3, End, GPUS, MAX_PITCH_BYTES, State};
 use crate::{INVALID_VALUE, call_in};
-use cudarc::driver::sys::{CUDA_MEMCPY2D, CUDA_MEMCPY3D, CUdeviceptr, CUmemorytype, CUstream};
+use cudarc::driver::sys::{
+    CUDA_MEMCPY2D, CUDA_MEMCPY3D, CUcontext, CUdeviceptr, CUmemorytype, CUstream,
+};
 use std::ffi::{c_uchar, c_void};
 
 fn queue(name: &'static str, stream: CUstream, copy: impl FnOnce() -> Result<Copy3, Code>) -> Code {
@@ -90,6 +92,29 @@ extern "C" fn cuMemcpyDtoDAsync_v2(
     stream: CUstream,
 ) -> Code {
     queue("cuMemcpyDtoDAsync_v2", stream, || Ok(run(End::Device(src), End::Device(dst), bytes)))
+}
+
+/// Between two devices: the stream is the source's, and what it reads is in the other once it is over.
+#[unsafe(no_mangle)]
+extern "C" fn cuMemcpyPeerAsync(
+    dst: CUdeviceptr,
+    dst_context: CUcontext,
+    src: CUdeviceptr,
+    src_context: CUcontext,
+    bytes: usize,
+    stream: CUstream,
+) -> Code {
+    call_in("cuMemcpyPeerAsync", |gpu, number| {
+        let of = |context: CUcontext| (context as usize).wrapping_sub(1);
+        let peer = GPUS.get(of(dst_context)).ok_or(INVALID_VALUE)?;
+        let is_whole = gpu.state().has(src, bytes) && peer.state().has(dst, bytes);
+        if of(src_context) != number || !is_whole {
+            return Err(INVALID_VALUE);
+        }
+        let asked = gpu.state().ask(stream as u64, Command::Send { src, dst, peer, bytes });
+        gpu.tell();
+        if asked { Ok(()) } else { Err(INVALID_VALUE) }
+    })
 }
 
 #[unsafe(no_mangle)]

@@ -42,6 +42,13 @@ pub(crate) type Call = unsafe extern "C" fn(CUstream, Code, *mut c_void);
 /// What a stream does.
 pub(crate) enum Command {
     Copy(Copy3),
+    /// To another device's memory.
+    Send {
+        src: u64,
+        dst: u64,
+        peer: &'static Gpu,
+        bytes: usize,
+    },
     Launch(Box<Launch>),
     Fill(u64, u8, usize),
     Event(u64),
@@ -167,6 +174,10 @@ impl Gpu {
         let mut state = self.state();
         match command {
             Command::Copy(copy) => state.copy(name, &copy),
+            Command::Send { src, dst, peer, bytes } => {
+                drop(state);
+                self.send(name, (src, bytes), (peer, dst));
+            }
             Command::Launch(launch) => state.launch(name, &launch),
             Command::Fill(at, byte, bytes) => match state.bytes(at, bytes) {
                 Some(place) => place.fill(byte),
@@ -185,6 +196,24 @@ impl Gpu {
                 // SAFETY: who added it promised that it may be called once with this.
                 unsafe { call(name as CUstream, fault, data as *mut c_void) };
             }
+        }
+    }
+
+    /// Copies to a peer's memory, unless that fails; one state is locked at a time. What is not there any more
+    /// is a fault of this device.
+    fn send(&self, stream: u64, (src, bytes): (u64, usize), (peer, dst): (&Gpu, u64)) {
+        let mut state = self.state();
+        if state.fails(stream) {
+            return;
+        }
+        let read = state.bytes(src, bytes).map(|place| place.to_vec());
+        drop(state);
+        let is_there = read.is_some_and(|read| {
+            let mut state = peer.state();
+            state.bytes(dst, bytes).map(|place| place.copy_from_slice(&read)).is_some()
+        });
+        if !is_there {
+            self.state().fault = CUresult::CUDA_ERROR_ILLEGAL_ADDRESS as Code;
         }
     }
 
