@@ -64,6 +64,11 @@ impl Conversion {
         let array = Array::of(&self.dims.pairs(), &self.dtype)?;
         Ok([array.clone().laid_out(&self.from)?, array.laid_out(&self.to)?])
     }
+
+    /// What either of them holds.
+    pub(crate) fn bytes(&self) -> Result<u64, Error> {
+        Ok(self.arrays()?[0].bytes()?)
+    }
 }
 
 /// A file that has conversions only.

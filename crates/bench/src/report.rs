@@ -100,6 +100,12 @@ impl Bench {
         Ok(bench)
     }
 
+    /// Says that the machine has `device` too, which cases run on.
+    pub(crate) fn also_on(&mut self, device: &str) -> Result<(), Error> {
+        self.found.machine += &format!("; {device}");
+        self.line(format_args!("# {device}"))
+    }
+
     /// How the group is to run.
     pub(crate) fn settings(&self) -> &Settings {
         &self.settings

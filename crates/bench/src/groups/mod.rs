@@ -64,7 +64,7 @@ pub const GROUPS: [Group; 10] = [
     },
     Group {
         name: "accel",
-        about: "copies to and from an accelerator's memory, beside OpenCL alone and beside their hops",
+        about: "copies to, from and inside an accelerator's memory, beside its API alone and beside their hops",
         run: accel::run,
     },
     Group {

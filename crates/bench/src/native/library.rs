@@ -3,6 +3,7 @@
 use crate::Error;
 use libloading::Library;
 use std::env;
+use std::path::Path;
 
 /// A library that stays loaded to the end of the process: its threads may outlive whoever uses it.
 #[derive(Debug)]
@@ -28,6 +29,13 @@ impl Loaded {
             }
         }
         outcome
+    }
+
+    /// Loads what is at `path`, or what the loader knows by that name.
+    pub(super) fn at(path: &Path) -> Result<Self, Error> {
+        // SAFETY: as above.
+        let loaded = unsafe { Library::new(path) };
+        loaded.map(Loaded).map_err(Error::part("loading a library"))
     }
 
     /// The function called `name`.

@@ -1,243 +1,155 @@
-//! Copies to, from and inside the memory of an accelerator.
+//! Copies to, from and inside the memory of accelerators, by CUDA and by OpenCL.
 //!
-//! Rows and whole runs go beside `clEnqueue…` of the same bytes, and conversions inside the device beside
-//! `clEnqueueCopyBuffer` of as many. A file that becomes device memory in
-//! another layout goes beside its hops, each for itself and all at once, on other buffers, so that each
-//! has what the others leave it: the slowest is what a pipeline can reach. And beside the same hops one
-//! after the other, as programs do by hand.
+//! Whole runs, rows and small copies go beside the API's own calls for the same bytes (`cuMemcpyHtoDAsync`,
+//! `cuMemcpy2DAsync` and their like, or `clEnqueue…`), from plain memory of the host and from memory that the
+//! API has pinned. Conversions inside a device go beside a copy of as many bytes there. A file that becomes device
+//! memory in another layout goes beside the hops of its plan, all at once and on other buffers, so that
+//! each has what the others leave it: the slowest is what a pipeline can reach. And beside a read, a conversion
+//! and an upload one after the other, as programs do by hand.
 //!
 //! The aims: `raw` takes at least 0.97 of our time for whole runs, `copy` at least 0.8 for conversions of 4
 //! and 8 bytes, `hops at once` at least 0.9.
+//!
+//! What only emulates a device (this processor by PoCL, the tests' driver of CUDA) says so in the name of each
+//! case: its figures are none of a device's.
 
-use crate::content::{Content, Numbers};
-use crate::native::{RawDevice, Rows, Way};
+mod across;
+mod api;
+mod inside;
+mod path;
+mod rows;
+#[cfg(test)]
+mod tests;
+
+use crate::native::Rows;
 use crate::problems::{self, Conversion};
-use crate::report::{Bench, Case, Contender};
-use crate::settings::Stop;
+use crate::report::Bench;
 use crate::{Error, Report, Settings};
-use channel_opencl::{DeviceInfo, DeviceKind};
-use isometry::{Accelerators, Array, CopyOptions, Cuda, FileOptions, Instance, Machine};
-use rustix::fs::{Advice, fadvise};
+use api::{Api, Device};
+use rows::{Problem, ROUTES};
 use serde::Deserialize;
-use std::fs::File;
-use std::io::Write;
-use std::path::Path;
 
-const PROBLEMS: &str = include_str!("../../../../bench/problems/accel.toml");
-
-/// What a device's memory is called.
-const FBM: &str = "fbm";
+const PROBLEMS: &str = include_str!("../../../../../bench/problems/accel.toml");
 
 #[derive(Debug, Deserialize)]
 #[serde(deny_unknown_fields)]
 struct Problems {
-    bytes: u64,
-    rows: Vec<u64>,
-    runs: usize,
+    rows: RowProblems,
+    small: SmallProblems,
     inside: Vec<Conversion>,
     path: Vec<Conversion>,
 }
 
-/// A device, and a machine whose first one it is.
-struct Device {
-    machine: Machine,
-    info: DeviceInfo,
-    stop: Stop,
+/// Transfers of so many bytes, in rows of each of these lengths.
+#[derive(Debug, Deserialize)]
+#[serde(deny_unknown_fields)]
+struct RowProblems {
+    bytes: usize,
+    rows: Vec<usize>,
+    runs: usize,
 }
 
-impl Device {
-    /// A graphics processor where there is one, else whatever is a device of OpenCL.
-    fn open(stop: Stop, disk: Option<&Path>) -> Result<Device, Error> {
-        let found = channel_opencl::find().map_err(Error::part("looking for devices"))?;
-        let is_other = |info: &&DeviceInfo| info.kind != DeviceKind::Cpu;
-        let infos: Vec<_> = found.iter().map(|found| found.info()).collect();
-        let (info, which) = match infos.iter().copied().find(is_other) {
-            Some(info) => (info.clone(), Accelerators::Gpu),
-            None => (infos[0].clone(), Accelerators::All),
-        };
-        // What it goes beside is OpenCL's.
-        let builder = Machine::builder().accelerators(which).cuda(Cuda::None);
-        let machine = disk.into_iter().fold(builder, isometry::MachineBuilder::disk).open()?;
-        Ok(Device { machine, info, stop })
-    }
-
-    fn copy(&self, src: &Instance, dst: &Instance) -> Result<(), Error> {
-        self.stop.finish(&self.machine.copy(src, dst, &CopyOptions::default())?)
-    }
-
-    fn host(&self, array: &Array) -> Result<Instance, Error> {
-        let host = self.machine.empty(array.clone(), "sys")?;
-        // So that no copy pays for the first touch of a page.
-        host.fill(&vec![5; host.host_span()?.len_bytes()])?;
-        Ok(host)
-    }
-
-    fn there(&self, array: &Array) -> Result<Instance, Error> {
-        Ok(self.machine.empty(array.clone(), FBM)?)
-    }
-
-    /// Whether what is on the device is `expected`.
-    fn holds(&self, there: &Instance, expected: &Content) -> Result<bool, Error> {
-        let back = self.host(&there.array())?;
-        self.copy(there, &back)?;
-        expected.is_in(&mut &*back.to_vec()?, &self.stop)
-    }
+/// Transfers of few bytes, so many together as a run.
+#[derive(Debug, Deserialize)]
+#[serde(deny_unknown_fields)]
+struct SmallProblems {
+    sizes_bytes: Vec<usize>,
+    batch: usize,
+    runs: usize,
 }
 
 pub(super) fn run(settings: &Settings) -> Result<Report, Error> {
     let problems: Problems = problems::read("accel", PROBLEMS)?;
     let mut bench = Bench::new("accel", settings)?;
-    let device = Device::open(bench.stop(), None)?;
-    let DeviceInfo { name, platform, kind, .. } = &device.info;
-    let what = if *kind == DeviceKind::Cpu { ", which is this processor: emulated" } else { "" };
-    bench.sum_up(format!("{name} by {platform}{what}"))?;
-    for &row in &problems.rows {
-        for way in [Way::Write, Way::Read] {
-            let name = match way {
-                Way::Write => format!("host to device, rows of {row} B"),
-                Way::Read => format!("device to host, rows of {row} B"),
-            };
-            if bench.wants(&name) {
-                run_rows(&mut bench, &device, (name, way), (row, &problems))?;
-            }
-        }
-    }
-    for inside in &problems.inside {
-        if bench.wants(&inside.name) {
-            run_inside(&mut bench, &device, inside)?;
-        }
-    }
-    drop(device);
-    for path in &problems.path {
-        if bench.wants(&path.name) {
-            let dir = tempfile::tempdir_in(&settings.files);
-            let dir = dir.map_err(Error::io("making a directory for files"))?;
-            run_path(&mut bench, path, dir.path())?;
-        }
+    for api in Api::all(&mut bench)? {
+        run_api(&mut bench, &api, &problems)?;
     }
     bench.finish()
 }
 
-fn run_rows(
+/// Runs all cases on the devices of one API.
+fn run_api(bench: &mut Bench, api: &Api, problems: &Problems) -> Result<(), Error> {
+    bench.also_on(&format!("{}: {}", api.label, api.about))?;
+    let device = api.open(bench.settings(), None)?;
+    for problem in problems.rows.all(api).into_iter().chain(problems.small.all(api)) {
+        let bytes = problem.route.device_bytes(problem.rows);
+        if api.wants(bench, &problem.name, bytes) {
+            rows::run(bench, (api, &device), &problem)?;
+        }
+    }
+    run_across(bench, (api, &device), &problems.rows)?;
+    for problem in &problems.inside {
+        let name = named(api, &problem.name);
+        if api.wants(bench, &name, 4 * problem.bytes()?) {
+            inside::run(bench, (api, &device), (name, problem))?;
+        }
+    }
+    drop(device);
+    for problem in &problems.path {
+        let name = named(api, &problem.name);
+        if api.wants(bench, &name, 6 * problem.bytes()?) {
+            path::run(bench, api, (name, problem))?;
+        }
+    }
+    Ok(())
+}
+
+/// A whole run from one device to another, where there are two.
+fn run_across(
     bench: &mut Bench,
-    device: &Device,
-    (name, way): (String, Way),
-    (row, problems): (u64, &Problems),
+    (api, device): (&Api, &Device),
+    &RowProblems { bytes, runs, .. }: &RowProblems,
 ) -> Result<(), Error> {
-    let count = problems.bytes / row;
-    let pitch = if count == 1 { row } else { 2 * row };
-    let wide = Array::of(&[("y", count), ("x", pitch)], "|u1")?;
-    let narrow = Array::of(&[("y", count), ("x", row)], "|u1")?;
-    let mut numbers = Numbers::of(&wide)?;
-    numbers.dims[1].truncate(usize::try_from(row).unwrap_or(usize::MAX));
-    let expected = numbers.laid_out(&narrow.layout)?;
-    let whole = device.host(&wide)?;
-    whole.fill(&Content::of(&wide)?.to_vec(&device.stop)?)?;
-    let (host, there) = (whole.select(&[("x", 0..row.cast_signed())])?, device.there(&narrow)?);
-    device.copy(&host, &there)?;
-    let bytes = usize::try_from(problems.bytes).map_err(Error::part("counting bytes"))?;
-    let raw = RawDevice::open(&device.info.name, bytes)?;
-    let mut theirs = whole.to_vec()?;
-    let [count, row, pitch] = [count, row, pitch].map(|n| n as usize);
-    let rows = Rows { count, bytes: row, pitch };
-    raw.copy(Way::Write, &mut theirs, rows)?;
-    let mut ours = || match way {
-        Way::Write => device.copy(&host, &there),
-        Way::Read => device.copy(&there, &host),
-    };
-    let mut by_hand = || raw.copy(way, &mut theirs, rows);
-    let mut contenders = [
-        Contender { name: "isometry", run: &mut ours },
-        Contender { name: "raw", run: &mut by_hand },
-    ];
-    let case = Case { name, bytes: problems.bytes, threads: 1, runs: problems.runs, calls: 1 };
-    let original = Content::of(&wide)?;
-    bench.run(&case, &mut contenders, &mut || {
-        Ok(device.holds(&there, &expected)?
-            && original.is_in(&mut &*whole.to_vec()?, &device.stop)?)
-    })
+    let name = named(api, &format!("device to another, one run of {}", size(bytes)));
+    if bench.wants(&name) && !api.has_two() {
+        bench.leave_out(&name, "there is one device");
+        return Ok(());
+    }
+    match api.wants(bench, &name, 2 * bytes as u64) {
+        true => across::run(bench, (api, device), (name, bytes, runs)),
+        false => Ok(()),
+    }
 }
 
-fn run_inside(bench: &mut Bench, device: &Device, problem: &Conversion) -> Result<(), Error> {
-    let [from, to] = problem.arrays()?;
-    let expected = Numbers::of(&from)?.laid_out(&to.layout)?;
-    let (src, dst) = (device.there(&from)?, device.there(&to)?);
-    let host = device.host(&from)?;
-    let mut content = Content::of(&from)?.to_vec(&device.stop)?;
-    host.fill(&content)?;
-    device.copy(&host, &src)?;
-    drop(host);
-    let planned = device.machine.plan(&src, &dst, &CopyOptions::default().planning)?;
-    bench.line(planned.explain())?;
-    let bytes = content.len();
-    let raw = RawDevice::open(&device.info.name, bytes)?;
-    raw.copy(Way::Write, &mut content, Rows { count: 1, bytes, pitch: bytes })?;
-    drop(content);
-    let mut ours = || device.copy(&src, &dst);
-    let mut copy = || raw.copy_inside();
-    let mut contenders = [
-        Contender { name: "isometry", run: &mut ours },
-        Contender { name: "copy", run: &mut copy },
-    ];
-    let (name, bytes) = (problem.name.clone(), src.payload_bytes());
-    let case = Case { name, bytes, threads: 1, runs: problem.runs, calls: 1 };
-    bench.run(&case, &mut contenders, &mut || device.holds(&dst, &expected))
+/// The case `name` on the devices of `api`.
+fn named(api: &Api, name: &str) -> String {
+    format!("{}: {name}", api.label)
 }
 
-fn run_path(bench: &mut Bench, problem: &Conversion, dir: &Path) -> Result<(), Error> {
-    let [from, to] = problem.arrays()?;
-    let expected = Numbers::of(&from)?.laid_out(&to.layout)?;
-    bench.say(format_args!("{}: writing the input", problem.name));
-    let input = dir.join("in.raw");
-    let file = File::create(&input).map_err(Error::io("writing the input"))?;
-    let content = Content::of(&from)?.to_vec(&bench.stop())?;
-    (&file).write_all(&content).map_err(Error::io("writing the input"))?;
-    drop(content);
-    file.sync_all().map_err(Error::io("writing the input"))?;
-    let device = Device::open(bench.stop(), Some(dir))?;
-    let options = FileOptions { raw: Some(from.clone()), ..FileOptions::default() };
-    let src = device.machine.open_file(&input, &options)?;
-    let there = device.there(&to)?;
-    let planned = device.machine.plan(&src, &there, &CopyOptions::default().planning)?;
-    bench.line(planned.explain())?;
-    // What the hops move when each is for itself, and when one follows the other.
-    let (read, kept, converted) = (device.host(&from)?, device.host(&from)?, device.host(&to)?);
-    let (own, turned, other) = (device.host(&to)?, device.host(&to)?, device.there(&to)?);
-    let mut ours = || device.copy(&src, &there);
-    let mut at_once = || {
-        let start = |src, dst| device.machine.copy(src, dst, &CopyOptions::default());
-        let hops = [start(&src, &read)?, start(&kept, &converted)?, start(&own, &other)?];
-        hops.iter().try_for_each(|hop| device.stop.finish(hop))
-    };
-    let mut in_turn = || {
-        device.copy(&src, &read)?;
-        device.copy(&read, &turned)?;
-        device.copy(&turned, &other)
-    };
-    let mut contenders = [
-        Contender { name: "isometry", run: &mut ours },
-        Contender { name: "hops at once", run: &mut at_once },
-        Contender { name: "one after the other", run: &mut in_turn },
-    ];
-    let (name, bytes) = (problem.name.clone(), src.payload_bytes());
-    let case = Case { name, bytes, threads: 2, runs: problem.runs, calls: 1 };
-    (contenders[0].run)()?;
-    let verified = device.holds(&there, &expected)?;
-    bench.time((&case, verified), &mut contenders, &mut || {
-        fadvise(&file, 0, None, Advice::DontNeed).map_err(Error::io("dropping the input's pages"))
-    })?;
-    bench.figure("predicted_seconds", planned.plan.seconds.unwrap_or(0.0))
+impl RowProblems {
+    /// Each length by each route; rows are twice as far apart as they are long, but for a single one.
+    fn all(&self, api: &Api) -> Vec<Problem> {
+        let one = |route: rows::Route, &bytes: &usize| {
+            let count = self.bytes / bytes;
+            let is_one = count == 1;
+            let what = if is_one { "one run" } else { "rows" };
+            let name = named(api, &format!("{}, {what} of {}", route.name, size(bytes)));
+            let pitch = if is_one { bytes } else { 2 * bytes };
+            let rows = Rows { count, bytes, pitch };
+            Problem { name, route, rows, runs: self.runs, calls: 1 }
+        };
+        ROUTES.iter().flat_map(|&route| self.rows.iter().map(move |row| one(route, row))).collect()
+    }
 }
 
-#[cfg(test)]
-mod tests {
-    use super::*;
+impl SmallProblems {
+    /// Each size by each route.
+    fn all(&self, api: &Api) -> Vec<Problem> {
+        let one = |route: rows::Route, &bytes: &usize| {
+            let name = format!("{}, {}, mean of {}", route.name, size(bytes), self.batch);
+            let (name, rows) = (named(api, &name), Rows::one(bytes));
+            Problem { name, route, rows, runs: self.runs, calls: self.batch }
+        };
+        let sizes = &self.sizes_bytes;
+        ROUTES.iter().flat_map(|&route| sizes.iter().map(move |bytes| one(route, bytes))).collect()
+    }
+}
 
-    #[test]
-    fn the_problems_are_well_formed() {
-        let problems: Problems = problems::read("accel", PROBLEMS).unwrap();
-        assert!(problems.rows.iter().all(|row| problems.bytes.is_multiple_of(*row)));
-        let conversions = problems.inside.iter().chain(&problems.path);
-        conversions.for_each(|conversion| _ = conversion.arrays().unwrap());
+/// `64 KiB`.
+fn size(bytes: usize) -> String {
+    match bytes {
+        _ if bytes.is_multiple_of(1 << 20) => format!("{} MiB", bytes >> 20),
+        _ if bytes.is_multiple_of(1 << 10) => format!("{} KiB", bytes >> 10),
+        _ => format!("{bytes} B"),
     }
 }
