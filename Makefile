@@ -79,8 +79,8 @@ bench-kv: $(FABRIC)/.stamps/peers package
 counts: ## Compare what the kernels execute with their limits; WRITE=1 writes these anew
 	@scripts/counts.sh $(if $(WRITE),--write)
 
-gpu: ## Run the tests of CUDA's devices on this machine's GPU; CARRY=DIR makes a folder that does so elsewhere
-	@scripts/gpu.sh $(if $(CARRY),carry '$(value CARRY)')
+gpu: ## Test and time CUDA's devices on this machine's GPU; CARRY=DIR makes a folder that does so elsewhere
+	@FILTER='$(value FILTER)' RUNS='$(RUNS)' BUDGET='$(BUDGET)' scripts/gpu.sh $(if $(CARRY),carry '$(value CARRY)')
 
 lint: ## Formatting, clippy, documentation
 	@scripts/lint.sh

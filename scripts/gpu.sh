@@ -1,24 +1,35 @@
 #!/usr/bin/env bash
-# usage: gpu.sh             runs the tests of CUDA's channels, and of machines, on this machine's GPU
+# usage: gpu.sh             runs the tests of CUDA's channels, and of machines, on this machine's GPU, and then
+#                           the bench of accelerators
 #        gpu.sh carry DIR   puts their programs and this script into DIR: DIR/gpu.sh runs them on a
 #                           machine that has the same C library or a newer one, and nothing else of ours
 #
-# It needs NVIDIA's driver and no network. What it prints goes to bench/record/gpu.txt too, or beside
-# the script where that was carried. Without a GPU it says so, and ends with 77.
+# It needs NVIDIA's driver and no network; PyTorch and CuPy are beside ours where python3 has them. What
+# it prints goes to bench/record/gpu.txt too, or beside the script where that was carried, and what the bench
+# writes beside that. Without a GPU it says so, and ends with 77. FILTER, RUNS and BUDGET are the bench's.
 set -euo pipefail
 here=$(cd "$(dirname "$0")" && pwd)
 # The packages of the tests, and their names.
-tests="isometry-channel-cuda/conformance isometry-channel-cuda/devices isometry/accelerators"
+tests="isometry-channel-cuda/conformance isometry-channel-cuda/devices isometry/accelerators isometry/idle"
 
-# build DIR: the programs of the tests, as DIR/NAME.
+# build DIR: the programs of the tests and the bench, as DIR/NAME, and what Python needs.
 build() {
     local test program
+    cd "$here/.."
     mkdir -p "$1"
     for test in $tests; do
-        program=$(cd "$here/.." && cargo test --no-run -p "${test%/*}" --test "${test#*/}" 2>&1 |
+        program=$(cargo test --no-run -p "${test%/*}" --test "${test#*/}" 2>&1 |
             tee /dev/stderr | sed -n 's/.*Executable.*(\(.*\))$/\1/p')
-        install -m 755 "$here/../$program" "$1/${test#*/}"
+        install -m 755 "$program" "$1/${test#*/}"
     done
+    make --no-print-directory package
+    install -m 755 .venv/bin/iso "$1/iso"
+    mkdir -p "$1/python/scripts/ranks" "$1/python/bench/problems"
+    rm -rf "$1/python/isometry"
+    cp -r .venv/lib/python3*/site-packages/isometry "$1/python/"
+    install -m 644 scripts/bench_accel.py "$1/python/scripts/"
+    install -m 644 scripts/ranks/{timing,pairs}.py "$1/python/scripts/ranks/"
+    install -m 644 bench/problems/accel.toml "$1/python/bench/problems/"
 }
 
 # run PROGRAM ARGUMENT…: one program, on the system's driver, one test after the other.
@@ -33,20 +44,39 @@ run_all() {
         return 77
     fi
     mkdir -p "$(dirname "$2")"
-    { grep '^on ' <<<"$said"; all "$1"; } | tee "$2"
+    { grep '^on ' <<<"$said"; all "$1" "$(dirname "$2")"; } 2>&1 | tee "$2"
 }
 
+# all DIR OUT: the tests and the bench, each whatever became of the others.
 all() {
     local test failed=0
     for test in $tests; do
         run "$1/${test#*/}" || failed=1
     done
+    time_all "$1" "$2" || failed=1
+    return $failed
+}
+
+# time_all DIR OUT: by the system's driver, and by OpenCL where it shows a GPU.
+time_all() {
+    local failed=0 budget=(--budget "${BUDGET:-5}")
+    export ISOMETRY_CUDA=all ISOMETRY_OPENCL=gpu
+    "$1/iso" bench accel --filter "${FILTER:-}" ${RUNS:+--runs "$RUNS"} "${budget[@]}" \
+        --out "$2" --files "$2" || failed=1
+    if PYTHONPATH=$1/python python3 -c 'import isometry, numpy'; then
+        PYTHONPATH=$1/python python3 "$1/python/scripts/bench_accel.py" "${FILTER:-}" \
+            "${budget[@]}" --out "$2" || failed=1
+    else
+        echo "pytorch, cupy are absent: python3 is not 3.11 or later, or has no NumPy"
+    fi
     return $failed
 }
 
 if [ "${1:-}" = carry ]; then
-    build "${2:?carry: into which folder?}/programs"
-    install -m 755 "$0" "$2/gpu.sh"
+    mkdir -p "${2:?carry: into which folder?}"
+    folder=$(cd "$2" && pwd)
+    install -m 755 "$here/gpu.sh" "$folder/gpu.sh"
+    build "$folder/programs"
 elif [ -d "$here/programs" ]; then
     run_all "$here/programs" "$here/gpu.txt"
 else
