@@ -34,18 +34,36 @@ pub(crate) fn search(
         _ if shape.src == shape.dst && shape.mixable => (shortest, last),
         Algorithm::Spsl => (shortest, last),
         Algorithm::Spdl => (shortest, 0),
-        Algorithm::Simple | Algorithm::Full => with_memcpy(graph, rates, shortest),
+        Algorithm::Simple | Algorithm::Full => converting(graph, rates, shortest),
     };
     Some(Simple { path, solution: Solution::ends(shape, pivot) })
 }
 
-/// The path through a Memcpy channel, and the hop that is one: the first on the path, or one put
-/// in after the first host memory that can hold an intermediate. Without any, the hop that
-/// converts fastest, by whichever channel does between its memories.
-fn with_memcpy(graph: &Graph<'_>, rates: &Rates<'_>, path: Path) -> (Path, usize) {
+/// The path through a Memcpy channel, and the hop that is one. Without any, or where kernels between
+/// two memories of the path convert faster than it, the hop that converts fastest, by whichever
+/// channel does between its memories.
+fn converting(graph: &Graph<'_>, rates: &Rates<'_>, path: Path) -> (Path, usize) {
+    let ways = path.edges().iter().map(|edge| fastest_between(graph, rates, *edge));
+    let converts = |edge: &Edge| rates.convert(edge.lane);
+    let fastest = ways.enumerate().rev().max_by(|a, b| converts(&a.1).total_cmp(&converts(&b.1)));
+    let Some((hop, edge)) = fastest else { return (path, 0) };
+    let by_kernels = graph.lane(edge).kind == ChannelKind::GpuConvert;
+    match with_memcpy(graph, &path) {
+        Some((path, memcpy))
+            if !by_kernels || converts(&path.edges()[memcpy]) >= converts(&edge) =>
+        {
+            (path, memcpy)
+        }
+        _ => (path.replaced(hop, edge), hop),
+    }
+}
+
+/// The path with a Memcpy channel, and the hop that is one: the first on the path, or one put in after
+/// the first host memory that can hold an intermediate.
+fn with_memcpy(graph: &Graph<'_>, path: &Path) -> Option<(Path, usize)> {
     let is_memcpy = |edge: &Edge| graph.lane(*edge).kind == ChannelKind::Memcpy;
     if let Some(hop) = path.edges().iter().position(is_memcpy) {
-        return (path, hop);
+        return Some((*path, hop));
     }
     let starts = path.edges().iter().map(|e| e.from).chain([graph.dst]);
     let usable = |&(_, vertex): &(usize, u8)| path.hops() < MAX_HOPS && graph.th_bytes(vertex) > 0;
@@ -55,13 +73,10 @@ fn with_memcpy(graph: &Graph<'_>, rates: &Rates<'_>, path: Path) -> (Path, usize
             self_loop = self_loop.or(is_memcpy(&edge).then_some(edge));
         });
         if let Some(edge) = self_loop {
-            return (path.with(at, edge), at);
+            return Some((path.with(at, edge), at));
         }
     }
-    let ways = path.edges().iter().map(|edge| fastest_between(graph, rates, *edge));
-    let converts = |edge: &Edge| rates.convert(edge.lane);
-    let fastest = ways.enumerate().rev().max_by(|a, b| converts(&a.1).total_cmp(&converts(&b.1)));
-    fastest.map_or((path, 0), |(hop, edge)| (path.replaced(hop, edge), hop))
+    None
 }
 
 /// Of `edge` and those between the same memories the one that converts fastest, the first of equals.

@@ -99,3 +99,64 @@ fn a_device_without_room_holds_nothing_that_passes_through() {
     assert_eq!(kinds(&planned(&none, ("sys", "fbm"), true, 8192)), [Memcpy, GpuWrite]);
     assert_eq!(kinds(&planned(&none, ("fbm", "fbm"), true, 8192)), [GpuConvert], "it needs none");
 }
+
+/// As [`machine`], with pinned memory that the kernels reach: they turn what is there on its way at `turns`.
+fn reaching(converts: f64, memcpy: f64, turns: f64) -> Topology {
+    let mut topology = machine(converts, memcpy, ROOM);
+    let text = format!(
+        r#"
+        th_bytes = 33554432
+        [[node]]
+        name = "n"
+        memory = [{{ name = "zcm", kind = "ZCM" }}, {{ name = "fbm", kind = "FBM" }}]
+        channel = [
+          {{ kind = "GPUWrite", from = ["zcm"], to = ["fbm"], throughput = [[64, 1e8], [65536, 2e10]],
+             throughput_transpose = [[4, 1e7]], latency_ns = 10000 }},
+          {{ kind = "GPUConvert", from = ["zcm"], to = ["fbm"], throughput = [[64, 5e9], [4096, 1.5e10]],
+             throughput_transpose = [[4, {turns:e}]], latency_ns = 10000 }},
+          {{ kind = "GPUConvert", from = ["fbm"], to = ["zcm"], throughput = [[64, 5e9], [4096, 1.5e10]],
+             throughput_transpose = [[4, {turns:e}]], latency_ns = 10000 }},
+        ]
+        "#
+    );
+    let near = cluster::parse(&text).unwrap().classes.remove(0);
+    let class = &mut topology.classes[0];
+    let (zcm, fbm) = (class.memories.len() as u16, 1);
+    class.memories.push(near.memories[0].clone());
+    for channel in class.channels.iter_mut().filter(|c| c.kind == Memcpy) {
+        channel.from.push(zcm);
+        channel.to.push(zcm);
+    }
+    class.channels.extend(near.channels.into_iter().map(|mut channel| {
+        let renamed = |end: &mut Vec<u16>| *end = vec![[zcm, fbm][usize::from(end[0])]];
+        renamed(&mut channel.from);
+        renamed(&mut channel.to);
+        channel
+    }));
+    topology
+}
+
+#[test]
+fn pinned_memory_is_converted_on_its_way_where_that_is_fastest() {
+    let on_the_way = reaching(1e9, 1e9, 1.2e10);
+    let here = |name: &str, plan: &Plan| plan.memories[1] == on_the_way.memory_named(name).unwrap();
+    assert_eq!(kinds(&planned(&on_the_way, ("zcm", "fbm"), true, 8192)), [GpuConvert]);
+    assert_eq!(kinds(&planned(&on_the_way, ("zcm", "fbm"), false, 8192)), [GpuWrite], "as it is");
+    let there = planned(&on_the_way, ("sys", "fbm"), true, 8192);
+    assert!(kinds(&there) == [Memcpy, GpuConvert] && here("zcm", &there), "{there:?}");
+    let back = planned(&on_the_way, ("fbm", "sys"), true, 8192);
+    assert!(kinds(&back) == [GpuConvert, Memcpy] && here("zcm", &back), "{back:?}");
+    let small = planned(&on_the_way, ("zcm", "fbm"), true, 512);
+    assert_eq!((small.algorithm, kinds(&small)), (Algorithm::Simple, vec![GpuConvert]));
+}
+
+#[test]
+fn pinned_memory_is_not_converted_on_its_way_where_that_is_slow() {
+    let there = reaching(FAST, 1e9, 1e8);
+    let way = kinds(&planned(&there, ("zcm", "fbm"), true, 8192));
+    assert_eq!(way, [GpuWrite, GpuConvert]);
+    let here = reaching(1e8, 9e9, 1e8);
+    for side in [512, 8192] {
+        assert_eq!(kinds(&planned(&here, ("zcm", "fbm"), true, side)), [Memcpy, GpuWrite]);
+    }
+}
