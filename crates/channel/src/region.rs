@@ -45,6 +45,15 @@ impl HostSpan {
     pub fn len_bytes(self) -> usize {
         self.len_bytes
     }
+
+    /// Whether all bytes of `part` are among these.
+    #[must_use]
+    pub fn contains(self, part: HostSpan) -> bool {
+        let [whole, part] = [self, part].map(|span| (span.start.as_ptr().addr(), span.len_bytes));
+        let ahead = part.0.checked_sub(whole.0);
+        let end = ahead.and_then(|ahead| ahead.checked_add(part.1));
+        end.is_some_and(|end| end <= whole.1)
+    }
 }
 
 /// Bytes of a device's memory, where that has one address for the device and for networks that know it. As
@@ -211,5 +220,32 @@ impl Regions {
     fn lock(&self) -> MutexGuard<'_, Table> {
         // A panic while the lock was held left no slot half-written.
         self.table.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use std::ptr::without_provenance_mut;
+
+    #[test]
+    fn a_span_contains_its_parts_and_nothing_beside_them() {
+        let span = |at: usize, len_bytes| {
+            let start = NonNull::new(without_provenance_mut::<u8>(at)).unwrap();
+            // SAFETY: nobody reads or writes there.
+            unsafe { HostSpan::new(start, len_bytes) }
+        };
+        let whole = span(5, 8);
+        for (part, is_inside) in [
+            (whole, true),
+            (span(6, 7), true),
+            (span(13, 0), true),
+            (span(5, 9), false),
+            (span(4, 4), false),
+            (span(14, 0), false),
+            (span(6, usize::MAX), false),
+        ] {
+            assert_eq!(whole.contains(part), is_inside, "{part:?} in {whole:?}");
+        }
     }
 }

@@ -3,6 +3,7 @@
 use crate::gpu::{Code, GPUS, Gpu};
 use std::collections::BTreeMap;
 use std::ffi::{CStr, c_char, c_int};
+use std::ptr::with_exposed_provenance_mut;
 use std::sync::{Mutex, MutexGuard, PoisonError};
 
 /// What is told of calls, by their names.
@@ -31,6 +32,14 @@ impl Calls {
     pub(crate) fn enter(&mut self, name: &'static str) -> Result<(), Code> {
         *self.counts.entry(name).or_default() += 1;
         self.refused.remove(name).map_or(Ok(()), Err)
+    }
+
+    /// What of the host's memory is pinned from address `at` on, and how many bytes: what every device reaches
+    /// there.
+    pub(crate) fn pinned_at(&self, at: u64) -> Option<(*mut u8, usize)> {
+        let (&start, &bytes) = self.pinned.range(..=at as usize).next_back()?;
+        let left = bytes.checked_sub(at as usize - start)?;
+        Some((with_exposed_provenance_mut(at as usize), left))
     }
 }
 

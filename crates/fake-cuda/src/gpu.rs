@@ -3,6 +3,7 @@
 //! Copies run as late as the seed likes, one after the other in each stream, and look at memory only
 //! then. What has been freed by then is a fault, as on a device.
 
+use crate::control::calls;
 use crate::modules::Launch;
 use cudarc::driver::sys::{CUresult, CUstream};
 use std::collections::{BTreeMap, VecDeque};
@@ -303,11 +304,19 @@ impl State {
         if self.fails(stream) {
             return;
         }
-        let src = self.rest(launch.src).map(|rest| (rest.as_ptr(), rest.len()));
-        let ran = match (src, self.rest(launch.dst)) {
-            (Some(src), Some(dst)) => launch.run(src, dst),
+        // Held until it is over: nobody gives memory of the host back meanwhile.
+        let calls = calls();
+        let mut place = |at| {
+            let own = self.rest(at).map(|rest| (rest.as_mut_ptr(), rest.len()));
+            own.or_else(|| calls.pinned_at(at))
+        };
+        let ran = match (place(launch.src), place(launch.dst)) {
+            // SAFETY: they are there as long as state and calls are locked, and who has launched it sees to
+            // it that nobody else uses what it touches.
+            (Some((src, len)), Some(dst)) => unsafe { launch.run((src.cast_const(), len), dst) },
             _ => false,
         };
+        drop(calls);
         if !ran {
             self.fault = CUresult::CUDA_ERROR_ILLEGAL_ADDRESS as Code;
         }

@@ -156,6 +156,7 @@ extern "C" fn cuDeviceGetAttribute(value: *mut c_int, what: c_uint, id: CUdevice
         device(id)?;
         let known = [
             (Attribute::CU_DEVICE_ATTRIBUTE_MAX_PITCH, MAX_PITCH_BYTES as c_int),
+            (Attribute::CU_DEVICE_ATTRIBUTE_UNIFIED_ADDRESSING, 1),
             (Attribute::CU_DEVICE_ATTRIBUTE_COMPUTE_CAPABILITY_MAJOR, 8),
             (Attribute::CU_DEVICE_ATTRIBUTE_COMPUTE_CAPABILITY_MINOR, 6),
         ];

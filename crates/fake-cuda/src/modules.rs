@@ -63,14 +63,17 @@ pub(crate) struct Launch {
 }
 
 impl Launch {
-    /// Runs it on memory of so many bytes; false where it would reach outside of it.
-    pub(crate) fn run(&self, (src, src_bytes): (*const u8, usize), dst: &mut [u8]) -> bool {
+    /// Runs it between memories of so many bytes; false where it would reach outside of them.
+    ///
+    /// # Safety
+    /// Both are there for as many bytes, and nobody else uses them meanwhile.
+    pub(crate) unsafe fn run(&self, src: (*const u8, usize), dst: (*mut u8, usize)) -> bool {
         let Some(host) = host() else { return false };
-        let (start, bytes) = (dst.as_mut_ptr(), dst.len() as i64);
+        let [src_bytes, dst_bytes] = [src.1 as i64, dst.1 as i64];
         let (kernel, parameters, groups) = (self.kernel, &self.parameters, self.groups);
-        // SAFETY: both are there for as many bytes, and it looks first whether it stays inside.
+        // SAFETY: the caller's promise, and it looks first whether it stays inside.
         let ran =
-            unsafe { (host.run)(kernel, src, src_bytes as i64, start, bytes, parameters, groups) };
+            unsafe { (host.run)(kernel, src.0, src_bytes, dst.0, dst_bytes, parameters, groups) };
         ran != 0
     }
 }
@@ -170,7 +173,9 @@ mod tests {
         let launch = Launch { kernel, groups, src: 0, dst: 0, parameters };
         let src: Vec<u8> = (0..src_bytes).map(|at| (at / 100 + at % 7) as u8).collect();
         let mut dst = vec![0xa5; dst_bytes];
-        (launch.run((src.as_ptr(), src.len()), &mut dst), dst)
+        let (from, to) = ((src.as_ptr(), src.len()), (dst.as_mut_ptr(), dst.len()));
+        // SAFETY: they are as long, and this test's.
+        (unsafe { launch.run(from, to) }, dst)
     }
 
     #[test]

@@ -2,8 +2,9 @@
 //! API, and `zcm1` to those of another.
 //!
 //! Each has a channel to and from plain host memory, one to and from what is near, which are not equally
-//! fast, and inside its own memory one that copies and one that converts, where it has kernels. What is on
-//! its way to the host or from it shares a wire.
+//! fast, and inside its own memory one that copies. Where it has kernels one converts there, and, where these
+//! reach what is near, one on the way from there and one on the way back. What is on its way to the host or
+//! from it shares a wire.
 
 mod choice;
 #[cfg(test)]
@@ -20,7 +21,7 @@ pub(crate) use lost::Devices;
 use crate::builder::Settings;
 use crate::discover::{Cache, LARGEST_BUFFER_PARTS, machine_key};
 use crate::{Error, probe};
-use channel::accelerator::{Device, Direction, FbmProvider, Profile, ZcmProvider};
+use channel::accelerator::{Device, Direction, FbmProvider, Profile, Reach, ZcmProvider};
 use channel::{Provider, Region};
 use channel_host::{HostProvider, Limits, Pages};
 use model::{
@@ -54,16 +55,30 @@ impl<P: Provider> Provider for Bounded<P> {
     }
 }
 
-/// Makes regions of host memory that are near to devices of one API, by the first that is not lost.
+/// The device that pins what is near to all of `group`: the first that is not lost.
+fn pinning(group: &Group) -> &Arc<dyn Device> {
+    let is_there = |device: &&Arc<dyn Device>| !device.health().is_lost();
+    group.iter().find(is_there).unwrap_or(&group[0])
+}
+
+/// Whether kernels of `device`, one of `group`, reach what is near to all of it.
+fn reaches_near(device: &Arc<dyn Device>, group: &Group) -> bool {
+    match device.profile().reach {
+        Reach::Nothing => false,
+        Reach::Own => Arc::ptr_eq(device, pinning(group)),
+        Reach::All => true,
+    }
+}
+
+/// Makes regions of host memory that are near to devices of one API.
 #[derive(Debug)]
 struct Near(MemoryId, Group);
 
 impl Provider for Near {
     fn allocate(&self, len_bytes: u64, align_bytes: u64) -> Result<Region, ChannelError> {
         let Near(memory, devices) = self;
-        let is_there = |device: &&Arc<dyn Device>| !device.health().is_lost();
-        let device = devices.iter().find(is_there).unwrap_or(&devices[0]);
-        ZcmProvider::new(*memory, Arc::clone(device)).allocate(len_bytes, align_bytes)
+        let device = Arc::clone(pinning(devices));
+        ZcmProvider::new(*memory, device).allocate(len_bytes, align_bytes)
     }
 }
 
@@ -87,22 +102,31 @@ struct Way {
     host: Option<MemoryKind>,
 }
 
-const WAYS: [Way; 6] = [
+const WAYS: [Way; 8] = [
     way(ChannelKind::GpuWrite, Direction::Write, Some(MemoryKind::Sys)),
     way(ChannelKind::GpuWrite, Direction::Write, Some(MemoryKind::Zcm)),
     way(ChannelKind::GpuRead, Direction::Read, Some(MemoryKind::Sys)),
     way(ChannelKind::GpuRead, Direction::Read, Some(MemoryKind::Zcm)),
     way(ChannelKind::GpuCopy, Direction::Copy, None),
     way(ChannelKind::GpuConvert, Direction::Convert, None),
+    way(ChannelKind::GpuConvert, Direction::ConvertWrite, Some(MemoryKind::Zcm)),
+    way(ChannelKind::GpuConvert, Direction::ConvertRead, Some(MemoryKind::Zcm)),
 ];
 
 const fn way(kind: ChannelKind, direction: Direction, host: Option<MemoryKind>) -> Way {
     Way { kind, direction, host }
 }
 
-/// The channels of a device, which converts or not.
-fn ways(converts: bool) -> Vec<Way> {
-    WAYS.into_iter().filter(|way| converts || way.direction != Direction::Convert).collect()
+impl Way {
+    /// Whether kernels convert between the device's memory and the host's.
+    fn converts_host(self) -> bool {
+        self.host.is_some() && self.direction.converts()
+    }
+}
+
+/// The channels of a device.
+fn ways(profile: &Profile) -> Vec<Way> {
+    WAYS.into_iter().filter(|way| profile.has(way.direction)).collect()
 }
 
 /// What a channel of a device reaches.
@@ -128,7 +152,9 @@ pub(crate) fn add(class: &mut NodeClass, devices: &[Group], settings: &Settings)
     for group in devices {
         let near = add_near(class, group, settings, &mut added);
         for device in group {
-            let rates = rates(device, settings);
+            let mut rates = rates(device, settings);
+            let reaches = reaches_near(device, group);
+            rates.ways.retain(|rate| reaches || !rate.way.converts_host());
             let made = rates.ways.iter().map(|rate| device.channel(rate.way.direction, None));
             match made.collect::<Result<Vec<_>, _>>() {
                 Ok(made) => {
@@ -224,15 +250,11 @@ fn push_channels(class: &mut NodeClass, name: &str, (own, near): (u16, u16), rat
             Some(MemoryKind::Zcm) => vec![near],
             _ => (0..).zip(&class.memories).filter(is_plain).map(|(index, _)| index).collect(),
         };
-        let (from, to) = match way.direction {
-            Direction::Write => (host, vec![own]),
-            Direction::Read => (vec![own], host),
-            Direction::Copy | Direction::Convert => (vec![own], vec![own]),
-        };
+        let side = |is_device| if is_device { vec![own] } else { host.clone() };
         class.channels.push(Channel {
             kind: way.kind,
-            from,
-            to,
+            from: side(way.direction.reads_device()),
+            to: side(way.direction.writes_device()),
             curves: curves.clone(),
             latency_ns: *latency_ns,
             wire: way.host.map(|_| wire),
@@ -246,14 +268,14 @@ fn push_channels(class: &mut NodeClass, name: &str, (own, near): (u16, u16), rat
 /// The channels of `device` and what they reach: kept, measured, or assumed where that can't be. Where
 /// they are kept nothing runs on the device, so that its kernels are not made.
 fn rates(device: &Arc<dyn Device>, settings: &Settings) -> Rates {
-    let converts = device.profile().converts;
-    let ways = ways(converts);
+    let profile = device.profile();
+    let ways = ways(&profile);
     if settings.assume {
         return Rates::assumed(&ways);
     }
-    let key = format!("{}, {}", device.profile().key, machine_key());
+    let key = format!("{}, {}", profile.key, machine_key());
     let cache = Cache::new(settings, &key);
-    if let Some(rates) = cache.load().and_then(|kept| Rates::of_topology(kept, converts)) {
+    if let Some(rates) = cache.load().and_then(|kept| Rates::of_topology(kept, &profile)) {
         return rates;
     }
     let tell = |error: &Error| {
@@ -284,8 +306,7 @@ impl Rates {
         let rate = |&way: &Way| -> Result<Rate, Error> {
             let (here, there) = (side(way.host)?, Arc::clone(&there));
             let mut channel = device.channel(way.direction, None)?;
-            let ends =
-                if way.direction == Direction::Write { (here, there) } else { (there, here) };
+            let ends = if way.direction.reads_device() { (there, here) } else { (here, there) };
             let (curves, latency_ns) = probe::device(channel.as_mut(), ends)?;
             Ok(Rate { way, curves, latency_ns })
         };
@@ -316,7 +337,7 @@ impl Rates {
             };
             // A rect takes a command, however short its rows are, and a kernel takes many elements.
             let (element, line) = match way.direction {
-                Direction::Convert => (top / 3.0, top / 2.0),
+                by_kernels if by_kernels.converts() => (top / 3.0, top / 2.0),
                 _ => (top / 500.0, top / 100.0),
             };
             let curves = Curves {
@@ -353,12 +374,13 @@ impl Rates {
         }
     }
 
-    /// What was kept of a device that says that it converts, or not. One whose kernels could not be made
-    /// has no such channel there.
-    fn of_topology(topology: Topology, converts: bool) -> Option<Self> {
+    /// What was kept of a device that says this of itself. One whose kernels could not be made has no
+    /// channels there that convert.
+    fn of_topology(topology: Topology, profile: &Profile) -> Option<Self> {
         let channels = topology.classes.into_iter().next()?.channels;
         let is_converting = |channel: &Channel| channel.kind == ChannelKind::GpuConvert;
-        let ways = ways(converts && channels.iter().any(is_converting));
+        let converts = profile.converts && channels.iter().any(is_converting);
+        let ways = ways(&Profile { converts, ..profile.clone() });
         let kinds = channels.iter().map(|channel| channel.kind);
         if !kinds.eq(ways.iter().map(|way| way.kind)) {
             return None;
@@ -379,21 +401,27 @@ mod tests {
         rates.ways[2].latency_ns = 1234;
         let text = cluster::to_json(&rates.to_topology()).to_string();
         let kept = cluster::parse_json(&text).unwrap();
-        assert_eq!(Rates::of_topology(kept.clone(), false), None, "one way more");
-        assert_eq!(Rates::of_topology(kept.clone(), true), Some(rates.clone()));
-        rates.ways.pop();
+        let profile = |converts, reach| Full::new("a", converts, reach).profile();
+        let other = [profile(false, Reach::All), profile(true, Reach::Nothing)];
+        for profile in other {
+            assert_eq!(Rates::of_topology(kept.clone(), &profile), None, "ways more");
+        }
+        let profile = profile(true, Reach::All);
+        assert_eq!(Rates::of_topology(kept.clone(), &profile), Some(rates.clone()));
+        rates.ways.retain(|rate| !rate.way.direction.converts());
         let without = rates.to_topology();
-        assert_eq!(Rates::of_topology(without.clone(), true), Some(rates), "it had no kernels");
+        let kept_without = Rates::of_topology(without.clone(), &profile);
+        assert_eq!(kept_without, Some(rates), "it had no kernels");
         let mut fewer = without;
         fewer.classes[0].channels.pop();
         let none = Topology { classes: Vec::new(), ..kept };
         for topology in [fewer, none] {
-            assert_eq!(Rates::of_topology(topology, true), None);
+            assert_eq!(Rates::of_topology(topology, &profile), None);
         }
     }
 
-    #[test]
-    fn only_what_converts_has_staging() {
+    /// A machine before devices are added to it.
+    fn host_only() -> NodeClass {
         let class = r#"
             th_bytes = 1
             [[node]]
@@ -401,8 +429,14 @@ mod tests {
             memory = [{ name = "sys", kind = "SYS" }]
             channel = [{ kind = "Memcpy", from = ["sys"], to = ["sys"], throughput = 9e9 }]
         "#;
-        let mut class = cluster::parse_toml(class).unwrap().classes.remove(0);
-        let device = |converts| Arc::new(Full::new("a", converts)) as Arc<dyn Device>;
+        cluster::parse_toml(class).unwrap().classes.remove(0)
+    }
+
+    #[test]
+    fn only_what_converts_has_staging() {
+        let mut class = host_only();
+        let device =
+            |converts| Arc::new(Full::new("a", converts, Reach::Nothing)) as Arc<dyn Device>;
         let settings = Settings { assume: true, staging_bytes: 96 << 20, ..Settings::default() };
         let added = add(&mut class, &[[false, true].map(device).to_vec()], &settings);
         let name = |memory: MemoryId| class.memories[usize::from(memory.index)].name.as_str();
@@ -412,6 +446,44 @@ mod tests {
         let buffers: Vec<_> = class.memories.iter().map(|memory| memory.th_bytes).collect();
         assert_eq!(buffers[2..], [Some(0), Some((64 << 20) / LARGEST_BUFFER_PARTS)]);
         assert_eq!(class.channels.iter().filter(|c| c.kind == ChannelKind::GpuConvert).count(), 1);
+    }
+
+    /// How many channels convert on the way to or from what is near, of each device of a group whose first
+    /// is lost or not.
+    fn converting_near(reach: Reach, is_lost: bool) -> Vec<usize> {
+        let device = |name| Arc::new(Full::new(name, true, reach)) as Arc<dyn Device>;
+        let group = ["a", "b"].map(device).to_vec();
+        if is_lost {
+            group[0].health().failed(ChannelErrorKind::DeviceLost, "it fell");
+        }
+        let mut class = host_only();
+        let settings = Settings { assume: true, ..Settings::default() };
+        let added = add(&mut class, &[group], &settings);
+        assert_eq!(added.channels.len() + 1, class.channels.len(), "and Memcpy");
+        let at = |name: &str| class.memories.iter().position(|m| m.name == name).unwrap() as u16;
+        let (near, wires) = (at("zcm"), [Some(0), Some(1)]);
+        let converts = |c: &&Channel| c.kind == ChannelKind::GpuConvert && c.from != c.to;
+        let all: Vec<_> = class.channels.iter().filter(converts).collect();
+        let count = |(own, wire)| {
+            let ends = [(vec![near], vec![own]), (vec![own], vec![near])];
+            let is_its = |c: &&&Channel| ends.contains(&(c.from.clone(), c.to.clone()));
+            all.iter().filter(is_its).filter(|c| c.wire == wire).count()
+        };
+        ["fbm", "fbm1"].map(at).into_iter().zip(wires).map(count).collect()
+    }
+
+    #[test]
+    fn kernels_are_given_only_what_they_reach() {
+        for (reach, expected) in
+            [(Reach::Nothing, [0, 0]), (Reach::Own, [2, 0]), (Reach::All, [2, 2])]
+        {
+            assert_eq!(converting_near(reach, false), expected, "{reach:?}");
+        }
+        assert_eq!(
+            converting_near(Reach::Own, true),
+            [0, 2],
+            "the second pins where the first can't"
+        );
     }
 
     #[test]

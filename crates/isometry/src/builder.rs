@@ -484,6 +484,7 @@ mod tests {
     use super::*;
     use crate::accelerators::Full;
     use channel::accelerator::Device;
+    use channel::accelerator::Reach;
 
     #[test]
     fn staging_has_room_for_the_largest_buffers() {
@@ -502,7 +503,7 @@ mod tests {
         let memcpy = builder.memcpy(&cores).unwrap();
         let Found { topology, .. } = discover::host(&settings, &cores, memcpy);
         let mut made = Made { topology, channels: vec![], pools: vec![], arenas: vec![] };
-        let device: Arc<dyn Device> = Arc::new(Full::new("full", true));
+        let device: Arc<dyn Device> = Arc::new(Full::new("full", true, Reach::Nothing));
         made.add_devices(&regions, &settings, &[vec![device]]).unwrap();
         let class = &made.topology.classes[0];
         let device = |memory: &&model::Memory| memory.kind != model::MemoryKind::Sys;

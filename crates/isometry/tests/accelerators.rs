@@ -4,13 +4,14 @@
 mod pair;
 
 use fake_cuda::Fake;
-use isometry::model::{ChannelKind, FieldSpace, IndexSpace, MemoryKind};
+use isometry::model::{ChannelKind, Curves, FieldSpace, IndexSpace, MemoryKind, Throughput};
 use isometry::planner::Options;
 use isometry::{
     Accelerators, ArgumentError, Array, CopyOptions, Cuda, Error, FileOptions, Foreign, Instance,
     Machine, MachineBuilder,
 };
 use pair::pair;
+use std::path::Path;
 use std::sync::Once;
 use std::time::Duration;
 
@@ -134,8 +135,11 @@ fn devices_are_memories_with_channels() {
             class.channels.iter().filter(joins).map(|c| c.kind).collect::<Vec<_>>()
         };
         assert_eq!(edges("sys", "fbm"), [ChannelKind::GpuWrite]);
-        assert_eq!(edges("zcm", &last), [ChannelKind::GpuWrite]);
-        assert_eq!(edges("fbm", "zcm"), [ChannelKind::GpuRead]);
+        assert_eq!(edges("zcm", &last)[0], ChannelKind::GpuWrite);
+        assert_eq!(edges("fbm", "zcm")[0], ChannelKind::GpuRead);
+        let [inside, out, back] = [("fbm", "fbm"), ("fbm", "zcm"), ("zcm", "fbm")]
+            .map(|(from, to)| edges(from, to).contains(&ChannelKind::GpuConvert));
+        assert!(inside || !(out || back), "kernels are for all or for none");
         assert_eq!(edges(&last, &last)[0], ChannelKind::GpuCopy);
         assert_eq!(edges("sys", "zcm"), [ChannelKind::Memcpy]);
         if last != "fbm" {
@@ -152,11 +156,11 @@ fn an_array_is_turned_from_one_device_to_another_by_way_of_the_host() {
         let columns = rows.clone().laid_out("<F, y, x>").unwrap();
         let src = holding(machine, &bytes, &rows, (&rows, "fbm"));
         let dst = machine.empty(columns.clone(), &last(machine)).unwrap();
-        let kinds = hops(machine, &src, &dst);
-        if last(machine) != "fbm" {
-            assert_eq!(kinds.first(), Some(&ChannelKind::GpuRead));
-            assert_eq!(kinds.last(), Some(&ChannelKind::GpuWrite));
-        }
+        let planned = machine.plan(&src, &dst, &Options::default()).unwrap();
+        let topology = machine.topology();
+        let kinds = planned.plan.memories.iter().map(|&id| topology.memory(id).unwrap().kind);
+        let is_host = |kind| matches!(kind, MemoryKind::Sys | MemoryKind::Zcm);
+        assert!(last(machine) == "fbm" || kinds.into_iter().any(is_host));
         copy(machine, &src, &dst);
         machine.verify(&src, &dst).unwrap();
         let back = machine.empty(columns, "sys").unwrap();
@@ -251,7 +255,7 @@ fn a_file_is_turned_on_its_way_to_a_device() {
         let there = machine.empty(rows.laid_out("<F, y, x>").unwrap(), "fbm").unwrap();
         let kinds = hops(machine, &file, &there);
         assert_eq!(kinds[0], ChannelKind::DiskRead);
-        assert_eq!(kinds.last(), Some(&ChannelKind::GpuWrite));
+        assert!(matches!(kinds.last(), Some(ChannelKind::GpuWrite | ChannelKind::GpuConvert)));
         copy(machine, &file, &there);
         machine.verify(&here, &there).unwrap();
     });
@@ -364,5 +368,102 @@ fn devices_of_two_nodes_are_copied_between() {
         let far = first.lookup("node1/turned", Some(Duration::from_secs(20))).unwrap();
         copy(&first, &src, &far);
         first.verify(&src, &far).unwrap();
+    });
+}
+
+/// A file whose dimensions have these names.
+fn called_yx() -> FileOptions {
+    FileOptions { dims: Some(vec!["y".into(), "x".into()]), ..FileOptions::default() }
+}
+
+/// Where a layout changes on its way between host and device.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum Fast {
+    Host,
+    Device,
+    Way,
+}
+
+/// Has all that was kept in `cache` say that channels move whole runs at one rate, and turn arrays fast
+/// only where `fast` says.
+fn keep(cache: &Path, fast: Fast) {
+    for entry in std::fs::read_dir(cache).unwrap() {
+        let path = entry.unwrap().path();
+        let Ok(mut kept) = cluster::parse_json(&std::fs::read_to_string(&path).unwrap()) else {
+            continue;
+        };
+        for channel in &mut kept.classes[0].channels {
+            let place = match channel.kind {
+                ChannelKind::Memcpy => Some(Fast::Host),
+                ChannelKind::GpuConvert if channel.from == channel.to => Some(Fast::Device),
+                ChannelKind::GpuConvert => Some(Fast::Way),
+                _ => None,
+            };
+            let turns = if place == Some(fast) { 4e9 } else { 1e7 };
+            let curve = |bytes, rate| Throughput::measured(vec![(bytes, rate)]).unwrap();
+            let (run, turned) = (curve(65536, 5e9), curve(4, turns));
+            let [interleave, transpose, gather] = [0; 3].map(|_| Some(turned.clone()));
+            channel.curves = Curves { run, interleave, transpose, gather };
+            channel.latency_ns = 10_000;
+        }
+        std::fs::write(&path, cluster::to_json(&kept).to_string()).unwrap();
+    }
+}
+
+impl Fast {
+    /// The channels from host memory to a device, from a disk, and back to host memory.
+    fn ways(self) -> [&'static [ChannelKind]; 3] {
+        use ChannelKind::{DiskRead, GpuConvert, GpuRead, GpuWrite, Memcpy};
+        match self {
+            Fast::Host => [&[Memcpy, GpuWrite], &[DiskRead, Memcpy, GpuWrite], &[GpuRead, Memcpy]],
+            Fast::Device => {
+                [&[GpuWrite, GpuConvert], &[DiskRead, GpuWrite, GpuConvert], &[GpuConvert, GpuRead]]
+            }
+            Fast::Way => [&[Memcpy, GpuConvert], &[DiskRead, GpuConvert], &[GpuConvert, Memcpy]],
+        }
+    }
+}
+
+#[test]
+fn a_layout_changes_where_the_curves_that_were_kept_say() {
+    on_each("a_layout_changes_where_the_curves_that_were_kept_say", |builder| {
+        let dir = tempfile::tempdir().unwrap();
+        let cache = dir.path().join("cache");
+        let builder = builder.clone().cache_dir(&cache);
+        let rows = Array::of(&[("y", 2300), ("x", 1900)], "<f4").unwrap();
+        let columns = rows.clone().laid_out("<F, y, x>").unwrap();
+        let bytes = noise(rows.bytes().unwrap());
+        let path = dir.path().join("rows.npy");
+        let in_memory = |machine: &Machine| {
+            let sys = machine.empty(rows.clone(), "sys").unwrap();
+            sys.fill(&bytes).unwrap();
+            sys
+        };
+        // What disks reach is measured, and kept, when a file of theirs is first used.
+        let measures = builder.clone().open().unwrap();
+        let converts_on_the_way =
+            |c: &isometry::model::Channel| c.kind == ChannelKind::GpuConvert && c.from != c.to;
+        if !measures.topology().classes[0].channels.iter().any(converts_on_the_way) {
+            return println!("skipped: these devices convert nothing on the way");
+        }
+        let file = measures.create_file(&path, rows.clone(), &FileOptions::default()).unwrap();
+        copy(&measures, &in_memory(&measures), &file);
+        drop((measures, file));
+        for fast in [Fast::Host, Fast::Device, Fast::Way] {
+            keep(&cache, fast);
+            let machine = builder.clone().open().unwrap();
+            let there = machine.empty(columns.clone(), "fbm").unwrap();
+            let [from_memory, from_disk, back] = fast.ways();
+            let file = machine.open_file(&path, &called_yx()).unwrap();
+            for (src, way) in [(in_memory(&machine), from_memory), (file, from_disk)] {
+                assert_eq!(hops(&machine, &src, &there), way, "{fast:?}");
+                copy(&machine, &src, &there);
+                machine.verify(&src, &there).unwrap();
+            }
+            let again = machine.empty(rows.clone(), "sys").unwrap();
+            assert_eq!(hops(&machine, &there, &again), back, "{fast:?}");
+            copy(&machine, &there, &again);
+            assert!(again.to_vec().unwrap() == bytes, "{fast:?}");
+        }
     });
 }

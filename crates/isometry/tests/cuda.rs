@@ -142,19 +142,23 @@ fn what_a_device_has_no_kernels_for_is_converted_another_way() {
     let Some((fake, machine)) = machine(test) else { return };
     let (src, there) = (noise(&machine), machine.empty(rows(), "fbm").unwrap());
     copy(&machine, &src, &there).unwrap();
+    let near = machine.empty(rows(), "zcm").unwrap();
+    copy(&machine, &src, &near).unwrap();
     let turned = machine.empty(rows().laid_out("<F, y, x>").unwrap(), "fbm").unwrap();
-    let converts = || {
-        let planned = machine.plan(&there, &turned, &Options::default()).unwrap();
+    let converts = |from: &Instance| {
+        let planned = machine.plan(from, &turned, &Options::default()).unwrap();
         planned.plan.hops.iter().any(|hop| hop.kind == ChannelKind::GpuConvert)
     };
-    assert!(converts());
+    assert!(converts(&there) && converts(&near));
     fake.refuse("cuModuleLoadData", 222);
     let (kind, detail) = failure(copy(&machine, &there, &turned));
     assert_eq!(kind, ChannelErrorKind::Io);
     assert!(detail.contains("`Emulated 0` has no kernels"), "{detail}");
-    assert!(!converts());
-    copy(&machine, &there, &turned).unwrap();
-    machine.verify(&src, &turned).unwrap();
+    for from in [&there, &near] {
+        assert!(!converts(from));
+        copy(&machine, from, &turned).unwrap();
+        machine.verify(&src, &turned).unwrap();
+    }
 }
 
 /// Whether any channel joins `memory`.
@@ -332,4 +336,27 @@ fn a_node_whose_copy_loses_a_far_device_plans_no_other_there() {
     assert_eq!(kind, ChannelErrorKind::DeviceLost);
     assert!(detail.contains("Emulated 0") && detail.contains("ILLEGAL_ADDRESS"), "{detail}");
     far.check();
+}
+
+#[test]
+fn a_device_that_is_lost_as_it_converts_pinned_memory_is_closed() {
+    let test = "a_device_that_is_lost_as_it_converts_pinned_memory_is_closed";
+    let Some((fake, machine)) = machine(test) else { return };
+    let (src, near) = (noise(&machine), machine.empty(rows(), "zcm").unwrap());
+    copy(&machine, &src, &near).unwrap();
+    let turned = rows().laid_out("<F, y, x>").unwrap();
+    let [first, second] = ["fbm", "fbm1"].map(|m| machine.empty(turned.clone(), m).unwrap());
+    for (device, memory, there) in [(0, "fbm", &first), (1, "fbm1", &second)] {
+        let planned = machine.plan(&near, there, &Options::default()).unwrap();
+        let kinds: Vec<_> = planned.plan.hops.iter().map(|hop| hop.kind).collect();
+        assert_eq!(kinds, [ChannelKind::GpuConvert], "also of what another device has pinned");
+        copy(&machine, &near, there).unwrap();
+        machine.verify(&src, there).unwrap();
+        fake.fail(device, ILLEGAL_ADDRESS, true);
+        let (kind, detail) = failure(copy(&machine, &near, there));
+        assert_eq!(kind, ChannelErrorKind::DeviceLost);
+        assert!(detail.contains(&format!("Emulated {device}")), "{detail}");
+        assert!(!is_joined(&machine, memory));
+    }
+    machine.verify(&src, &near).unwrap();
 }

@@ -53,7 +53,8 @@ pub enum ChannelKind {
     GpuWrite,
     /// Accelerator to accelerator.
     GpuCopy,
-    /// Inside an accelerator, by kernels that convert layouts.
+    /// Inside an accelerator, or between one and host memory that it reaches, by kernels that convert
+    /// layouts.
     GpuConvert,
     /// Disk to host.
     DiskRead,

@@ -1,9 +1,10 @@
 //! Launches of kernels on the queues of a copier.
 
-use super::{Copier, Ends, Health, Launch, Launches, Preparation, Queued};
-use crate::Bell;
+use super::{Copier, ELEMENT_BYTES, Ends, Health, Launch, Launches, Preparation, Queued};
+use crate::{Bell, Region};
 use model::{ChannelError, CopyList};
 use std::fmt::Debug;
+use std::ptr::NonNull;
 use std::sync::Arc;
 
 /// A device in use that has kernels; its clones are the same one.
@@ -18,6 +19,9 @@ pub trait KernelDevice: Debug + Clone + Send + Sync + 'static {
 
 /// A copier whose queues take launches of the kernels too.
 pub trait Launcher: Copier {
+    /// Whether kernels reach `host`, a region of host memory, where it lies.
+    fn has_pinned(&self, host: &Region) -> bool;
+
     /// Queues `launches`, in their order, on queue number `queue`, where the kernels are known. Stops at the
     /// first that is refused, and does not block.
     ///
@@ -26,12 +30,13 @@ pub trait Launcher: Copier {
     unsafe fn launch(
         &mut self,
         queue: usize,
-        ends: (&Self::Memory, &Self::Memory),
+        ends: Ends<'_, Self::Memory>,
         launches: &mut dyn Iterator<Item = Launch>,
     ) -> Queued<Self::Batch>;
 }
 
-/// Converts by kernels, inside a device's memory. These are made by the first request.
+/// Converts by kernels, inside a device's memory or between it and host memory that they reach. These are
+/// made by the first request.
 #[derive(Debug)]
 pub struct Converter<L, D> {
     launcher: L,
@@ -68,6 +73,13 @@ impl<L: Launcher, D: KernelDevice> Copier for Converter<L, D> {
         self.launcher.has(memory)
     }
 
+    fn reaches(&self, host: &Region) -> bool {
+        let is_aligned =
+            |start: NonNull<u8>| (start.as_ptr().addr() as u64).is_multiple_of(ELEMENT_BYTES);
+        let starts_well = host.host_span().is_some_and(|span| is_aligned(span.start()));
+        starts_well && self.launcher.has_pinned(host)
+    }
+
     fn is_ready(&mut self, bell: &Arc<Bell>) -> bool {
         if !self.device.knows_kernels() {
             let device = self.device.clone();
@@ -86,9 +98,8 @@ impl<L: Launcher, D: KernelDevice> Copier for Converter<L, D> {
         ends: Ends<'_, Self::Memory>,
         launches: &mut dyn Iterator<Item = Launch>,
     ) -> Queued<Self::Batch> {
-        let Ends::Copy(src, dst) = ends else { unreachable!("a channel inside a device") };
         // SAFETY: the caller's promise.
-        unsafe { self.launcher.launch(queue, (src, dst), launches) }
+        unsafe { self.launcher.launch(queue, ends, launches) }
     }
 
     fn flush(&mut self) -> Result<(), ChannelError> {

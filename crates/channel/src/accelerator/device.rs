@@ -67,6 +67,29 @@ pub struct Profile {
     /// Whether it takes kernels that convert layouts, and so has a channel for
     /// [`Direction::Convert`]. That these can be made is seen when they first are.
     pub converts: bool,
+    /// Which host memory they reach, and so whether it has channels for [`Direction::ConvertWrite`] and
+    /// [`Direction::ConvertRead`].
+    pub reach: Reach,
+}
+
+impl Profile {
+    /// Whether the device has a channel of this kind.
+    #[must_use]
+    pub fn has(&self, direction: Direction) -> bool {
+        let is_reached = matches!(direction, Direction::Convert) || self.reach != Reach::Nothing;
+        !direction.converts() || (self.converts && is_reached)
+    }
+}
+
+/// Which host memory kernels of a device read and write where it lies.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Reach {
+    /// None of it.
+    Nothing,
+    /// What the device itself has pinned.
+    Own,
+    /// What any device of its API has pinned.
+    All,
 }
 
 /// What a device is called in errors, whether it is lost, and whether it has no kernels: for good, from
@@ -114,7 +137,7 @@ impl Health {
     /// Likewise; [`ChannelErrorKind::Io`] for a conversion, with the reason that was told first.
     pub fn check_for(&self, direction: Direction) -> Result<(), ChannelError> {
         self.check()?;
-        let why = self.no_kernels.get().filter(|_| direction == Direction::Convert);
+        let why = self.no_kernels.get().filter(|_| direction.converts());
         let Some(why) = why else { return Ok(()) };
         let detail = format!("{} has no kernels, and converts nothing: {why}", self.name);
         Err(ChannelError::new(ChannelErrorKind::Io, detail))
@@ -163,18 +186,42 @@ mod tests {
     }
 
     #[test]
+    fn a_device_has_the_channels_that_its_kernels_are_good_for() {
+        let profile = |converts, reach| Profile {
+            key: String::new(),
+            place: None,
+            memory_bytes: 1,
+            most_bytes: 1,
+            shares_host_memory: false,
+            converts,
+            reach,
+        };
+        for (profile, expected) in [
+            (profile(false, Reach::All), 3),
+            (profile(true, Reach::Nothing), 4),
+            (profile(true, Reach::Own), 6),
+            (profile(true, Reach::All), 6),
+        ] {
+            let has = Direction::ALL.map(|direction| profile.has(direction));
+            assert_eq!(has, [0, 1, 2, 3, 4, 5].map(|n| n < expected), "{profile:?}");
+        }
+    }
+
+    #[test]
     fn without_kernels_a_device_does_all_but_convert() {
         let health = Health::new("Some", "a");
         assert_eq!(health.check_for(Direction::Convert), Ok(()));
         health.lose_kernels("no compiler");
         health.lose_kernels("no compiler again");
-        let refused = health.check_for(Direction::Convert).unwrap_err();
-        assert_eq!(refused.kind, ChannelErrorKind::Io);
-        let expected = "Some device `a` has no kernels, and converts nothing: no compiler";
-        assert_eq!(refused.detail, expected);
-        for direction in [Direction::Write, Direction::Read, Direction::Copy] {
-            assert_eq!(health.check_for(direction), Ok(()));
+        let (kernels, others) = Direction::ALL.iter().partition::<Vec<_>, _>(|way| way.converts());
+        for &direction in kernels {
+            let refused = health.check_for(direction).unwrap_err();
+            assert_eq!(refused.kind, ChannelErrorKind::Io);
+            let expected = "Some device `a` has no kernels, and converts nothing: no compiler";
+            assert_eq!(refused.detail, expected);
         }
+        assert_eq!(others, [&Direction::Write, &Direction::Read, &Direction::Copy]);
+        assert!(others.iter().all(|&&direction| health.check_for(direction) == Ok(())));
         assert_eq!((health.is_lost(), health.check()), (false, Ok(())));
         health.failed(ChannelErrorKind::DeviceLost, "it fell");
         let lost = health.check_for(Direction::Convert).unwrap_err();

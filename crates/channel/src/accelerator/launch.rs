@@ -15,6 +15,9 @@ use std::cmp::Reverse;
 /// in a device's language what the head of the text lists.
 pub const KERNELS: &str = include_str!("launch/kernels.c");
 
+/// Bytes of the widest elements that a kernel moves: what it moves between starts at multiples of that.
+pub const ELEMENT_BYTES: u64 = 16;
+
 /// Work items of a group; the kernels need exactly as many.
 pub const GROUP_ITEMS: usize = 256;
 
@@ -40,9 +43,6 @@ pub struct Kernel {
 }
 
 impl Kernel {
-    /// Bytes of the widest elements.
-    const MOST_BYTES: u64 = 16;
-
     /// What it is called in [`KERNELS`].
     #[must_use]
     pub fn name(self) -> String {
@@ -146,8 +146,8 @@ pub struct Launches {
 }
 
 impl Launches {
-    /// The launches of `list`, its offsets counted from `bases`. The kernels move elements of up to 16
-    /// bytes at once, and so both regions start at multiples of that.
+    /// The launches of `list`, its offsets counted from `bases`. Both regions start at multiples of
+    /// [`ELEMENT_BYTES`].
     #[must_use]
     pub fn new(list: CopyList, bases: (u64, u64)) -> Self {
         Self::within(MOST_GROUPS, list, bases)
@@ -222,7 +222,7 @@ impl Form {
         let Nest { bytes, src, dst, mut loops } = nest;
         let strides = loops.iter().flat_map(|l| [l.src, l.dst]);
         let places = [src, dst, bytes.cast_signed()].into_iter().chain(strides);
-        let most = Kernel::MOST_BYTES.cast_signed();
+        let most = ELEMENT_BYTES.cast_signed();
         let bits = places.fold(most, |bits, place| bits | place);
         let width = 1u64 << bits.trailing_zeros();
         if bytes > width {

@@ -1,6 +1,6 @@
 //! Memory of a device (FBM), and memory of the host that it reaches fast (ZCM).
 
-use super::Device;
+use super::{Device, ELEMENT_BYTES};
 use crate::{HostSpan, Provider, Region};
 use model::{ChannelError, MemoryId};
 use std::sync::Arc;
@@ -30,7 +30,7 @@ impl Provider for FbmProvider {
 }
 
 /// Makes regions of host memory that the driver of a device has made for it (ZCM). Its pages are
-/// there, and have all been touched.
+/// there, and have all been touched, and its start suits the device's kernels.
 #[derive(Debug, Clone)]
 pub struct ZcmProvider {
     memory: MemoryId,
@@ -47,7 +47,7 @@ impl ZcmProvider {
 
 impl Provider for ZcmProvider {
     fn allocate(&self, len_bytes: u64, align_bytes: u64) -> Result<Region, ChannelError> {
-        let align_bytes = align_bytes.max(1);
+        let align_bytes = align_bytes.max(ELEMENT_BYTES);
         let (whole, owner) = self.device.pin(len_bytes.saturating_add(align_bytes - 1))?;
         // What was pinned is longer than both, so that neither is cut.
         let span = zeroed(whole, len_bytes as usize, align_bytes as usize);

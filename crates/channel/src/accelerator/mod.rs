@@ -21,8 +21,8 @@ mod transfer;
 
 pub use channel::CommandChannel;
 pub use converter::{Converter, KernelDevice, Launcher};
-pub use device::{Device, Health, Owner, Profile};
-pub use launch::{GROUP_ITEMS, KERNELS, Kernel, Launch, Launches, Parameters};
+pub use device::{Device, Health, Owner, Profile, Reach};
+pub use launch::{ELEMENT_BYTES, GROUP_ITEMS, KERNELS, Kernel, Launch, Launches, Parameters};
 pub use memory::{FbmProvider, ZcmProvider};
 pub use place::{NoPlace, PciPlace};
 pub use preparation::Preparation;
@@ -46,6 +46,40 @@ pub enum Direction {
     Copy,
     /// GPUConvert: inside the device's memory, by kernels that convert layouts.
     Convert,
+    /// GPUConvert: from host memory that the device's kernels reach to the device's, by these.
+    ConvertWrite,
+    /// GPUConvert: from the device's memory to host memory that its kernels reach, by these.
+    ConvertRead,
+}
+
+impl Direction {
+    /// Every way.
+    pub const ALL: [Direction; 6] = [
+        Direction::Write,
+        Direction::Read,
+        Direction::Copy,
+        Direction::Convert,
+        Direction::ConvertWrite,
+        Direction::ConvertRead,
+    ];
+
+    /// Whether kernels convert.
+    #[must_use]
+    pub fn converts(self) -> bool {
+        matches!(self, Direction::Convert | Direction::ConvertWrite | Direction::ConvertRead)
+    }
+
+    /// Whether the source is the device's memory, and not the host's.
+    #[must_use]
+    pub fn reads_device(self) -> bool {
+        !matches!(self, Direction::Write | Direction::ConvertWrite)
+    }
+
+    /// Whether the destination is the device's memory, and not the host's.
+    #[must_use]
+    pub fn writes_device(self) -> bool {
+        !matches!(self, Direction::Read | Direction::ConvertRead)
+    }
 }
 
 /// The two ends of copies, each where its region starts. `M` is the device's memory.
@@ -119,6 +153,12 @@ pub trait Copier: Debug + Send {
     /// Whether `memory` is the device's, by the same opening of it.
     fn has(&self, memory: &Self::Memory) -> bool;
 
+    /// Whether its commands reach `host`, a region of host memory, where it lies.
+    fn reaches(&self, host: &Region) -> bool {
+        let _ = host;
+        true
+    }
+
     /// Whether it queues commands now. Where it needs something first that takes long it has that made,
     /// and `bell` rings when it is there, or can't be had and the device's health says so.
     fn is_ready(&mut self, bell: &Arc<Bell>) -> bool {
@@ -156,17 +196,27 @@ fn ends<'a, C: Copier>(
     direction: Direction,
     (src, dst): (&'a Region, &'a Region),
 ) -> Result<Ends<'a, C::Memory>, ChannelError> {
-    let host = |region: &Region| {
-        let span = region.host_span().ok_or_else(|| unknown(region, "host memory"))?;
-        Ok(span.start())
-    };
     Ok(match direction {
-        Direction::Write => Ends::Write(host(src)?, memory(copier, dst)?),
-        Direction::Read => Ends::Read(memory(copier, src)?, host(dst)?),
+        Direction::Write | Direction::ConvertWrite => {
+            Ends::Write(host(copier, src)?, memory(copier, dst)?)
+        }
+        Direction::Read | Direction::ConvertRead => {
+            Ends::Read(memory(copier, src)?, host(copier, dst)?)
+        }
         Direction::Copy | Direction::Convert => {
             Ends::Copy(memory(copier, src)?, memory(copier, dst)?)
         }
     })
+}
+
+/// Where the host memory that `region` is starts.
+fn host<C: Copier>(copier: &C, region: &Region) -> Result<NonNull<u8>, ChannelError> {
+    let span = region.host_span().ok_or_else(|| unknown(region, "host memory"))?;
+    let what = || format!("host memory that kernels of {} reach", copier.health().name());
+    match copier.reaches(region) {
+        true => Ok(span.start()),
+        false => Err(unknown(region, &what())),
+    }
 }
 
 /// The device's memory that `region` is.

@@ -3,8 +3,8 @@
 
 use super::device::{Accelerator, Host, backwards, job, memory, nested, run, run_one, sys};
 use super::{Draw, Shape};
-use crate::accelerator::Direction;
-use crate::{Job, Provider};
+use crate::accelerator::{Direction, Reach};
+use crate::{Job, Provider, Region};
 use model::{ChannelErrorKind, Completion, CopyDim, FieldCopy, NdCopy, Stride};
 use std::sync::Arc;
 use std::thread;
@@ -17,6 +17,8 @@ pub const DEVICE_CHANNELS: &[(Direction, Host)] = &[
     (Direction::Read, Host::Zcm),
     (Direction::Copy, Host::Sys),
     (Direction::Convert, Host::Sys),
+    (Direction::ConvertWrite, Host::Zcm),
+    (Direction::ConvertRead, Host::Zcm),
 ];
 
 /// One rule for devices.
@@ -37,6 +39,7 @@ pub const DEVICE_CASES: &[DeviceCase] = &[
     DeviceCase { name: "rows move inside one region", check: rows_move_inside_one_region },
     DeviceCase { name: "an array is turned on another device", check: an_array_is_turned },
     DeviceCase { name: "elements of every width are converted", check: every_width_is_converted },
+    DeviceCase { name: "kernels touch only what they reach", check: what_kernels_dont_reach },
     DeviceCase { name: "copies from several threads arrive whole", check: several_threads },
 ];
 
@@ -149,10 +152,12 @@ fn an_array_is_turned([first, second]: &[Accelerator; 2]) {
 /// Arrays that are turned, and structures that become columns and come back, of elements of 1 to 16
 /// bytes: at any place, and of sizes that no tile divides.
 fn every_width_is_converted([device, _]: &[Accelerator; 2]) {
-    if !device.has(Direction::Convert) {
-        return;
-    }
-    let mut channel = device.channel(Direction::Convert);
+    let ways = Direction::ALL.into_iter().filter(|&way| way.converts() && device.has(way));
+    ways.for_each(|way| every_width(device, way));
+}
+
+fn every_width(device: &Accelerator, way: Direction) {
+    let mut channel = device.channel(way);
     for (seed, width) in (0..).zip([1, 2, 4, 8, 16].repeat(3)) {
         let draw = &mut Draw::new(seed);
         let rows = 1 + draw.below(150);
@@ -165,11 +170,37 @@ fn every_width_is_converted([device, _]: &[Accelerator; 2]) {
         let at = (draw.below(3) * width, draw.below(40));
         let src = draw.bytes((at.0 + copy.payload_bytes()) as usize);
         let mut expected = draw.bytes((at.1 + copy.payload_bytes() + 5) as usize);
-        let (from, to) = (device.fbm(&src), device.fbm(&expected));
+        let from = device.side(&src, way.reads_device());
+        let to = device.side(&expected, way.writes_device());
         layout::oracle::copy(&copy, &src, at.0 as usize, &mut expected, at.1 as usize);
         let done = run_one(channel.as_mut(), job(1, &[copy], at, (from, Arc::clone(&to))));
         assert_eq!(done.result, Ok(()));
-        assert!(device.contents(&to) == expected, "seed {seed}: elements of {width} bytes");
+        assert!(
+            device.contents(&to) == expected,
+            "{way:?}, seed {seed}: elements of {width} bytes"
+        );
+    }
+}
+
+/// Host memory is refused that kernels don't reach, or that starts where they can't begin.
+fn what_kernels_dont_reach([first, second]: &[Accelerator; 2]) {
+    let ways = [Direction::ConvertWrite, Direction::ConvertRead];
+    for way in ways.into_iter().filter(|&way| first.has(way)) {
+        let convert = |host: Arc<Region>| {
+            let there = first.fbm(&[1; 64]);
+            let ends = if way.reads_device() { (there, host) } else { (host, there) };
+            let done = run_on(first, way, job(1, &[run(64)], (0, 0), ends));
+            done.result.map_err(|error| error.kind)
+        };
+        let refused = Err(ChannelErrorKind::UnknownRegion);
+        let by_another = if first.device.profile().reach == Reach::All { Ok(()) } else { refused };
+        assert_eq!(convert(first.zcm(&[2; 64])), Ok(()));
+        assert_eq!(convert(second.zcm(&[2; 64])), by_another);
+        assert_eq!(convert(sys(&[2; 64])), refused);
+        assert_eq!(convert(first.zcm_at(1, 64)), refused);
+        let (other, (_, owner)) = (sys(&[2; 64]), first.device.pin(64).unwrap());
+        let posing = Region::host(memory(1), other.host_span().unwrap(), owner);
+        assert_eq!(convert(Arc::new(posing)), refused);
     }
 }
 
@@ -177,8 +208,7 @@ fn every_width_is_converted([device, _]: &[Accelerator; 2]) {
 fn several_threads(devices: &[Accelerator; 2]) {
     thread::scope(|scope| {
         for (seed, device) in (0..).zip(devices) {
-            let all = [Direction::Write, Direction::Read, Direction::Copy, Direction::Convert];
-            for direction in all.into_iter().filter(|&direction| device.has(direction)) {
+            for direction in Direction::ALL.into_iter().filter(|&way| device.has(way)) {
                 scope.spawn(move || drive(device, direction, seed));
             }
         }
@@ -195,11 +225,11 @@ fn drive(device: &Accelerator, direction: Direction, seed: u64) {
             let shape = Shape::draw(draw, 300);
             let src = draw.bytes(shape.src_bytes as usize);
             let mut dst = draw.bytes(shape.dst_bytes as usize);
-            let (from, to) = match direction {
-                Direction::Write => (sys(&src), device.fbm(&dst)),
-                Direction::Read => (device.fbm(&src), device.zcm(&dst)),
-                Direction::Copy | Direction::Convert => (device.fbm(&src), device.fbm(&dst)),
+            let from = match direction {
+                Direction::Write => sys(&src),
+                _ => device.side(&src, direction.reads_device()),
             };
+            let to = device.side(&dst, direction.writes_device());
             layout::oracle::copy(&shape.copy, &src, 0, &mut dst, 0);
             expected.push((Arc::clone(&to), dst));
             channel.submit(job(request, &[shape.copy], (0, 0), (from, to))).unwrap();

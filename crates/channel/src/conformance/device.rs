@@ -37,7 +37,7 @@ impl Accelerator {
     /// Whether the device has such a channel.
     #[must_use]
     pub fn has(&self, direction: Direction) -> bool {
-        direction != Direction::Convert || self.device.profile().converts
+        self.device.profile().has(direction)
     }
 
     /// A channel of the device.
@@ -72,6 +72,27 @@ impl Accelerator {
         // SAFETY: the region is new, and as long as the bytes.
         unsafe { span.start().as_ptr().copy_from_nonoverlapping(bytes.as_ptr(), bytes.len()) };
         Arc::new(region)
+    }
+
+    /// So much of the host memory near to the device, so many bytes behind where it may start.
+    ///
+    /// # Panics
+    /// Where it can't be had.
+    pub(super) fn zcm_at(&self, at: usize, len_bytes: usize) -> Arc<Region> {
+        let whole = (at + len_bytes) as u64;
+        let (span, owner) = self.device.pin(whole).expect("a small region");
+        // SAFETY: it lies inside what was pinned, which the owner keeps.
+        let part = unsafe { HostSpan::new(span.start().add(at), len_bytes) };
+        Arc::new(Region::host(memory(1), part, owner))
+    }
+
+    /// Memory of the device that holds `bytes`, or host memory near to it.
+    ///
+    /// # Panics
+    /// As [`Accelerator::fbm`] or [`Accelerator::zcm`].
+    #[must_use]
+    pub fn side(&self, bytes: &[u8], is_device: bool) -> Arc<Region> {
+        if is_device { self.fbm(bytes) } else { self.zcm(bytes) }
     }
 
     /// What a region of host memory, or of the device, holds; no request on it is in flight.
@@ -260,11 +281,11 @@ impl Fixture for DeviceSuite<'_> {
     }
 
     fn source(&self, bytes: &[u8]) -> Arc<Region> {
-        self.side(bytes, self.direction != Direction::Write)
+        self.side(bytes, self.direction.reads_device())
     }
 
     fn destination(&self, bytes: &[u8]) -> Arc<Region> {
-        self.side(bytes, self.direction != Direction::Read)
+        self.side(bytes, self.direction.writes_device())
     }
 
     fn contents(&self, destination: &Region) -> Vec<u8> {

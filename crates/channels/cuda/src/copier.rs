@@ -1,7 +1,8 @@
 //! Rects, and kernels, on CUDA's streams.
 
 use crate::device::Device;
-use crate::driver::{Buffer, Event, Failure, Function, Stream};
+use crate::driver::{Buffer, Event, Failure, Function, Pinned, Stream};
+use channel::Region;
 use channel::accelerator::{
     Batch, Copier, Device as _, Ends, Health, Kernel, Launch, Launcher, Over, Queued, Rect,
     RectRules, Rects,
@@ -154,10 +155,17 @@ impl Copier for Streams {
 }
 
 impl Launcher for Streams {
+    fn has_pinned(&self, host: &Region) -> bool {
+        let (pinned, span) = (host.view::<Pinned>(), host.host_span());
+        let is_reached =
+            |(pinned, span): (&Pinned, _)| pinned.is_reached(self.device.context(), span);
+        pinned.zip(span).is_some_and(is_reached)
+    }
+
     unsafe fn launch(
         &mut self,
         queue: usize,
-        ends: (&Buffer, &Buffer),
+        ends: Ends<'_, Buffer>,
         launches: &mut dyn Iterator<Item = Launch>,
     ) -> Queued<Commands> {
         // Out of the streams' way.

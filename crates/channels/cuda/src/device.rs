@@ -7,7 +7,7 @@ use crate::driver::{
 };
 use crate::error::kind_of;
 use channel::accelerator::{
-    self, CommandChannel, Converter, Direction, Health, KernelDevice, Owner, Profile,
+    self, CommandChannel, Converter, Direction, Health, KernelDevice, Owner, Profile, Reach,
 };
 use channel::model::ChannelError;
 use channel::{Channel, DeviceSpan, HostSpan};
@@ -74,6 +74,8 @@ pub struct DeviceInfo {
     pub memory_bytes: u64,
     /// The longest way from row to row of one copy.
     pub most_pitch_bytes: usize,
+    /// Whether kernels find host memory that is pinned at the host's addresses.
+    pub shares_addresses: bool,
     /// What of CUDA its driver speaks, major and minor.
     pub cuda_version: (u32, u32),
 }
@@ -136,6 +138,7 @@ fn describe(id: &DeviceId, cuda_version: (u32, u32)) -> Result<DeviceInfo, Failu
         capability: id.capability()?,
         memory_bytes: id.memory_bytes()?,
         most_pitch_bytes: id.most_pitch_bytes()?,
+        shares_addresses: id.has_one_address_space()?,
         cuda_version,
     })
 }
@@ -263,6 +266,7 @@ impl accelerator::Device for Device {
             most_bytes: self.info().memory_bytes,
             shares_host_memory: false,
             converts: self.info().capability >= LEAST_CAPABILITY,
+            reach: if self.info().shares_addresses { Reach::All } else { Reach::Nothing },
         }
     }
 
@@ -288,7 +292,7 @@ impl accelerator::Device for Device {
     ) -> Result<Box<dyn Channel>, ChannelError> {
         let streams = Streams::new(self, queues.unwrap_or(STREAMS))?;
         Ok(match direction {
-            Direction::Convert => {
+            way if way.converts() => {
                 let converter = Converter::new(streams, self.clone());
                 Box::new(CommandChannel::new(converter, direction)?)
             }

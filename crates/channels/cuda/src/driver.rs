@@ -164,6 +164,12 @@ impl DeviceId {
         Ok((part(raw::CAPABILITY_MAJOR)?, part(raw::CAPABILITY_MINOR)?))
     }
 
+    /// Whether memory that was pinned in any context has one address, for the host and for all devices
+    /// that say so.
+    pub(crate) fn has_one_address_space(&self) -> Result<bool, Failure> {
+        Ok(self.attribute(raw::UNIFIED_ADDRESSING)? != 0)
+    }
+
     /// The longest way from row to row of a copy.
     pub(crate) fn most_pitch_bytes(&self) -> Result<usize, Failure> {
         Ok(usize::try_from(self.attribute(raw::MAX_PITCH)?).unwrap_or(0))
@@ -301,6 +307,13 @@ impl Pinned {
     pub(crate) fn span(&self) -> HostSpan {
         // SAFETY: the driver made them for reads and writes; its user has this value own them.
         unsafe { HostSpan::new(self.start, self.len_bytes) }
+    }
+
+    /// Whether `span` is a part of it, and kernels in `context` find it at its address, where that device
+    /// shares the host's addresses.
+    pub(crate) fn is_reached(&self, context: &Context, span: HostSpan) -> bool {
+        let by_one_driver = Arc::ptr_eq(&self.context.driver.api, &context.driver.api);
+        by_one_driver && self.span().contains(span)
     }
 }
 

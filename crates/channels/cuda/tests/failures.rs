@@ -14,7 +14,7 @@ use isometry_channel_cuda::Device;
 use std::sync::Arc;
 
 /// Every call that a request may take, with a copy that takes it.
-fn calls() -> [(&'static str, Direction, NdCopy); 8] {
+fn calls() -> [(&'static str, Direction, NdCopy); 10] {
     let run = || Shape::run(64).copy;
     [
         ("cuMemcpyHtoDAsync", Direction::Write, run()),
@@ -23,6 +23,8 @@ fn calls() -> [(&'static str, Direction, NdCopy); 8] {
         ("cuMemcpy2DAsync", Direction::Write, nested(8, &[(5, 20, 10)])),
         ("cuMemcpy3DAsync", Direction::Read, nested(8, &[(5, 20, 10), (3, 200, 100)])),
         ("cuLaunchKernel", Direction::Convert, run()),
+        ("cuLaunchKernel", Direction::ConvertWrite, run()),
+        ("cuLaunchKernel", Direction::ConvertRead, run()),
         ("cuEventCreate", Direction::Write, run()),
         ("cuEventRecord", Direction::Write, run()),
     ]
@@ -39,11 +41,11 @@ fn under_test(device: &Device) -> Accelerator {
 
 fn ends(device: &Device, direction: Direction) -> Ends {
     let there = under_test(device);
-    match direction {
-        Direction::Write => (sys(&[1; 1000]), there.fbm(&[0; 1000])),
-        Direction::Read => (there.fbm(&[1; 1000]), sys(&[0; 1000])),
-        Direction::Copy | Direction::Convert => (there.fbm(&[1; 1000]), there.fbm(&[0; 1000])),
-    }
+    let side = |byte, is_device| match (is_device, direction.converts()) {
+        (false, false) => sys(&[byte; 1000]),
+        _ => there.side(&[byte; 1000], is_device),
+    };
+    (side(1, direction.reads_device()), side(0, direction.writes_device()))
 }
 
 #[test]
@@ -304,15 +306,41 @@ fn a_device_lost_while_kernels_are_loaded_is_lost() {
 #[test]
 fn a_launch_that_fails_ends_its_request_alone() {
     let Some(fake) = fake("a_launch_that_fails_ends_its_request_alone") else { return };
-    let [device, _] = emulated(&fake);
-    let ends = ends(&device, Direction::Convert);
-    let mut channel = device.channel(Direction::Convert, None).unwrap();
-    for (code, is_fault) in [(801, false), (719, true)] {
-        let again = job(2, &[Shape::run(8).copy], (0, 0), ends.clone());
-        fake.fail(0, code, is_fault);
-        let done = run_one(channel.as_mut(), job(1, &[Shape::run(8).copy], (0, 0), ends.clone()));
-        assert!(done.result.unwrap_err().detail.contains(&format!("({code})")));
-        assert_eq!(run_one(channel.as_mut(), again).result.is_err(), is_fault);
+    let [device, other] = emulated(&fake);
+    for (n, device, way) in [(0, device, Direction::Convert), (1, other, Direction::ConvertWrite)] {
+        let ends = ends(&device, way);
+        let mut channel = device.channel(way, None).unwrap();
+        for (code, is_fault) in [(801, false), (719, true)] {
+            let [once, again] = [1, 2].map(|n| job(n, &[Shape::run(8).copy], (0, 0), ends.clone()));
+            fake.fail(n, code, is_fault);
+            let done = run_one(channel.as_mut(), once);
+            assert!(done.result.unwrap_err().detail.contains(&format!("({code})")));
+            assert_eq!(run_one(channel.as_mut(), again).result.is_err(), is_fault);
+        }
+        assert!(device.health().is_lost());
     }
-    assert!(device.health().is_lost());
+}
+
+#[test]
+fn what_kernels_reach_stays_pinned_until_they_are_over() {
+    let test = "what_kernels_reach_stays_pinned_until_they_are_over";
+    let Some(fake) = fake(test) else { return };
+    let [device, _] = emulated(&fake);
+    for way in [Direction::ConvertWrite, Direction::ConvertRead] {
+        let mut channel = device.channel(way, None).unwrap();
+        let ends = ends(&device, way);
+        let [first, second] =
+            [1, 2].map(|n| job(n, &[Shape::run(1000).copy], (0, 0), ends.clone()));
+        // So that the kernels are there when the device stands still.
+        assert_eq!(run_one(channel.as_mut(), first).result, Ok(()));
+        let freed = fake.count("cuMemFreeHost");
+        fake.hold(0, true);
+        channel.submit(second).unwrap();
+        drop(ends);
+        assert_eq!((polled(channel.as_mut()), fake.count("cuMemFreeHost")), (vec![], freed));
+        fake.hold(0, false);
+        channel.drain();
+        assert_eq!(polled(channel.as_mut())[0].result, Ok(()));
+        assert_eq!(fake.count("cuMemFreeHost"), freed + 1, "{way:?}");
+    }
 }

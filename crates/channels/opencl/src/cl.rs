@@ -19,12 +19,15 @@ use cl3::device::{
     CL_DEVICE_PCI_BUS_ID_NV, CL_DEVICE_PCI_BUS_INFO_KHR, CL_DEVICE_PCI_SLOT_ID_NV,
     CL_DEVICE_TYPE_ALL, get_device_data, get_device_ids,
 };
-use cl3::error_codes::{CL_INVALID_VALUE, error_text};
+use cl3::error_codes::{CL_INVALID_VALUE, CL_MEM_OBJECT_ALLOCATION_FAILURE, error_text};
 use cl3::event::{
     CL_COMPLETE, CL_EVENT_COMMAND_EXECUTION_STATUS, get_event_data, release_event,
     set_event_callback, wait_for_events,
 };
-use cl3::memory::{create_buffer, release_mem_object};
+use cl3::memory::{
+    CL_MEM_READ_WRITE, CL_MEM_SVM_FINE_GRAIN_BUFFER, create_buffer, release_mem_object, svm_alloc,
+    svm_free,
+};
 use cl3::platform::{get_platform_data, get_platform_ids};
 use cl3::types::{
     cl_context, cl_device_id, cl_device_info, cl_event, cl_mem, cl_mem_flags, cl_platform_id,
@@ -201,7 +204,7 @@ impl Drop for Buffer {
 }
 
 /// A buffer that the host sees until this is dropped. Commands are given its address, as any
-/// memory of the host's: OpenCL forbids to use the buffer itself meanwhile.
+/// memory of the host's: OpenCL forbids to use the buffer itself meanwhile, and so kernels don't reach it.
 #[derive(Debug)]
 pub(crate) struct Mapped {
     buffer: Buffer,
@@ -233,6 +236,53 @@ impl Drop for Mapped {
         // SAFETY: whoever used the memory held the region, which owned this value. What fails here
         // leaves nothing to do.
         let _ = unsafe { self.queue.unmap(&self.buffer, self.start) };
+    }
+}
+
+/// Memory of the host that a device's commands and kernels reach at its address, while the host uses it:
+/// what OpenCL calls a shared virtual memory buffer of fine grain.
+#[derive(Debug)]
+pub(crate) struct Shared {
+    start: NonNull<u8>,
+    len_bytes: usize,
+    context: Arc<Context>,
+}
+
+// SAFETY: the address is that of memory that this value alone gives back.
+unsafe impl Send for Shared {}
+// SAFETY: as for `Send`; nothing is reached through a shared reference but the address.
+unsafe impl Sync for Shared {}
+
+impl Shared {
+    /// `len_bytes` bytes, at least one, which hold anything. The context's device shares memory so.
+    pub(crate) fn new(context: &Arc<Context>, len_bytes: usize) -> Result<Self, Failure> {
+        let flags = CL_MEM_READ_WRITE | CL_MEM_SVM_FINE_GRAIN_BUFFER;
+        let len_bytes = len_bytes.max(1);
+        // SAFETY: the context is valid, and its device has such memory.
+        let start = unsafe { svm_alloc(context.raw, flags, len_bytes, 0) };
+        // It has no other word for memory that there is none of.
+        let none = Failure { call: "clSVMAlloc", code: CL_MEM_OBJECT_ALLOCATION_FAILURE };
+        let start = start.ok().and_then(|start| NonNull::new(start.cast())).ok_or(none)?;
+        Ok(Shared { start, len_bytes, context: Arc::clone(context) })
+    }
+
+    /// Its bytes, which are there as long as this value.
+    pub(crate) fn span(&self) -> HostSpan {
+        // SAFETY: OpenCL made them for reads and writes; its user has this value own them.
+        unsafe { HostSpan::new(self.start, self.len_bytes) }
+    }
+
+    /// Whether it is shared with `context`.
+    pub(crate) fn is_of(&self, context: &Arc<Context>) -> bool {
+        Arc::ptr_eq(&self.context, context)
+    }
+}
+
+impl Drop for Shared {
+    fn drop(&mut self) {
+        // SAFETY: this value's own memory. OpenCL waits for no command that needs it: who used it held the
+        // region that owned it. What fails here leaves nothing to do.
+        let _ = unsafe { svm_free(self.context.raw, self.start.as_ptr().cast()) };
     }
 }
 

@@ -1,8 +1,9 @@
 //! Rects, and kernels, on OpenCL's queues.
 
-use crate::cl::{Buffer, Event, Failure, Function, Queue};
+use crate::cl::{Buffer, Event, Failure, Function, Queue, Shared};
 use crate::device::Device;
 use crate::error::When;
+use channel::Region;
 use channel::accelerator::{
     Batch, Copier, Device as _, Ends, Health, Kernel, Launch, Launcher, Over, Queued, Rect,
     RectRules, Rects,
@@ -140,10 +141,18 @@ impl Copier for Queues {
 }
 
 impl Launcher for Queues {
+    fn has_pinned(&self, host: &Region) -> bool {
+        let (shared, span) = (host.view::<Shared>(), host.host_span());
+        let is_reached = |(shared, span): (&Shared, _)| {
+            shared.is_of(self.device.context()) && shared.span().contains(span)
+        };
+        shared.zip(span).is_some_and(is_reached)
+    }
+
     unsafe fn launch(
         &mut self,
         queue: usize,
-        ends: (&Buffer, &Buffer),
+        ends: Ends<'_, Buffer>,
         launches: &mut dyn Iterator<Item = Launch>,
     ) -> Queued<Commands> {
         let (queue, functions) = (&self.queues[queue], &mut self.functions);

@@ -1,15 +1,20 @@
 //! What devices there are, and one that is in use.
 
-use crate::cl::{self, Buffer, Context, DeviceId, Failure, Mapped, Platform, Program, Queue};
+use crate::cl::{
+    self, Buffer, Context, DeviceId, Failure, Mapped, Platform, Program, Queue, Shared,
+};
 use crate::copier::Queues;
 use crate::error::{When, kind_of};
-use channel::accelerator::{self, CommandChannel, Converter, Direction, Health, Owner, Profile};
-use channel::accelerator::{GROUP_ITEMS, KERNELS, KernelDevice, PciPlace};
+use channel::accelerator::{
+    self, CommandChannel, Converter, Direction, GROUP_ITEMS, Health, KERNELS, KernelDevice, Owner,
+    PciPlace, Profile, Reach,
+};
 use channel::model::{ChannelError, ChannelErrorKind};
 use channel::{Channel, HostSpan};
 use cl3::device::{
     CL_DEVICE_AVAILABLE, CL_DEVICE_COMPILER_AVAILABLE, CL_DEVICE_GLOBAL_MEM_SIZE,
-    CL_DEVICE_HOST_UNIFIED_MEMORY, CL_DEVICE_MAX_MEM_ALLOC_SIZE, CL_DEVICE_NAME, CL_DEVICE_TYPE,
+    CL_DEVICE_HOST_UNIFIED_MEMORY, CL_DEVICE_MAX_MEM_ALLOC_SIZE, CL_DEVICE_NAME,
+    CL_DEVICE_SVM_CAPABILITIES, CL_DEVICE_SVM_FINE_GRAIN_BUFFER, CL_DEVICE_TYPE,
     CL_DEVICE_TYPE_CPU, CL_DEVICE_TYPE_GPU, CL_DEVICE_VENDOR_ID, CL_DEVICE_VERSION,
 };
 use cl3::error_codes::{CL_PLATFORM_NOT_FOUND_KHR, DLOPEN_RUNTIME_LOAD_FAILED};
@@ -93,6 +98,9 @@ pub struct DeviceInfo {
     pub most_bytes: u64,
     /// Whether it has a compiler for kernels.
     pub compiles: bool,
+    /// Whether its kernels may use memory of the host while the host does (OpenCL 2.0, where a device has
+    /// shared virtual memory of fine grain).
+    pub shares_addresses: bool,
 }
 
 /// A device that may be opened.
@@ -170,6 +178,10 @@ fn describe(platform: &str, id: DeviceId) -> Result<(DeviceInfo, bool), Failure>
         memory_bytes: id.number(CL_DEVICE_GLOBAL_MEM_SIZE)?,
         most_bytes: id.number(CL_DEVICE_MAX_MEM_ALLOC_SIZE)?,
         compiles: id.number(CL_DEVICE_COMPILER_AVAILABLE)? != 0,
+        // Who doesn't know the question shares none.
+        shares_addresses: id.number(CL_DEVICE_SVM_CAPABILITIES).unwrap_or(0)
+            & CL_DEVICE_SVM_FINE_GRAIN_BUFFER
+            != 0,
     };
     Ok((info, id.number(CL_DEVICE_AVAILABLE)? != 0))
 }
@@ -256,8 +268,12 @@ impl Device {
         self.inner.kernels.get_or_init(compile).as_ref().map_err(|&failure| failure)
     }
 
-    /// A buffer of at least `len_bytes` bytes, which hold anything.
-    fn buffer(&self, flags: u64, len_bytes: u64) -> Result<Buffer, ChannelError> {
+    /// What `make` makes of `len_bytes` bytes in the device's context.
+    fn make<T>(
+        &self,
+        len_bytes: u64,
+        make: impl FnOnce(&Arc<Context>, usize) -> Result<T, Failure>,
+    ) -> Result<T, ChannelError> {
         let Inner { info, health, context, .. } = &*self.inner;
         health.check()?;
         if len_bytes > info.most_bytes {
@@ -266,7 +282,7 @@ impl Device {
         }
         let len = usize::try_from(len_bytes);
         let len = len.map_err(|_| health.no_memory(len_bytes, "no such size"))?;
-        Buffer::new(context, flags, len).map_err(|failure| {
+        make(context, len).map_err(|failure| {
             let error = self.failed(failure, When::Asked);
             match error.kind {
                 ChannelErrorKind::OutOfMemory => health.no_memory(len_bytes, failure),
@@ -301,18 +317,26 @@ impl accelerator::Device for Device {
             most_bytes: self.info().most_bytes,
             shares_host_memory: self.info().shares_host_memory,
             converts: self.info().compiles,
+            // Each device has a context, and shared memory is one context's.
+            reach: if self.info().shares_addresses { Reach::Own } else { Reach::Nothing },
         }
     }
 
     fn allocate(&self, len_bytes: u64) -> Result<Owner, ChannelError> {
-        let buffer = self.buffer(CL_MEM_READ_WRITE, len_bytes)?;
+        let flags = CL_MEM_READ_WRITE;
+        let buffer = self.make(len_bytes, |context, len| Buffer::new(context, flags, len))?;
         let filled = self.inner.setup.fill(&buffer);
         filled.map_err(|failure| self.failed(failure, When::Asked))?;
         Ok(Arc::new(buffer))
     }
 
     fn pin(&self, len_bytes: u64) -> Result<(HostSpan, Owner), ChannelError> {
-        let buffer = self.buffer(CL_MEM_READ_WRITE | CL_MEM_ALLOC_HOST_PTR, len_bytes)?;
+        if self.info().shares_addresses {
+            let shared = self.make(len_bytes, Shared::new)?;
+            return Ok((shared.span(), Arc::new(shared)));
+        }
+        let flags = CL_MEM_READ_WRITE | CL_MEM_ALLOC_HOST_PTR;
+        let buffer = self.make(len_bytes, |context, len| Buffer::new(context, flags, len))?;
         let mapped = Mapped::new(buffer, &self.inner.setup);
         let mapped = mapped.map_err(|failure| self.failed(failure, When::Asked))?;
         Ok((mapped.span(), Arc::new(mapped)))
@@ -325,7 +349,7 @@ impl accelerator::Device for Device {
     ) -> Result<Box<dyn Channel>, ChannelError> {
         let queues = Queues::new(self, queues.unwrap_or(QUEUES))?;
         Ok(match direction {
-            Direction::Convert => {
+            way if way.converts() => {
                 let converter = Converter::new(queues, self.clone());
                 Box::new(CommandChannel::new(converter, direction)?)
             }
@@ -336,7 +360,23 @@ impl accelerator::Device for Device {
 
 #[cfg(test)]
 mod tests {
-    use super::is_recent;
+    use super::{Found, find, is_recent};
+    use crate::common::devices;
+    use channel::conformance::{Accelerator, run_channels, run_devices};
+
+    #[test]
+    fn devices_that_share_no_addresses_conform() {
+        let Some(_) = devices("devices_that_share_no_addresses_conform") else { return };
+        let apart = |found: &Found| {
+            let mut found = found.clone();
+            found.info.shares_addresses = false;
+            Accelerator::new(found.open().unwrap(), 1)
+        };
+        let found = find().unwrap();
+        let devices = [&found[0], &found[found.len() - 1]].map(apart);
+        run_channels(&devices[0]);
+        run_devices(&devices);
+    }
 
     #[test]
     fn versions_are_read() {

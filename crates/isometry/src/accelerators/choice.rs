@@ -203,6 +203,7 @@ mod tests {
             memory_bytes: 1,
             most_bytes: 1,
             compiles: true,
+            shares_addresses: false,
         };
         // What OpenCL shows, where CUDA's are, and whether it remains OpenCL's.
         for (shown, cudas, is_ours) in [

@@ -1,6 +1,6 @@
 //! A device of the tests'.
 
-use channel::accelerator::{Device, Direction, Health, Owner, Profile};
+use channel::accelerator::{Device, Direction, Health, Owner, Profile, Reach};
 use channel::{Channel, HostSpan};
 use channel_host::{Cores, MemcpyChannel, MemcpyConfig};
 use model::ChannelError;
@@ -10,12 +10,13 @@ use model::ChannelError;
 pub(crate) struct Full {
     health: Health,
     converts: bool,
+    reach: Reach,
 }
 
 impl Full {
-    /// One of this name, which converts or not.
-    pub(crate) fn new(name: &str, converts: bool) -> Self {
-        Full { health: Health::new("Some", name), converts }
+    /// One of this name, which converts or not, and whose kernels reach so much of the host's memory.
+    pub(crate) fn new(name: &str, converts: bool, reach: Reach) -> Self {
+        Full { health: Health::new("Some", name), converts, reach }
     }
 }
 
@@ -26,8 +27,8 @@ impl Device for Full {
 
     fn profile(&self) -> Profile {
         let (key, memory_bytes, most_bytes) = (String::new(), 1 << 30, 1 << 30);
-        let (place, shares_host_memory, converts) = (None, false, self.converts);
-        Profile { key, place, memory_bytes, most_bytes, shares_host_memory, converts }
+        let (place, shares_host_memory, converts, reach) = (None, false, self.converts, self.reach);
+        Profile { key, place, memory_bytes, most_bytes, shares_host_memory, converts, reach }
     }
 
     fn allocate(&self, len_bytes: u64) -> Result<Owner, ChannelError> {

@@ -2,10 +2,10 @@
 //!
 //! **Hazard.** A device that is gone refuses each request, while plans still lead to it. **Guarantee.**
 //! Once a request or an allocation was refused so, no plan leads to the device or through it, and who asks
-//! for one hears why there is none. **Structure.** The device's channels join nothing any more, in a topology of a new
-//! generation, which no plan that was kept is for, and which other nodes hear of before they hear of any
-//! copy that has failed so; without kernels that is the one that converts. Memories
-//! and channels keep their numbers, and host memory that was pinned by the device remains what it is, host
+//! for one hears why there is none. **Structure.** The device's channels join nothing any more, in a
+//! topology of a new generation, which no plan that was kept is for, and which other nodes hear of before
+//! they hear of any copy that has failed so; without kernels these are those that convert. Memories and
+//! channels keep their numbers, and host memory that was pinned by the device remains what it is, host
 //! memory.
 
 use crate::runtime::Shared;
@@ -25,7 +25,7 @@ pub(crate) struct Devices {
 /// Which channels of a device are closed.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
 enum Closed {
-    /// The one that converts.
+    /// Those that convert.
     Convert,
     All,
 }
@@ -122,6 +122,7 @@ fn close(class: &mut NodeClass, memory: u16, what: Closed) {
 mod tests {
     use super::*;
     use crate::accelerators::Full;
+    use channel::accelerator::Reach;
     use model::{ChannelErrorKind, Layout, NodeId, Topology};
     use planner::{End, Load, Options, PlanCache, PlanError, Query};
 
@@ -202,7 +203,7 @@ mod tests {
 
     #[test]
     fn what_is_closed_is_closed_once_and_then_no_less() {
-        let device = Arc::new(Full::new("a", true));
+        let device = Arc::new(Full::new("a", true, Reach::Nothing));
         let (mut devices, memory) = (Devices::default(), MemoryId { node: NodeId(0), index: 1 });
         devices.add(memory, Arc::clone(&device) as Arc<dyn Device>);
         let health = device.health();

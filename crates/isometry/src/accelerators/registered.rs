@@ -5,7 +5,7 @@ use crate::builder::Settings;
 use crate::discover::LARGEST_BUFFER_PARTS;
 use channel::accelerator::{Device, FbmProvider};
 use channel::{Provider, Region};
-use model::{ChannelError, ChannelKind, MemoryKind, NodeClass};
+use model::{Channel, ChannelError, ChannelKind, MemoryKind, NodeClass};
 use std::sync::Arc;
 
 /// What such memory is called: as the device's own, and this.
@@ -33,9 +33,11 @@ pub(crate) fn add(class: &mut NodeClass, own: u16, bytes: u64) {
     let name = format!("{}{SUFFIX}", class.memories[usize::from(own)].name);
     let sizes = (Some(bytes), Some(bytes / LARGEST_BUFFER_PARTS));
     let index = push_memory(class, name, MemoryKind::Fbm, sizes);
-    let is_inside = |kind| matches!(kind, ChannelKind::GpuCopy | ChannelKind::GpuConvert);
-    let inside = class.channels.iter_mut().filter(|channel| is_inside(channel.kind));
-    for channel in inside.filter(|channel| channel.to.contains(&own)) {
+    let is_inside = |channel: &Channel| {
+        let is_its = channel.from.contains(&own) && channel.to.contains(&own);
+        is_its && matches!(channel.kind, ChannelKind::GpuCopy | ChannelKind::GpuConvert)
+    };
+    for channel in class.channels.iter_mut().filter(|channel| is_inside(channel)) {
         channel.from.push(index);
         channel.to.push(index);
     }

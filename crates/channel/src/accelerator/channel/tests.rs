@@ -2,7 +2,7 @@
 
 use super::*;
 use crate::accelerator::{
-    self, Ends, Health, Over, Owner, Profile, Queued, Rect, RectRules, Rects,
+    self, Ends, Health, Over, Owner, Profile, Queued, Reach, Rect, RectRules, Rects,
 };
 use crate::conformance::{self, Accelerator, Shape, backwards, drop_held, job, run_one};
 use crate::conformance::{submit_all, sys};
@@ -123,7 +123,8 @@ impl accelerator::Device for Device {
     fn profile(&self) -> Profile {
         let (memory_bytes, most_bytes) = (1 << 40, 1 << 40);
         let (key, place, shares_host_memory) = ("a".to_owned(), None, true);
-        Profile { key, place, memory_bytes, most_bytes, shares_host_memory, converts: false }
+        let (converts, reach) = (false, Reach::Nothing);
+        Profile { key, place, memory_bytes, most_bytes, shares_host_memory, converts, reach }
     }
 
     fn allocate(&self, len_bytes: u64) -> Result<Owner, ChannelError> {

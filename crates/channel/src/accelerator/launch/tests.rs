@@ -179,7 +179,7 @@ fn the_kernels_have_what_launches_have() {
     for (what, count) in [("Loop loops", MOST_LOOPS), ("Start starts", MOST_STARTS)] {
         assert!(KERNELS.contains(&format!("{what}[{count}];")), "{what}");
     }
-    let widths = [1, 2, 4, 8, Kernel::MOST_BYTES as usize];
+    let widths = [1, 2, 4, 8, ELEMENT_BYTES as usize];
     let kernels = widths.map(|bytes| [false, true].map(|turns| Kernel { bytes, turns }));
     for kernel in kernels.into_iter().flatten() {
         let name = kernel.name();

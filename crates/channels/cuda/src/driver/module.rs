@@ -1,10 +1,10 @@
 //! Kernels: made ready for a device by the driver, and launched.
 
-use super::raw::Pointer;
+use super::raw::{Address, Pointer};
 use super::{Buffer, Context, Failure, Stream};
-use channel::accelerator::{GROUP_ITEMS, Launch};
+use channel::accelerator::{Ends, GROUP_ITEMS, Launch};
 use std::ffi::{CStr, CString, c_uint, c_void};
-use std::ptr::{from_ref, null_mut};
+use std::ptr::{NonNull, from_ref, null_mut};
 use std::sync::Arc;
 
 /// Kernels of a context.
@@ -56,24 +56,36 @@ pub(crate) struct Function(Pointer);
 // SAFETY: any thread may launch it.
 unsafe impl Send for Function {}
 
+/// Where both ends start for a kernel. Memory of the host that it reaches has the address that it has for
+/// the host ([`super::DeviceId::has_one_address_space`]).
+fn addresses(ends: Ends<'_, Buffer>) -> (Address, Address) {
+    let host = |start: NonNull<u8>| start.as_ptr().expose_provenance() as Address;
+    match ends {
+        Ends::Write(from, to) => (host(from), to.address),
+        Ends::Read(from, to) => (from.address, host(to)),
+        Ends::Copy(from, to) => (from.address, to.address),
+    }
+}
+
 impl Stream {
     /// Queues `launch`, whose kernel is `function`.
     ///
     /// # Safety
-    /// The function's module is there, and of this stream's context. All that it reads lies inside the
-    /// first buffer, all that it writes inside the second; these stay valid until an event that is recorded
-    /// behind it is over, and until then nobody touches these bytes in a conflicting way.
+    /// The function's module is there, and of this stream's context, whose device reaches memory of the
+    /// host that is an end. All that it reads and writes lies inside the ends; these stay valid until an
+    /// event that is recorded behind it is over, and until then nobody touches these bytes in a conflicting
+    /// way.
     pub(crate) unsafe fn launch(
         &self,
         Function(function): Function,
-        (src, dst): (&Buffer, &Buffer),
+        ends: Ends<'_, Buffer>,
         launch: &Launch,
     ) -> Result<(), Failure> {
         let place = |value: *const c_void| value.cast_mut();
-        let parameters = launch.parameters();
+        let ((src, dst), parameters) = (addresses(ends), launch.parameters());
         let mut arguments = [
-            place(from_ref(&src.address).cast()),
-            place(from_ref(&dst.address).cast()),
+            place(from_ref(&src).cast()),
+            place(from_ref(&dst).cast()),
             place(from_ref(&parameters).cast()),
         ];
         let (groups, items) = (launch.groups() as c_uint, GROUP_ITEMS as c_uint);

@@ -21,6 +21,7 @@ pub(crate) type Address = u64;
 
 /// What a device may be asked.
 pub(crate) const MAX_PITCH: c_int = 11;
+pub(crate) const UNIFIED_ADDRESSING: c_int = 41;
 pub(crate) const CAPABILITY_MAJOR: c_int = 75;
 pub(crate) const CAPABILITY_MINOR: c_int = 76;
 

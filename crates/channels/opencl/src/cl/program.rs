@@ -1,17 +1,17 @@
 //! Kernels: compiled for the device of a context, and launched.
 
 use super::{Buffer, Context, Event, Failure, Queue, by, text};
-use channel::accelerator::{GROUP_ITEMS, Launch, Parameters};
+use channel::accelerator::{Ends, GROUP_ITEMS, Launch, Parameters};
 use cl3::command_queue::enqueue_nd_range_kernel;
 use cl3::error_codes::CL_INVALID_KERNEL_NAME;
-use cl3::kernel::{create_kernel, release_kernel, set_kernel_arg};
+use cl3::kernel::{create_kernel, release_kernel, set_kernel_arg, set_kernel_arg_svm_pointer};
 use cl3::program::{
     CL_PROGRAM_BUILD_LOG, build_program, create_program_with_source, get_program_build_data,
     release_program,
 };
 use cl3::types::{cl_kernel, cl_program};
 use std::ffi::{CString, c_void};
-use std::ptr::{from_ref, null, null_mut};
+use std::ptr::{NonNull, from_ref, null, null_mut};
 use std::sync::Arc;
 
 /// Kernels of a context.
@@ -75,6 +75,25 @@ impl Function {
         let set = unsafe { set_kernel_arg(self.0, index, size_of::<T>(), value) };
         set.map_err(by("clSetKernelArg"))
     }
+
+    /// Has the kernel's argument number `index` be a buffer.
+    ///
+    /// # Safety
+    /// The kernel takes a pointer there.
+    unsafe fn set_buffer(&mut self, index: u32, buffer: &Buffer) -> Result<(), Failure> {
+        // SAFETY: the caller's promise.
+        unsafe { self.set(index, &buffer.raw) }
+    }
+
+    /// Has the kernel's argument number `index` be memory that host and device share.
+    ///
+    /// # Safety
+    /// The kernel takes a pointer there, and the memory is of its context.
+    unsafe fn set_shared(&mut self, index: u32, start: NonNull<u8>) -> Result<(), Failure> {
+        // SAFETY: the caller's promise.
+        let set = unsafe { set_kernel_arg_svm_pointer(self.0, index, start.as_ptr().cast()) };
+        set.map_err(by("clSetKernelArgSVMPointer"))
+    }
 }
 
 impl Drop for Function {
@@ -88,19 +107,26 @@ impl Queue {
     /// Queues `launch`, whose kernel is `function`.
     ///
     /// # Safety
-    /// All that it reads lies inside the first buffer, all that it writes inside the second, and until
-    /// the event is over both stay valid, and nobody touches these bytes in a conflicting way.
+    /// All that it reads and writes lies inside the ends, of which memory of the host is shared with the
+    /// queue's device. Until the event is over both stay valid, and nobody touches these bytes in a
+    /// conflicting way.
     pub(crate) unsafe fn launch(
         &self,
         function: &mut Function,
-        (src, dst): (&Buffer, &Buffer),
+        ends: Ends<'_, Buffer>,
         launch: &Launch,
     ) -> Result<Event, Failure> {
         let parameters: Parameters = launch.parameters();
         // SAFETY: these are the arguments of all kernels, in their order.
         unsafe {
-            function.set(0, &src.raw)?;
-            function.set(1, &dst.raw)?;
+            match ends {
+                Ends::Write(from, _) => function.set_shared(0, from)?,
+                Ends::Read(from, _) | Ends::Copy(from, _) => function.set_buffer(0, from)?,
+            }
+            match ends {
+                Ends::Read(_, to) => function.set_shared(1, to)?,
+                Ends::Write(_, to) | Ends::Copy(_, to) => function.set_buffer(1, to)?,
+            }
             function.set(2, &parameters)?;
         }
         let (items, group) = ([launch.groups() * GROUP_ITEMS], [GROUP_ITEMS]);
