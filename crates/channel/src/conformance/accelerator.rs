@@ -3,7 +3,7 @@
 
 use super::device::{Accelerator, Host, backwards, job, memory, nested, run, run_one, sys};
 use super::{Draw, Shape};
-use crate::accelerator::{Direction, Reach};
+use crate::accelerator::{Direction, ELEMENT_BYTES, Reach};
 use crate::{Job, Provider, Region};
 use model::{ChannelErrorKind, Completion, CopyDim, FieldCopy, NdCopy, Stride};
 use std::sync::Arc;
@@ -52,7 +52,7 @@ fn regions_are_zeroed_and_aligned([device, _]: &[Accelerator; 2]) {
     for (len, align) in sizes {
         let region = device.zcm.allocate(len, align).unwrap();
         let start = region.host_span().unwrap().start().as_ptr().addr() as u64;
-        assert!(start.is_multiple_of(align.max(1)));
+        assert!(start.is_multiple_of(align.max(ELEMENT_BYTES)));
         assert_eq!((region.len_bytes(), region.memory()), (len, memory(1)));
         assert!(device.contents(&Arc::new(region)).iter().all(|&b| b == 0));
         let region = device.fbm.allocate(len, align).unwrap();

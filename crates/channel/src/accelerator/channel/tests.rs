@@ -138,10 +138,11 @@ impl accelerator::Device for Device {
         if len_bytes > 1 << 40 {
             return Err(self.0.health.no_memory(len_bytes, "too much"));
         }
-        let mut bytes = vec![0xa5u8; len_bytes as usize];
-        let start = NonNull::new(bytes.as_mut_ptr()).unwrap();
+        // It starts where no kernel could begin.
+        let mut bytes = vec![0xa5u8; len_bytes as usize + 1];
+        let start = NonNull::new(bytes[1..].as_mut_ptr()).unwrap();
         // SAFETY: the bytes are the vector's, which its user owns and nobody else has.
-        let span = unsafe { HostSpan::new(start, bytes.len()) };
+        let span = unsafe { HostSpan::new(start, len_bytes as usize) };
         Ok((span, Arc::new(bytes)))
     }
 
