@@ -1,6 +1,7 @@
 //! What tests tell the fake driver, and ask it.
 
-use crate::gpu::{Code, GPUS, Gpu};
+use crate::gpu::{Code, DEFAULT_STREAMS, GPUS, Gpu, Stream};
+use cudarc::driver::sys::CUstream;
 use std::collections::BTreeMap;
 use std::ffi::{CStr, c_char, c_int};
 use std::ptr::with_exposed_provenance_mut;
@@ -67,6 +68,32 @@ extern "C" fn fake_hold(device: c_int, held: bool) {
     GPUS[device as usize].tell();
 }
 
+/// Changes a stream, if it is there.
+fn change(device: c_int, stream: u64, change: impl FnOnce(&mut Stream)) {
+    let gpu = &GPUS[device as usize];
+    let name = gpu.stream(stream as CUstream);
+    gpu.state().streams.get_mut(&name).map(change);
+    gpu.tell();
+}
+
+/// Has one stream of a device stand still, or go on.
+#[unsafe(no_mangle)]
+extern "C" fn fake_hold_stream(device: c_int, stream: u64, held: bool) {
+    change(device, stream, |stream| stream.held = held);
+}
+
+/// Has a stream of a device say that it is being captured, or not.
+#[unsafe(no_mangle)]
+extern "C" fn fake_capture(device: c_int, stream: u64, captured: bool) {
+    change(device, stream, |stream| stream.captured = captured);
+}
+
+/// Has addresses told to be among at most so many bytes.
+#[unsafe(no_mangle)]
+extern "C" fn fake_map(most_bytes: usize) {
+    GPUS.iter().for_each(|gpu| gpu.state().most_mapped = most_bytes);
+}
+
 /// Chooses how late streams are.
 #[unsafe(no_mangle)]
 extern "C" fn fake_seed(seed: u64) {
@@ -91,7 +118,8 @@ extern "C" fn fake_live() -> u64 {
     let of_device = |gpu: &Gpu| {
         let _ = gpu.wait_until(|state| !state.has_closed_streams());
         let state = gpu.state();
-        let objects = [state.streams.len(), state.events.len(), state.modules.len()];
+        let streams = state.streams.keys().filter(|name| !DEFAULT_STREAMS.contains(name)).count();
+        let objects = [streams, state.events.len(), state.modules.len()];
         state.blocks.len() + objects.iter().sum::<usize>() + state.contexts
     };
     let pinned = calls().pinned.len();

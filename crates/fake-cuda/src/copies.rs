@@ -9,13 +9,13 @@ use std::ffi::{c_uchar, c_void};
 
 fn queue(name: &'static str, stream: CUstream, copy: impl FnOnce() -> Result<Copy3, Code>) -> Code {
     call_in(name, |gpu, _| {
-        let copy = copy()?;
+        let (copy, stream) = (copy()?, gpu.stream(stream));
         let mut state = gpu.state();
         if copy.size.contains(&0) {
             return Ok(());
         }
         check(&state, &copy)?;
-        let asked = state.ask(stream as u64, Command::Copy(copy));
+        let asked = state.ask(stream, Command::Copy(copy));
         gpu.tell();
         if asked { Ok(()) } else { Err(INVALID_VALUE) }
     })
@@ -170,9 +170,10 @@ extern "C" fn cuMemsetD8Async(
     stream: CUstream,
 ) -> Code {
     call_in("cuMemsetD8Async", |gpu, _| {
+        let stream = gpu.stream(stream);
         let mut state = gpu.state();
         let fits = state.has(at, bytes);
-        let asked = fits && state.ask(stream as u64, Command::Fill(at, byte, bytes));
+        let asked = fits && state.ask(stream, Command::Fill(at, byte, bytes));
         gpu.tell();
         if asked { Ok(()) } else { Err(INVALID_VALUE) }
     })

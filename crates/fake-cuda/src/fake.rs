@@ -69,6 +69,29 @@ impl Fake {
         hold(device, held);
     }
 
+    /// Has one stream of a device stand still, or go on.
+    pub fn hold_stream(&self, device: c_int, stream: u64, held: bool) {
+        // SAFETY: as for `refuse`.
+        let hold: Symbol<'_, extern "C" fn(c_int, u64, bool)> =
+            unsafe { self.symbol(c"fake_hold_stream") };
+        hold(device, stream, held);
+    }
+
+    /// Has a stream of a device say that it is being captured, or not.
+    pub fn capture(&self, device: c_int, stream: u64, captured: bool) {
+        // SAFETY: as for `refuse`.
+        let capture: Symbol<'_, extern "C" fn(c_int, u64, bool)> =
+            unsafe { self.symbol(c"fake_capture") };
+        capture(device, stream, captured);
+    }
+
+    /// Has addresses told to be among at most so many bytes, as where pages are mapped one by one.
+    pub fn map(&self, most_bytes: usize) {
+        // SAFETY: as for `refuse`.
+        let map: Symbol<'_, extern "C" fn(usize)> = unsafe { self.symbol(c"fake_map") };
+        map(most_bytes);
+    }
+
     /// Chooses how late streams are.
     pub fn seed(&self, seed: u64) {
         // SAFETY: as for `refuse`.
@@ -103,7 +126,7 @@ impl Fake {
 
     /// # Safety
     /// The fake driver has a function of this name, and of type `T`.
-    unsafe fn symbol<T>(&self, name: &CStr) -> Symbol<'_, T> {
+    pub(crate) unsafe fn symbol<T>(&self, name: &CStr) -> Symbol<'_, T> {
         // SAFETY: the caller's promise.
         unsafe { self.library.get(name) }.expect("the fake driver has it")
     }

@@ -53,6 +53,8 @@ pub(crate) enum Command {
     Launch(Box<Launch>),
     Fill(u64, u8, usize),
     Event(u64),
+    /// Until an event was over so many times.
+    Wait(u64, u64),
     Call(Call, usize),
 }
 
@@ -62,15 +64,22 @@ pub(crate) struct Stream {
     /// Whether one of them is being carried out.
     busy: bool,
     closed: bool,
+    /// Whether it stands still.
+    pub(crate) held: bool,
+    /// Whether what it is asked is recorded in place of carried out; nothing records here.
+    pub(crate) captured: bool,
     /// What copies since the last event failed with.
     error: Code,
 }
 
-/// How often an event is still to come, and what came before it failed with.
+/// How often an event was recorded and was over, and what came before it failed with.
 #[derive(Default)]
 pub(crate) struct Event {
-    pending: usize,
+    recorded: u64,
+    over: u64,
     error: Code,
+    /// Whether nobody has it any more, but streams.
+    destroyed: bool,
 }
 
 #[derive(Default)]
@@ -90,6 +99,8 @@ pub(crate) struct State {
     pub(crate) seed: u64,
     /// Whether what is allocated lies where it is in the host's memory.
     pub(crate) is_host_memory: bool,
+    /// The most bytes that an address is told to be among, as where pages are mapped one by one.
+    pub(crate) most_mapped: usize,
     names: u64,
 }
 
@@ -98,10 +109,14 @@ pub(crate) struct Gpu {
     changed: Condvar,
 }
 
-pub(crate) static GPUS: [Gpu; 2] = [Gpu::new(), Gpu::new()];
+/// The handles of the default streams, that of all threads and that of each, which here is one too.
+pub(crate) const DEFAULT_STREAMS: [u64; 2] = [1, 2];
+
+/// Objects of the two have different names, behind those of the default streams.
+pub(crate) static GPUS: [Gpu; 2] = [Gpu::new(2), Gpu::new(1 << 16)];
 
 impl Gpu {
-    const fn new() -> Self {
+    const fn new(names: u64) -> Self {
         let state = State {
             blocks: BTreeMap::new(),
             streams: BTreeMap::new(),
@@ -113,7 +128,8 @@ impl Gpu {
             failure: None,
             seed: 0,
             is_host_memory: false,
-            names: 0,
+            most_mapped: usize::MAX,
+            names,
         };
         Gpu { state: Mutex::new(state), changed: Condvar::new() }
     }
@@ -135,8 +151,22 @@ impl Gpu {
     pub(crate) fn open_stream(&'static self) -> u64 {
         let mut state = self.state();
         let name = state.name();
+        self.start(&mut state, name);
+        name
+    }
+
+    fn start(&'static self, state: &mut State, name: u64) {
         state.streams.insert(name, Stream::default());
         thread::spawn(move || self.run(name));
+    }
+
+    /// The stream that a handle means; a default one is there from its first use on.
+    pub(crate) fn stream(&'static self, handle: CUstream) -> u64 {
+        let name = (handle as u64).max(DEFAULT_STREAMS[0]);
+        let mut state = self.state();
+        if DEFAULT_STREAMS.contains(&name) && !state.streams.contains_key(&name) {
+            self.start(&mut state, name);
+        }
         name
     }
 
@@ -151,8 +181,7 @@ impl Gpu {
                 self.tell();
                 return;
             }
-            let idle = state.held || state.streams[&name].commands.is_empty();
-            if idle {
+            if state.is_still(name) {
                 state = self.wait(state);
                 continue;
             }
@@ -186,11 +215,9 @@ impl Gpu {
             },
             Command::Event(event) => {
                 let error = state.streams.get_mut(&name).map(|s| std::mem::take(&mut s.error));
-                if let Some(event) = state.events.get_mut(&event) {
-                    event.pending -= 1;
-                    event.error = error.unwrap_or(0);
-                }
+                state.end_event(event, error.unwrap_or(0));
             }
+            Command::Wait(..) => {}
             Command::Call(call, data) => {
                 let fault = state.fault;
                 drop(state);
@@ -245,10 +272,61 @@ impl State {
         let open = self.streams.get_mut(&stream).filter(|stream| !stream.closed);
         let Some(stream) = open else { return false };
         if let Command::Event(event) = &command {
-            self.events.entry(*event).or_default().pending += 1;
+            self.events.entry(*event).or_default().recorded += 1;
         }
         stream.commands.push_back(command);
         true
+    }
+
+    /// Whether a stream has nothing that it may carry out now.
+    fn is_still(&self, name: u64) -> bool {
+        let stream = &self.streams[&name];
+        match stream.commands.front() {
+            _ if self.held || stream.held => true,
+            None => true,
+            Some(Command::Wait(event, times)) if self.fault == 0 => {
+                self.events.get(event).is_some_and(|event| event.over < *times)
+            }
+            Some(_) => false,
+        }
+    }
+
+    /// Has a stream wait for what an event was last recorded behind; false where there is none of either.
+    pub(crate) fn wait_in(&mut self, stream: u64, event: u64) -> bool {
+        let Some(times) = self.events.get(&event).map(|event| event.recorded) else { return false };
+        self.ask(stream, Command::Wait(event, times))
+    }
+
+    /// An event is over once more, and what came before it has failed with `error`, if any.
+    fn end_event(&mut self, name: u64, error: Code) {
+        let Some(event) = self.events.get_mut(&name) else { return };
+        event.over += 1;
+        event.error = error;
+        self.forget_event(name);
+    }
+
+    /// Has an event go once it is over; false where there is none.
+    pub(crate) fn destroy_event(&mut self, name: u64) -> bool {
+        let Some(event) = self.events.get_mut(&name) else { return false };
+        event.destroyed = true;
+        self.forget_event(name);
+        true
+    }
+
+    fn forget_event(&mut self, name: u64) {
+        if self.events.get(&name).is_some_and(|e| e.destroyed && e.over == e.recorded) {
+            self.events.remove(&name);
+        }
+    }
+
+    /// The bytes that one at `at` is told to be among.
+    pub(crate) fn mapped(&self, at: u64) -> Option<(u64, usize)> {
+        let (start, block) = self.blocks.range(..=at).next_back()?;
+        let part = (at - start) / self.most_mapped as u64;
+        let from = part as usize * self.most_mapped;
+        let bytes = block.len().checked_sub(from)?.min(self.most_mapped);
+        let start = start + from as u64;
+        (at < start + bytes as u64).then_some((start, bytes))
     }
 
     /// Whether a stream has nothing left to do.
@@ -268,7 +346,7 @@ impl State {
     /// What copies before an event failed with, once it is over.
     pub(crate) fn event_error(&self, event: u64) -> Option<Code> {
         let event = self.events.get(&event)?;
-        (event.pending == 0).then_some(event.error)
+        (event.over == event.recorded).then_some(event.error)
     }
 
     /// The bytes from `at` on, where they are all of one allocation.

@@ -1,8 +1,8 @@
 //! Calls for streams and events.
 
-use crate::gpu::{Call, Code, Command, Event};
+use crate::gpu::{Call, Code, Command, Event, GPUS};
 use crate::{INVALID_VALUE, call_in, give};
-use cudarc::driver::sys::{CUevent, CUresult, CUstream};
+use cudarc::driver::sys::{CUcontext, CUevent, CUresult, CUstream, CUstreamCaptureStatus};
 use std::ffi::{c_uint, c_void};
 
 const INVALID_HANDLE: Code = CUresult::CUDA_ERROR_INVALID_HANDLE as Code;
@@ -30,7 +30,10 @@ extern "C" fn cuStreamDestroy_v2(stream: CUstream) -> Code {
 
 #[unsafe(no_mangle)]
 extern "C" fn cuStreamSynchronize(stream: CUstream) -> Code {
-    call_in("cuStreamSynchronize", |gpu, _| gpu.wait_until(|state| state.is_idle(stream as u64)))
+    call_in("cuStreamSynchronize", |gpu, _| {
+        let stream = gpu.stream(stream);
+        gpu.wait_until(|state| state.is_idle(stream))
+    })
 }
 
 #[unsafe(no_mangle)]
@@ -51,6 +54,43 @@ extern "C" fn cuStreamAddCallback(
 }
 
 #[unsafe(no_mangle)]
+extern "C" fn cuStreamWaitEvent(stream: CUstream, event: CUevent, flags: c_uint) -> Code {
+    call_in("cuStreamWaitEvent", |gpu, _| {
+        if flags > 1 {
+            return Err(INVALID_VALUE);
+        }
+        let stream = gpu.stream(stream);
+        let asked = gpu.state().wait_in(stream, event as u64);
+        gpu.tell();
+        known(asked)
+    })
+}
+
+/// A default stream is one of the current context's.
+#[unsafe(no_mangle)]
+extern "C" fn cuStreamGetCtx(stream: CUstream, context: *mut CUcontext) -> Code {
+    call_in("cuStreamGetCtx", |gpu, number| {
+        let name = gpu.stream(stream);
+        let has = |number: &usize| GPUS[*number].state().streams.contains_key(&name);
+        let found = [number, 1 - number].into_iter().find(has).ok_or(INVALID_HANDLE)?;
+        give(context, (found + 1) as CUcontext)
+    })
+}
+
+#[unsafe(no_mangle)]
+extern "C" fn cuStreamIsCapturing(stream: CUstream, status: *mut CUstreamCaptureStatus) -> Code {
+    use CUstreamCaptureStatus as Status;
+    call_in("cuStreamIsCapturing", |gpu, _| {
+        let name = gpu.stream(stream);
+        let captured = gpu.state().streams.get(&name).map(|stream| stream.captured);
+        match captured.ok_or(INVALID_HANDLE)? {
+            true => give(status, Status::CU_STREAM_CAPTURE_STATUS_ACTIVE),
+            false => give(status, Status::CU_STREAM_CAPTURE_STATUS_NONE),
+        }
+    })
+}
+
+#[unsafe(no_mangle)]
 extern "C" fn cuEventCreate(event: *mut CUevent, flags: c_uint) -> Code {
     call_in("cuEventCreate", |gpu, _| {
         if flags > 7 {
@@ -65,17 +105,16 @@ extern "C" fn cuEventCreate(event: *mut CUevent, flags: c_uint) -> Code {
 
 #[unsafe(no_mangle)]
 extern "C" fn cuEventDestroy_v2(event: CUevent) -> Code {
-    call_in("cuEventDestroy_v2", |gpu, _| {
-        known(gpu.state().events.remove(&(event as u64)).is_some())
-    })
+    call_in("cuEventDestroy_v2", |gpu, _| known(gpu.state().destroy_event(event as u64)))
 }
 
 #[unsafe(no_mangle)]
 extern "C" fn cuEventRecord(event: CUevent, stream: CUstream) -> Code {
     call_in("cuEventRecord", |gpu, _| {
+        let stream = gpu.stream(stream);
         let mut state = gpu.state();
         known(state.events.contains_key(&(event as u64)))?;
-        let asked = state.ask(stream as u64, Command::Event(event as u64));
+        let asked = state.ask(stream, Command::Event(event as u64));
         gpu.tell();
         known(asked)
     })

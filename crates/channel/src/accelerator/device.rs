@@ -1,6 +1,6 @@
 //! A device in use, and whether it can be used any more.
 
-use super::{Direction, PciPlace};
+use super::{Direction, Interop, PciPlace};
 use crate::{Channel, DeviceSpan, HostSpan};
 use model::{ChannelError, ChannelErrorKind};
 use std::any::Any;
@@ -49,6 +49,11 @@ pub trait Device: Debug + Send + Sync {
         direction: Direction,
         queues: Option<usize>,
     ) -> Result<Box<dyn Channel>, ChannelError>;
+
+    /// What other libraries of the process may share with it, where its API has addresses.
+    fn interop(&self) -> Option<&dyn Interop> {
+        None
+    }
 }
 
 /// What a device says of itself.

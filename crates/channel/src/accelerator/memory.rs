@@ -5,8 +5,8 @@ use crate::{HostSpan, Provider, Region};
 use model::{ChannelError, MemoryId};
 use std::sync::Arc;
 
-/// Makes regions of a device's memory (FBM), each allocated by itself. Nobody sees its address, so
-/// that every alignment counts as kept. Blocks until the device has zeroed it.
+/// Makes regions of a device's memory (FBM), each allocated by itself. They start where the device's
+/// allocations do, whatever alignment is asked for. Blocks until the device has zeroed it.
 #[derive(Debug, Clone)]
 pub struct FbmProvider {
     memory: MemoryId,

@@ -6,11 +6,13 @@
 //! for a transfer, and nothing spins. **Structure.** [`Rects`] and [`Launches`] decide and do nothing: the
 //! former copy rows as they are, the latter convert. A backend's [`Copier`] queues what one of them says,
 //! as a [`Batch`]; [`CommandChannel`] is the channel over it. A [`Device`] makes such channels, and what
-//! [`FbmProvider`] and [`ZcmProvider`] make regions of; its [`Health`] says whether it is lost.
+//! [`FbmProvider`] and [`ZcmProvider`] make regions of; its [`Health`] says whether it is lost, and its
+//! [`Interop`] what other libraries share with it.
 
 mod channel;
 mod converter;
 mod device;
+mod interop;
 mod launch;
 mod memory;
 mod nest;
@@ -22,6 +24,7 @@ mod transfer;
 pub use channel::CommandChannel;
 pub use converter::{Converter, KernelDevice, Launcher};
 pub use device::{Device, Health, Owner, Profile, Reach};
+pub use interop::{Fence, Interop, Reached, StreamHandle};
 pub use launch::{ELEMENT_BYTES, GROUP_ITEMS, KERNELS, Kernel, Launch, Launches, Parameters};
 pub use memory::{FbmProvider, ZcmProvider};
 pub use place::{NoPlace, PciPlace};

@@ -95,7 +95,7 @@ pub(crate) struct Commands {
 
 impl Batch for Commands {
     fn when_over(&self, over: Over) -> Result<(), ChannelError> {
-        self.stream.when_over(over).map_err(|failure| self.device.failed(&failure))
+        self.stream.when_over(|_| over()).map_err(|failure| self.device.failed(&failure))
     }
 
     fn wait(&mut self) -> Result<(), ChannelError> {

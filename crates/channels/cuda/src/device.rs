@@ -6,8 +6,10 @@ use crate::driver::{
     Pinned, Stream, Unusable,
 };
 use crate::error::kind_of;
+use crate::interop::Fences;
 use channel::accelerator::{
-    self, CommandChannel, Converter, Direction, Health, KernelDevice, Owner, Profile, Reach,
+    self, CommandChannel, Converter, Direction, Health, Interop, KernelDevice, Owner, Profile,
+    Reach,
 };
 use channel::model::ChannelError;
 use channel::{Channel, DeviceSpan, HostSpan};
@@ -165,7 +167,8 @@ impl Found {
         let failed = |failure: Failure| health.failed(kind_of(failure.code), failure);
         let (context, setup) = made.map_err(failed)?;
         let kernels = OnceLock::new();
-        Ok(Device { inner: Arc::new(Inner { info, health, context, setup, kernels }) })
+        let fences = Fences::default();
+        Ok(Device { inner: Arc::new(Inner { info, health, context, setup, kernels, fences }) })
     }
 }
 
@@ -188,6 +191,7 @@ struct Inner {
     setup: Stream,
     /// The kernels that convert layouts, or why there are none.
     kernels: OnceLock<Result<Module, Failure>>,
+    fences: Fences,
 }
 
 impl Device {
@@ -199,6 +203,10 @@ impl Device {
 
     pub(crate) fn context(&self) -> &Arc<Context> {
         &self.inner.context
+    }
+
+    pub(crate) fn fences(&self) -> &Fences {
+        &self.inner.fences
     }
 
     /// The error that `failure` is; one that says that the device is lost makes it so.
@@ -298,5 +306,9 @@ impl accelerator::Device for Device {
             }
             _ => Box::new(CommandChannel::new(streams, direction)?),
         })
+    }
+
+    fn interop(&self) -> Option<&dyn Interop> {
+        Some(self)
     }
 }

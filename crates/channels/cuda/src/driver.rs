@@ -5,6 +5,7 @@
 //! host, which is why [`Stream::copy`] is unsafe.
 
 mod module;
+mod pointer;
 mod raw;
 mod stream;
 
@@ -12,6 +13,7 @@ pub(crate) use module::{Function, Module};
 pub(crate) use raw::{INVALID_VALUE, NO_DEVICE, OUT_OF_MEMORY};
 pub(crate) use stream::{Event, Stream};
 
+use channel::accelerator::Owner;
 use channel::{DeviceSpan, HostSpan};
 use raw::{Api, Code, Pointer};
 use std::ffi::{CStr, OsStr, c_char, c_int};
@@ -244,6 +246,8 @@ pub(crate) struct Buffer {
     context: Arc<Context>,
     address: raw::Address,
     len_bytes: usize,
+    /// Who gives it back, where somebody else has allocated it.
+    owner: Option<Owner>,
 }
 
 impl Buffer {
@@ -254,7 +258,24 @@ impl Buffer {
             // SAFETY: a place for an address.
             unsafe { (api.memory.allocate)(&mut address, len_bytes) }
         })?;
-        Ok(Buffer { context: Arc::clone(context), address, len_bytes })
+        Ok(Buffer { context: Arc::clone(context), address, len_bytes, owner: None })
+    }
+
+    /// The `len_bytes` bytes at `address`, which `owner` gives back.
+    ///
+    /// # Safety
+    /// They are memory of the context's device, and stay so as long as `owner` lives.
+    pub(crate) unsafe fn of_other(
+        context: &Arc<Context>,
+        (address, len_bytes): (u64, usize),
+        owner: Owner,
+    ) -> Self {
+        Buffer { context: Arc::clone(context), address, len_bytes, owner: Some(owner) }
+    }
+
+    /// Where it starts.
+    pub(crate) fn address(&self) -> u64 {
+        self.address
     }
 
     /// Whether it is memory of `context`.
@@ -271,6 +292,9 @@ impl Buffer {
 
 impl Drop for Buffer {
     fn drop(&mut self) {
+        if self.owner.is_some() {
+            return;
+        }
         // SAFETY: this value's own memory, which no copy needs any more. What fails here leaves
         // nothing to do.
         let _ = self.context.with("cuMemFree", |api| unsafe { (api.memory.free)(self.address) });

@@ -7,11 +7,13 @@
 //! what fails is the error of that request, and a device that is lost says so to all later ones.
 //! **Structure.** [`find`] says which devices there are: the library is loaded then, and its absence is
 //! a value. What a channel does stands in [`channel::accelerator`]; `copier` has streams copy the rects
-//! and launch the kernels that it chooses, and `driver` owns CUDA's objects.
+//! and launch the kernels that it chooses, `interop` is what other libraries share, and `driver` owns CUDA's
+//! objects.
 
 mod copier;
 mod device;
 mod driver;
 mod error;
+mod interop;
 
 pub use device::{Absent, Device, DeviceInfo, Found, find, find_in};

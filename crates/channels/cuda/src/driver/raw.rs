@@ -12,6 +12,7 @@ pub(crate) const SUCCESS: Code = 0;
 pub(crate) const INVALID_VALUE: Code = 1;
 pub(crate) const OUT_OF_MEMORY: Code = 2;
 pub(crate) const NO_DEVICE: Code = 100;
+pub(crate) const CAPTURE_UNSUPPORTED: Code = 900;
 
 /// Objects of the driver's.
 pub(crate) type Pointer = *mut c_void;
@@ -33,6 +34,10 @@ pub(crate) const NON_BLOCKING: c_uint = 1;
 
 /// An event that is slept for, and takes no time.
 pub(crate) const BLOCKING_UNTIMED: c_uint = 1 | 2;
+
+/// What an address may be asked: the context, the kind of memory, whether it is managed, the device, and
+/// where its allocation starts and how long that is.
+pub(crate) const POINTER: [c_uint; 6] = [1, 2, 8, 9, 11, 12];
 
 /// Kinds of memory.
 pub(crate) const HOST: c_uint = 1;
@@ -124,6 +129,9 @@ pub(crate) struct Memory {
     pub(crate) allocate_host: unsafe extern "C" fn(*mut *mut c_void, usize, c_uint) -> Code,
     pub(crate) free_host: unsafe extern "C" fn(*mut c_void) -> Code,
     pub(crate) fill: unsafe extern "C" fn(Address, u8, usize, Pointer) -> Code,
+    /// How many are asked, which, places for answers, and of what.
+    pub(crate) describe:
+        unsafe extern "C" fn(c_uint, *const c_uint, *const *mut c_void, Address) -> Code,
 }
 
 pub(crate) struct Copies {
@@ -162,6 +170,9 @@ pub(crate) struct Streams {
     pub(crate) destroy: unsafe extern "C" fn(Pointer) -> Code,
     pub(crate) finish: unsafe extern "C" fn(Pointer) -> Code,
     pub(crate) call: unsafe extern "C" fn(Pointer, Callback, *mut c_void, c_uint) -> Code,
+    pub(crate) context: unsafe extern "C" fn(Pointer, *mut Pointer) -> Code,
+    pub(crate) is_capturing: unsafe extern "C" fn(Pointer, *mut c_uint) -> Code,
+    pub(crate) follow: unsafe extern "C" fn(Pointer, Pointer, c_uint) -> Code,
 }
 
 pub(crate) struct Events {
@@ -236,6 +247,7 @@ impl Memory {
                 allocate_host: *library.get("cuMemHostAlloc")?,
                 free_host: *library.get("cuMemFreeHost")?,
                 fill: *library.get("cuMemsetD8Async")?,
+                describe: *library.get("cuPointerGetAttributes")?,
             })
         }
     }
@@ -279,6 +291,9 @@ impl Streams {
                 destroy: *library.get("cuStreamDestroy_v2")?,
                 finish: *library.get("cuStreamSynchronize")?,
                 call: *library.get("cuStreamAddCallback")?,
+                context: *library.get("cuStreamGetCtx")?,
+                is_capturing: *library.get("cuStreamIsCapturing")?,
+                follow: *library.get("cuStreamWaitEvent")?,
             })
         }
     }

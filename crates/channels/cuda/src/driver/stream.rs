@@ -1,10 +1,10 @@
 //! Streams and events, and what streams are asked to do.
 
-use super::raw::{self, Copy2d, Copy3d, Pointer, Side2d, Side3d};
+use super::raw::{self, Code, Copy2d, Copy3d, Pointer, Side2d, Side3d};
 use super::{Buffer, Context, Failure};
-use channel::accelerator::{Ends, Over, Rect};
-use std::ffi::{c_int, c_void};
-use std::ptr::{NonNull, null_mut};
+use channel::accelerator::{Ends, Rect, StreamHandle};
+use std::ffi::c_void;
+use std::ptr::{NonNull, null_mut, with_exposed_provenance_mut};
 use std::sync::Arc;
 
 /// Copies that a device carries out one after the other.
@@ -171,20 +171,71 @@ impl Stream {
         })
     }
 
+    /// The driver's handle of it.
+    pub(crate) fn handle(&self) -> StreamHandle {
+        // SAFETY: it is this value's stream, which is there as long as that.
+        unsafe { StreamHandle::new(self.raw.expose_provenance() as u64) }
+    }
+
+    /// Has what is queued here later wait for what `other` was asked so far, a stream of the context's. One
+    /// that is being captured is refused: it runs nothing, and would capture this one too.
+    pub(crate) fn follow(&self, other: StreamHandle) -> Result<(), Failure> {
+        let (other, mut is_captured) = (raw_stream(other), 0);
+        self.context.with("cuStreamIsCapturing", |api| {
+            // SAFETY: a stream, as its handle says, and a place for a number.
+            unsafe { (api.streams.is_capturing)(other, &mut is_captured) }
+        })?;
+        if is_captured != 0 {
+            return Err(self
+                .context
+                .driver
+                .failure("cuStreamIsCapturing", raw::CAPTURE_UNSUPPORTED));
+        }
+        // It may go before it is over: the driver remembers what waits for it.
+        let event = Event::new(&self.context)?;
+        self.context.with("cuEventRecord", |api| {
+            // SAFETY: a stream, as its handle says.
+            unsafe { (api.events.record)(event.raw, other) }
+        })?;
+        self.context.with("cuStreamWaitEvent", |api| {
+            // SAFETY: both are of one context.
+            unsafe { (api.streams.follow)(self.raw, event.raw, 0) }
+        })
+    }
+
     /// Calls `over` once, on a thread of the driver's, when what was queued before is over or has
-    /// failed. Later copies of the stream wait for it: it must be quick, wait for nothing, call
-    /// nothing of CUDA's, and not panic, which would end the process.
-    pub(crate) fn when_over(&self, over: Over) -> Result<(), Failure> {
+    /// failed, which the code says. Later copies of the stream wait for it: it must be quick, wait for
+    /// nothing, call nothing of CUDA's, and not panic, which would end the process.
+    pub(crate) fn when_over<F: FnOnce(Code) + Send + 'static>(
+        &self,
+        over: F,
+    ) -> Result<(), Failure> {
         let over = Box::into_raw(Box::new(over));
         let added = self.context.with("cuStreamAddCallback", |api| {
             // SAFETY: the driver calls once, with the box.
-            unsafe { (api.streams.call)(self.raw, call_over, over.cast(), 0) }
+            unsafe { (api.streams.call)(self.raw, call_over::<F>, over.cast(), 0) }
         });
         added.inspect_err(|_| {
             // SAFETY: it came of a box just above, and nobody calls it who was not told of it.
             drop(unsafe { Box::from_raw(over) });
         })
     }
+}
+
+impl Context {
+    /// Whether `stream` is one of the context's, as a default one is of every context.
+    pub(crate) fn has_stream(&self, stream: StreamHandle) -> Result<bool, Failure> {
+        let mut context = null_mut();
+        self.with("cuStreamGetCtx", |api| {
+            // SAFETY: a stream, as its handle says, and a place for a pointer.
+            unsafe { (api.streams.context)(raw_stream(stream), &mut context) }
+        })?;
+        Ok(context == self.raw)
+    }
+}
+
+fn raw_stream(stream: StreamHandle) -> Pointer {
+    with_exposed_provenance_mut(stream.raw() as usize)
 }
 
 impl Drop for Stream {
@@ -197,10 +248,10 @@ impl Drop for Stream {
 
 /// What CUDA calls: also after a device has failed, unlike what `cuLaunchHostFunc` takes. A panic ends
 /// the process here, and never unwinds into the driver.
-unsafe extern "C" fn call_over(_stream: Pointer, _status: c_int, over: *mut c_void) {
+unsafe extern "C" fn call_over<F: FnOnce(Code)>(_stream: Pointer, code: Code, over: *mut c_void) {
     // SAFETY: `when_over` made it of a box of this type, and the driver calls once.
-    let over: Box<Over> = unsafe { Box::from_raw(over.cast()) };
-    over();
+    let over: Box<F> = unsafe { Box::from_raw(over.cast()) };
+    over(code);
 }
 
 /// A place in a stream that may be waited for.
