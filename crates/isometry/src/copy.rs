@@ -197,7 +197,8 @@ impl Machine {
         options: &CopyOptions,
     ) -> Result<Option<Duration>, Error> {
         let Some(list) = &ready.prepared.small else { return Ok(None) };
-        if !options.is_immediate() || self.shared.urgency.exceeds(Priority(options.priority)) {
+        let waits = !options.is_immediate() || ready.ahead().next().is_some();
+        if waits || self.shared.urgency.exceeds(Priority(options.priority)) {
             return Ok(None);
         }
         let bytes = ready.prepared.program.payload_bytes();
@@ -227,6 +228,11 @@ pub(crate) struct Ready<'a> {
 }
 
 impl Ready<'_> {
+    /// What its two instances were wrapped behind, but for what has ended well.
+    fn ahead(&self) -> impl Iterator<Item = &Event> {
+        [self.src, self.dst].into_iter().flat_map(Instance::ahead)
+    }
+
     /// How it runs.
     pub(crate) fn program(&self) -> &Program {
         &self.prepared.program
@@ -252,7 +258,7 @@ fn submission(ready: &Ready<'_>, options: &CopyOptions) -> Submission {
         dst: side(ready.dst),
         priority: Priority(options.priority),
         deadline: options.deadline,
-        after: options.after.clone(),
+        after: options.after.iter().chain(ready.ahead()).cloned().collect(),
         behind: None,
         commit: commits.then_some(Commit { sync: options.sync }),
     }

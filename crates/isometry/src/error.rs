@@ -123,6 +123,29 @@ pub enum ArgumentError {
     /// Strides that reach outside of the memory that was given.
     #[error("the strides reach outside of the memory that they are for")]
     Outside,
+    /// An address that is no device's memory.
+    #[error(
+        "no CUDA device of this machine has memory at {address:#x} (ISOMETRY_CUDA says which it opens)"
+    )]
+    NoDevice {
+        /// The address.
+        address: u64,
+    },
+    /// A device that is not opened.
+    #[error("CUDA device {ordinal} is no memory of this machine (ISOMETRY_CUDA says which are)")]
+    NoOrdinal {
+        /// Its number.
+        ordinal: i32,
+    },
+    /// A memory that has no addresses of a device's.
+    #[error("`{name}` is not memory of a CUDA device: it has no address that others could use")]
+    NotAddressed {
+        /// The memory.
+        name: String,
+    },
+    /// A stream of something that is not opened.
+    #[error("the stream is of no CUDA device of this machine, or of another context there")]
+    NoStream,
     /// Something that files of this format have no use for.
     #[error("{what} is not for {format} files")]
     FileOption {

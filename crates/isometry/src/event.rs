@@ -8,7 +8,7 @@
 use crate::Error;
 use crate::report::{CopyReport, Direct};
 use crate::runtime::Shared;
-use model::{Plan, TransferId};
+use model::{FenceId, Plan, TransferId};
 use std::future::Future;
 use std::panic::AssertUnwindSafe;
 use std::pin::Pin;
@@ -19,7 +19,7 @@ use std::time::{Duration, Instant};
 
 type Callback = Box<dyn FnOnce(&Result<(), Error>) + Send>;
 
-/// The end of a copy, or of several.
+/// The end of a copy, or of several, or of what a device's stream was asked before.
 ///
 /// Clones are the same event. When the last is dropped the copy runs on; should it fail, its
 /// error is logged. An event may be awaited by any executor, and waited for by any thread.
@@ -30,6 +30,8 @@ pub struct Event {
 /// What the runtime and the handles share.
 pub(crate) struct State {
     pub(crate) shared: Arc<Shared>,
+    /// The fence that it stands for, where it stands for no copy.
+    fence: Option<FenceId>,
     /// The only copy, where it was done before there was an event.
     direct: Option<Direct>,
     /// How many [`Event`]s there are.
@@ -111,7 +113,10 @@ impl Event {
         }
         let state = &self.state;
         let running: Vec<_> = state.lock().running.iter().map(|r| r.0).collect();
-        state.shared.cancel(&running);
+        match state.fence {
+            Some(fence) => state.shared.cancel_fence(fence),
+            None => state.shared.cancel(&running),
+        }
         let _ = state.wait(None);
     }
 
@@ -233,6 +238,7 @@ impl State {
     pub(crate) fn new(shared: &Arc<Shared>, left: usize, total_bytes: u64) -> Self {
         State {
             shared: Arc::clone(shared),
+            fence: None,
             direct: None,
             handles: AtomicUsize::new(1),
             ended: AtomicBool::new(false),
@@ -241,6 +247,18 @@ impl State {
             inner: Mutex::new(Inner { total_bytes, left, ..Inner::default() }),
             changed: Condvar::new(),
         }
+    }
+
+    /// That of a fence, whose failure is told by the copies behind it.
+    pub(crate) fn of_fence(shared: &Arc<Shared>, fence: FenceId) -> Self {
+        let mut state = State::new(shared, 0, 0);
+        (state.fence, state.watched) = (Some(fence), AtomicBool::new(true));
+        state
+    }
+
+    /// Whether it stands for a fence.
+    pub(crate) fn is_fence(&self) -> bool {
+        self.fence.is_some()
     }
 
     /// One without copies.
@@ -258,6 +276,7 @@ impl State {
         inner.outcome = Some(Ok(()));
         State {
             shared: Arc::clone(shared),
+            fence: None,
             direct: Some(direct),
             handles: AtomicUsize::new(1),
             ended: AtomicBool::new(true),
@@ -292,6 +311,13 @@ impl State {
         if inner.left == 0 {
             self.settle(inner);
         }
+    }
+
+    /// The fence that it stands for is reached, or never will be; once. As for [`State::finish`].
+    pub(crate) fn reach(&self, outcome: Result<(), Error>) {
+        let mut inner = self.lock();
+        inner.failure = outcome.err();
+        self.settle(inner);
     }
 
     /// What another transfer has to wait for.

@@ -3,7 +3,7 @@
 use crate::memory;
 use crate::runtime::Shared;
 use crate::view::View;
-use crate::{ArgumentError, Error};
+use crate::{ArgumentError, Error, Event};
 use channel::{HostSpan, Region};
 use model::{FieldSpace, IndexSpace, Layout, MemoryId, NodeId, Place, RegionId, Span};
 use std::ops::Range;
@@ -29,6 +29,8 @@ pub(crate) struct Holding {
     /// Whether the region is a file that its machine makes.
     pub(crate) is_created: bool,
     keeper: Keeper,
+    /// What is to be over before it is touched.
+    pub(crate) after: Vec<Event>,
     /// Held by those who look inside from the program's threads.
     inside: RwLock<()>,
 }
@@ -39,7 +41,8 @@ impl Holding {
         let id = shared.regions.insert(region);
         let region = shared.regions.get(id).expect("just inserted");
         let (shared, inside, keeper) = (Arc::clone(shared), RwLock::new(()), Keeper::Table);
-        Holding { shared, id, region, writable, is_created: false, keeper, inside }
+        let after = Vec::new();
+        Holding { shared, id, region, writable, is_created: false, keeper, after, inside }
     }
 
     /// A region of another node, which that one calls `id`.
@@ -50,7 +53,14 @@ impl Holding {
         keeper: Keeper,
     ) -> Self {
         let (shared, region, inside) = (Arc::clone(shared), Arc::new(region), RwLock::new(()));
-        Holding { shared, id, region, writable, is_created, keeper, inside }
+        Holding { shared, id, region, writable, is_created, keeper, after: Vec::new(), inside }
+    }
+}
+
+impl Holding {
+    /// Where the region starts, if it is memory of a device that has addresses.
+    pub(crate) fn device_address(&self) -> Option<u64> {
+        self.shared.devices().interop(self.region.memory())?.address(&self.region)
     }
 }
 
@@ -173,8 +183,13 @@ impl Instance {
     /// [`ArgumentError::NotHost`] where no CPU core reaches it, [`crate::Mismatch::Strides`] as
     /// [`Instance::strides`].
     pub fn first_byte(&self) -> Result<*mut u8, Error> {
+        let (offset, span) = (self.first_offset()?, self.host_span()?);
+        Ok(span.start().as_ptr().wrapping_offset(isize::try_from(offset).unwrap_or(0)))
+    }
+
+    /// Where in the region the entry with the box's lowest indices lies.
+    pub(crate) fn first_offset(&self) -> Result<i64, Error> {
         let strides = self.view.strides()?;
-        let span = self.host_span()?;
         let lows = self.view.space.dims().iter().zip(self.view.selection.spans());
         let offset: i64 = lows
             .zip(strides)
@@ -183,8 +198,7 @@ impl Instance {
                 Span::List(_) => 0,
             })
             .sum();
-        let offset = offset.wrapping_add_unsigned(self.base);
-        Ok(span.start().as_ptr().wrapping_offset(isize::try_from(offset).unwrap_or(0)))
+        Ok(offset.wrapping_add_unsigned(self.base))
     }
 
     /// The bytes of the whole instance in its own linear order, padding included. The region
@@ -247,12 +261,20 @@ impl Instance {
         crate::Array { space, fields, layout: self.layout() }
     }
 
-    /// Whether the two could share bytes: both on the host, or in one region.
+    /// Whether the two could share bytes: both on the host, both in a device's memory that has addresses,
+    /// or in one region.
     pub(crate) fn may_share_bytes(&self, other: &Instance) -> bool {
         let (a, b) = (&self.holding, &other.holding);
         let are_near = self.memory().node == other.memory().node;
         (are_near && a.id == b.id)
             || (a.region.host_span().is_some() && b.region.host_span().is_some())
+            || (a.device_address().is_some() && b.device_address().is_some())
+    }
+
+    /// What it was wrapped behind, but for what has ended well.
+    pub(crate) fn ahead(&self) -> impl Iterator<Item = &Event> {
+        let is_ahead = |event: &&Event| !matches!(event.outcome(), Some(Ok(())));
+        self.holding.after.iter().filter(is_ahead)
     }
 
     pub(crate) fn new(holding: Arc<Holding>, base: u64, view: View) -> Self {

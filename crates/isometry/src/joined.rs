@@ -36,7 +36,7 @@ impl Machine {
     }
 
     /// Lets other nodes find `instance` under `name`, and copy from and to it, for as long as this
-    /// machine lives. It may be a box.
+    /// machine lives. It may be a box. Blocks until what it was wrapped behind is over.
     ///
     /// # Errors
     /// [`ArgumentError::NotJoined`], [`ArgumentError::Name`], [`ArgumentError::Published`],
@@ -50,6 +50,7 @@ impl Machine {
         if instance.memory().node != self.shared.here() {
             return Err(ArgumentError::NotHere.into());
         }
+        instance.settle()?;
         nodes.publish(name, instance)
     }
 

@@ -2,7 +2,7 @@
 
 use crate::builder::MachineBuilder;
 use crate::instance::{Holding, Instance};
-use crate::memory::Foreign;
+use crate::memory::{Foreign, Placed};
 use crate::nodes::Service;
 use crate::runtime::{Driver, Shared};
 use crate::view::View;
@@ -133,6 +133,7 @@ impl Machine {
     /// # Errors
     /// [`Error::Layout`] where the number of strides differs from that of dimensions;
     /// [`ArgumentError::Outside`] where they reach outside of memory whose length is known;
+    /// [`ArgumentError::NoDevice`] for an address that no device has; [`Error::Channel`] where that is lost;
     /// [`Error::Closed`], [`Error::Forked`].
     pub fn wrap(
         &self,
@@ -141,12 +142,12 @@ impl Machine {
         foreign: Foreign,
     ) -> Result<Instance, Error> {
         self.shared.check_open()?;
-        let id = self.shared.memory_named("sys")?;
         let span = Placement::of_strides(&space, &fields, &foreign.strides)?.span();
-        let region = foreign.region(id, &span).ok_or(ArgumentError::Outside)?;
-        let holding = Holding::new(&self.shared, region, foreign.writable);
-        let view = View::of_strides(id, (space, fields), foreign.strides);
-        Ok(Instance::new(Arc::new(holding), span.start.unsigned_abs(), view))
+        let Placed { region, base, after } = foreign.placed(&self.shared, &span)?;
+        let view = View::of_strides(region.memory(), (space, fields), foreign.strides);
+        let mut holding = Holding::new(&self.shared, region, foreign.writable);
+        holding.after = after;
+        Ok(Instance::new(Arc::new(holding), base, view))
     }
 
     /// A descriptor that is readable while [`Machine::take_finished`] has something: one for all
@@ -198,6 +199,7 @@ impl Machine {
         if let Some(service) = service {
             service.join();
         }
+        self.shared.end_fences();
         self.shared.discard_created();
     }
 

@@ -104,13 +104,13 @@ pub(crate) fn check_apart(
 type Bytes = (u64, i128, i128);
 
 fn span_of(instance: &Instance, span: &Range<i64>) -> Option<Bytes> {
-    let region = &instance.holding.region;
-    // Host memory is one space, each other region one of its own.
-    let (space, start) = match region.host_span() {
-        Some(host) => (u64::MAX, host.start().as_ptr() as usize as i128),
-        None => {
-            (u64::from(instance.memory().node.0) << 32 | u64::from(instance.holding.id.index), 0)
-        }
+    let holding = &instance.holding;
+    let host = holding.region.host_span().map(|host| host.start().as_ptr() as usize as u64);
+    // Host memory is one space, devices' that has addresses another, each other region one of its own.
+    let (space, start) = match (host, holding.device_address()) {
+        (Some(start), _) => (u64::MAX, i128::from(start)),
+        (None, Some(start)) => (u64::MAX - 1, i128::from(start)),
+        _ => (u64::from(instance.memory().node.0) << 32 | u64::from(holding.id.index), 0),
     };
     let base = start + i128::from(instance.base);
     let (from, to) = (base + i128::from(span.start), base + i128::from(span.end));

@@ -7,6 +7,10 @@
 //! instance's lock against each other. **Structure.** [`Foreign`] is the memory with its
 //! owner; [`bytes_of`] and [`write_to`] are the two ways to look inside from safe code.
 
+use crate::interop::allocated;
+use crate::runtime::Shared;
+use crate::{ArgumentError, Error, Event};
+use channel::accelerator::{Interop, StreamHandle};
 use channel::{HostSpan, Region};
 use fabric::Fabric;
 use model::MemoryId;
@@ -25,12 +29,31 @@ use std::sync::Arc;
 /// let twice = foreign.clone();
 /// ```
 pub struct Foreign {
-    pub(crate) base: NonNull<u8>,
+    base: Base,
     pub(crate) strides: Vec<i64>,
     pub(crate) writable: bool,
-    pub(crate) owner: Arc<dyn Any + Send + Sync>,
+    /// What is to be over before it is touched.
+    after: Vec<Event>,
+    owner: Arc<dyn Any + Send + Sync>,
     /// The bytes around `base` that are known to be there, where its constructor checks that.
     within: Option<Range<i64>>,
+}
+
+/// An array that was found in a machine.
+pub(crate) struct Placed {
+    pub(crate) region: Region,
+    /// Where in the region the entry with the lowest indices is.
+    pub(crate) base: u64,
+    /// What is to be over before it is touched.
+    pub(crate) after: Vec<Event>,
+}
+
+/// Where the entry with the lowest indices is.
+#[derive(Debug, Clone, Copy)]
+enum Base {
+    Host(NonNull<u8>),
+    /// An address of a device's memory, and the stream on which what is there is made.
+    Device(u64, Option<StreamHandle>),
 }
 
 // SAFETY: an address and its owner, which is `Send + Sync` itself; nothing is read through it
@@ -64,7 +87,40 @@ impl Foreign {
         writable: bool,
         owner: Arc<dyn Any + Send + Sync>,
     ) -> Self {
-        Foreign { base, strides, writable, owner, within: None }
+        Foreign {
+            base: Base::Host(base),
+            strides,
+            writable,
+            after: Vec::new(),
+            owner,
+            within: None,
+        }
+    }
+
+    /// As [`Foreign::new`], of memory of a device that has `base` for an address. [`crate::Machine::wrap`] looks
+    /// which device that is, and that its allocations have all bytes. Every copy waits until what `stream` was
+    /// asked before that is over.
+    ///
+    /// # Safety
+    /// As for [`Foreign::new`]; what other streams were asked to do with the bytes is over, or in front of
+    /// what [`Foreign::after`] is given.
+    #[must_use]
+    pub unsafe fn on_device(
+        base: u64,
+        stream: Option<StreamHandle>,
+        strides: Vec<i64>,
+        writable: bool,
+        owner: Arc<dyn Any + Send + Sync>,
+    ) -> Self {
+        let base = Base::Device(base, stream);
+        Foreign { base, strides, writable, after: Vec::new(), owner, within: None }
+    }
+
+    /// Has every copy wait until `event` has ended well too, and fail where it does not.
+    #[must_use]
+    pub fn after(mut self, event: Event) -> Self {
+        self.after.push(event);
+        self
     }
 
     /// Bytes that are read only, with `strides` from the first of them.
@@ -97,15 +153,53 @@ impl Foreign {
         owner: Arc<dyn Any + Send + Sync>,
     ) -> Self {
         let within = Some(0..i64::try_from(len).unwrap_or(i64::MAX));
-        Foreign { base, strides, writable, owner, within }
+        Foreign { base: Base::Host(base), strides, writable, after: Vec::new(), owner, within }
     }
 
-    /// The region of the bytes `span` around the base; `None` where the owner doesn't have them.
-    pub(crate) fn region(&self, memory: MemoryId, span: &Range<i64>) -> Option<Region> {
+    /// Where in a machine it is, whose bytes are `span` around the base.
+    ///
+    /// # Errors
+    /// As [`crate::Machine::wrap`].
+    pub(crate) fn placed(&self, shared: &Arc<Shared>, span: &Range<i64>) -> Result<Placed, Error> {
+        let after = self.after.clone();
+        match self.base {
+            Base::Host(base) => {
+                let memory = shared.memory_named("sys")?;
+                let region = self.on_host(memory, base, span).ok_or(ArgumentError::Outside)?;
+                Ok(Placed { region, base: span.start.unsigned_abs(), after })
+            }
+            Base::Device(base, stream) => {
+                let (memory, interop) = shared.device_at(base)?;
+                let (region, base) = self.adopted((memory, interop), base, span)?;
+                let fence = stream.map(|stream| shared.fence_of(interop, stream)).transpose()?;
+                Ok(Placed { region, base, after: after.into_iter().chain(fence).collect() })
+            }
+        }
+    }
+
+    /// The region of a device's memory that has the bytes `span` around `base`, and where that is in it.
+    fn adopted(
+        &self,
+        (memory, interop): (MemoryId, &dyn Interop),
+        base: u64,
+        span: &Range<i64>,
+    ) -> Result<(Region, u64), Error> {
+        let ends = [span.start, span.end].map(|by| base.checked_add_signed(by));
+        let [Some(start), Some(end)] = ends else { return Err(ArgumentError::Outside.into()) };
+        let bytes = allocated(interop, &(start..end))?;
+        let (from, len_bytes) = (bytes.start, bytes.end - bytes.start);
+        // SAFETY: allocations of the device have the bytes, and its constructor's caller said that `owner`
+        // keeps them.
+        let view = unsafe { interop.adopt(bytes, Arc::clone(&self.owner)) };
+        Ok((Region::device(memory, len_bytes, view), base - from))
+    }
+
+    /// The region of the bytes `span` around `base`; `None` where the owner doesn't have them.
+    fn on_host(&self, memory: MemoryId, base: NonNull<u8>, span: &Range<i64>) -> Option<Region> {
         if self.within.as_ref().is_some_and(|w| span.start < w.start || span.end > w.end) {
             return None;
         }
-        let start = self.base.as_ptr().wrapping_offset(isize::try_from(span.start).ok()?);
+        let start = base.as_ptr().wrapping_offset(isize::try_from(span.start).ok()?);
         let len = usize::try_from(span.end - span.start).ok()?;
         // SAFETY: the bytes are there and stay there with `owner`: its constructor's caller said
         // so, or they lie within the slice that it came from.
@@ -184,9 +278,10 @@ mod tests {
     #[test]
     fn a_vector_is_written_and_read() {
         let foreign = Foreign::of_vec(vec![1, 2, 3, 4], vec![1]);
-        assert!(foreign.region(MEMORY, &(0..5)).is_none());
-        assert!(foreign.region(MEMORY, &(-1..2)).is_none());
-        let region = foreign.region(MEMORY, &(1..4)).unwrap();
+        let Base::Host(base) = foreign.base else { panic!("a vector is on the host") };
+        assert!(foreign.on_host(MEMORY, base, &(0..5)).is_none());
+        assert!(foreign.on_host(MEMORY, base, &(-1..2)).is_none());
+        let region = foreign.on_host(MEMORY, base, &(1..4)).unwrap();
         drop(foreign);
         assert_eq!(bytes_of(&region, 0..3), Some(vec![2, 3, 4]));
         assert_eq!(write_to(&region, 1, &[9, 8]), Some(()));
@@ -198,8 +293,10 @@ mod tests {
     #[test]
     fn read_only_bytes_stay_with_their_owner() {
         let bytes: Arc<[u8]> = Arc::new([5, 6, 7]);
-        let region =
-            Foreign::of_bytes(Arc::clone(&bytes), vec![1]).region(MEMORY, &(0..3)).unwrap();
+        let foreign = Foreign::of_bytes(Arc::clone(&bytes), vec![1]);
+        let Base::Host(base) = foreign.base else { panic!("bytes are on the host") };
+        let region = foreign.on_host(MEMORY, base, &(0..3)).unwrap();
+        drop(foreign);
         assert_eq!(Arc::strong_count(&bytes), 2);
         drop(region);
         assert_eq!(Arc::strong_count(&bytes), 1);

@@ -188,7 +188,9 @@ impl Status {
         };
         match wait {
             Wait::Other(Dependency::Transfer(id)) => format!("transfer {}", transfer_name(*id)),
-            Wait::Other(Dependency::Fence(_)) => "a copy of another machine".to_owned(),
+            Wait::Other(Dependency::Fence(_)) => {
+                "a copy of another machine, or a stream".to_owned()
+            }
             Wait::Staging { memory, held_by, behind } => {
                 let first = behind.map(|id| format!(", behind {}", transfer_name(id)));
                 let memory = self.topology.short_name(*memory);

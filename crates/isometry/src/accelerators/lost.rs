@@ -9,7 +9,7 @@
 //! memory.
 
 use crate::runtime::Shared;
-use channel::accelerator::{Device, Direction};
+use channel::accelerator::{Device, Direction, Interop};
 use model::{ChannelError, ChannelKind, MemoryId, NodeClass};
 use std::collections::BTreeMap;
 use std::sync::{Arc, Mutex, PoisonError};
@@ -52,6 +52,22 @@ impl Devices {
     /// All, with their memories.
     pub(crate) fn all(&self) -> Vec<(MemoryId, Arc<dyn Device>)> {
         self.all.iter().map(|(&memory, device)| (memory, Arc::clone(device))).collect()
+    }
+
+    /// Those whose memory has addresses, by their memories.
+    pub(crate) fn interops(&self) -> impl Iterator<Item = (MemoryId, &dyn Interop)> {
+        let all = self.all.iter();
+        all.filter_map(|(&memory, device)| Some((memory, device.interop()?)))
+    }
+
+    /// The device whose memory is `memory`, where that has addresses.
+    pub(crate) fn interop(&self, memory: MemoryId) -> Option<&dyn Interop> {
+        self.all.get(&memory)?.interop()
+    }
+
+    /// Refuses where the device whose memory is `memory` is lost.
+    pub(crate) fn check(&self, memory: MemoryId) -> Result<(), ChannelError> {
+        self.all.get(&memory).map_or(Ok(()), |device| device.health().check())
     }
 
     /// Why the device whose memory is `memory` is lost, if that is one of this machine's, and is.

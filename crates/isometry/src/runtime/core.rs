@@ -182,10 +182,14 @@ impl Core {
         self.cancel(now, &all);
     }
 
-    pub(crate) fn handle_fence(&mut self, now: Time, fence: model::FenceId, ok: bool) {
-        let detail = "what it waited for on another machine failed";
-        let failed = || ChannelError::new(ChannelErrorKind::Dependency, detail);
-        self.engine.handle_fence(now, fence, if ok { Ok(()) } else { Err(failed()) });
+    pub(crate) fn handle_fence(
+        &mut self,
+        now: Time,
+        fence: model::FenceId,
+        outcome: Result<(), &crate::Error>,
+    ) {
+        let failed = |why| ChannelError::new(ChannelErrorKind::Dependency, format!("{why}"));
+        self.engine.handle_fence(now, fence, outcome.map_err(failed));
     }
 
     pub(crate) fn forget(&mut self, transfers: impl Iterator<Item = TransferId>) {

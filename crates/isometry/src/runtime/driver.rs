@@ -37,6 +37,7 @@ fn drive(shared: &Shared) {
             (fds, seen) = (shared.core().wake_fds(), current);
         }
         shared.bell.clear();
+        shared.tell_fences();
         let timeout = shared.step(Caller::Driver);
         if shared.is_closed() && shared.core().is_idle() {
             return;
@@ -50,7 +51,7 @@ fn drive(shared: &Shared) {
 /// Until a channel or the bell rings, or the time is over.
 fn sleep(shared: &Shared, fds: &[Arc<OwnedFd>], wait: Option<Timespec>) {
     let mut polled: Vec<_> = fds.iter().map(|fd| PollFd::new(fd, PollFlags::IN)).collect();
-    polled.push(PollFd::new(&shared.bell, PollFlags::IN));
+    polled.push(PollFd::new(&*shared.bell, PollFlags::IN));
     // An interruption is a wake-up like any other: the caller looks and sleeps again.
     let _ = poll(&mut polled, wait.as_ref());
 }

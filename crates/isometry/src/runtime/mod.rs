@@ -10,6 +10,7 @@
 
 mod core;
 mod driver;
+mod fences;
 mod shared;
 mod tally;
 mod urgency;

@@ -2,6 +2,7 @@
 
 use super::Urgency;
 use super::core::{Caller, Core, Ended, Outcomes, Pending, Reach, dependency_failed};
+use super::fences::Fences;
 use super::tally::Tally;
 use crate::accelerators::{Devices, Providers};
 use crate::disks::Disks;
@@ -52,18 +53,17 @@ pub(crate) struct Shared {
     /// The others, where this machine is a node among several.
     pub(crate) nodes: Option<Arc<Nodes>>,
     /// Wakes the driver.
-    pub(crate) bell: Bell,
+    pub(crate) bell: Arc<Bell>,
     life: Life,
 }
 
 /// What is to be remembered beside the engine.
-#[derive(Default)]
 struct Notes {
     /// Transfers that have been told of, to be forgotten by the engine.
     told: Mutex<Vec<TransferId>>,
     /// Files that were created and may not have been committed.
     created: Mutex<Vec<Weak<Holding>>>,
-    fences: AtomicU64,
+    fences: Fences,
     /// Counts the changes to the set of channels.
     changes: AtomicU64,
     /// Held by who changes what this node is.
@@ -72,6 +72,21 @@ struct Notes {
     providers: Providers,
     devices: Devices,
     tally: Tally,
+}
+
+impl Notes {
+    fn new(bell: &Arc<Bell>, providers: Providers, devices: Devices) -> Self {
+        Notes {
+            told: Mutex::default(),
+            created: Mutex::default(),
+            fences: Fences::new(bell),
+            changes: AtomicU64::new(0),
+            changing: Mutex::default(),
+            providers,
+            devices,
+            tally: Tally::default(),
+        }
+    }
 }
 
 /// Whether a machine may be used, by whom, and whether it keeps a trace.
@@ -104,7 +119,7 @@ impl Shared {
         clock: Clock,
     ) -> std::io::Result<Self> {
         wake::watch_forks();
-        let traces = core.recorder.is_some();
+        let (traces, bell) = (core.recorder.is_some(), Arc::new(Bell::new()?));
         Ok(Shared {
             regions: Arc::new(regions),
             disks,
@@ -114,9 +129,9 @@ impl Shared {
             clock,
             topology: RwLock::new(Arc::new(topology)),
             core: Arc::new(Mutex::new(core)),
-            notes: Notes { providers, devices, ..Notes::default() },
+            notes: Notes::new(&bell, providers, devices),
             nodes,
-            bell: Bell::new()?,
+            bell,
             life: Life { closed: AtomicBool::new(false), forks: wake::forks(), traces },
         })
     }
@@ -311,7 +326,7 @@ impl Shared {
         Ok(Some(id))
     }
 
-    /// What a transfer waits for: transfers of this machine, and fences that events of others,
+    /// What a transfer waits for: transfers of this machine, and fences that events of others and of streams,
     /// added to `awaited`, are to reach.
     fn dependencies(
         self: &Arc<Self>,
@@ -321,12 +336,12 @@ impl Shared {
         let mut all = Vec::new();
         for event in after {
             let state = &event.state;
-            if Arc::ptr_eq(&state.shared, self) {
+            if Arc::ptr_eq(&state.shared, self) && !state.is_fence() {
                 all.extend(state.unfinished()?.into_iter().map(Dependency::Transfer));
             } else if let Some(outcome) = event.outcome() {
                 outcome?;
             } else {
-                let fence = FenceId(self.notes.fences.fetch_add(1, Ordering::Relaxed));
+                let fence = self.notes.fences.number();
                 awaited.push((fence, event.clone()));
                 all.push(Dependency::Fence(fence));
             }
@@ -334,14 +349,14 @@ impl Shared {
         Ok(all)
     }
 
-    /// Has `event`, of another machine, reach `fence` when it ends. What follows is left to this
-    /// machine's driver: on the thread that ends the event, a chain of copies over two machines
+    /// Has `event`, of another machine or a stream, reach `fence` when it ends. What follows is left to
+    /// this machine's driver: on the thread that ends the event, a chain of copies over two machines
     /// would go a stack deep.
     fn reach_with(self: &Arc<Self>, fence: FenceId, event: &Event) {
         let shared = Arc::clone(self);
         event.on_done(move |outcome| {
             let (mut core, now) = shared.core_now();
-            core.handle_fence(now, fence, outcome.is_ok());
+            core.handle_fence(now, fence, outcome.as_ref().copied());
             drop(core);
             shared.bell.ring();
         });
@@ -472,6 +487,10 @@ impl Shared {
     /// Who makes regions of `memory`, where it is a device's or near to one.
     pub(crate) fn provider(&self, memory: MemoryId) -> Option<&dyn Provider> {
         self.notes.providers.get(&memory).map(|provider| &**provider)
+    }
+
+    pub(super) fn fences(&self) -> &Fences {
+        &self.notes.fences
     }
 
     /// The accelerators of this machine.

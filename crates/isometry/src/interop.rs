@@ -1,0 +1,222 @@
+//! Memory and streams that a machine shares with other libraries of its process.
+
+use crate::instance::Instance;
+use crate::machine::Machine;
+use crate::runtime::Shared;
+use crate::{ArgumentError, Error, Event};
+use channel::accelerator::{Fence, Interop, StreamHandle};
+use model::MemoryId;
+use std::ops::Range;
+use std::sync::Arc;
+
+/// Allocations of devices start at multiples of this, and regions of what others have allocated do too:
+/// kernels touch several bytes at once, at multiples of so many from where a region starts.
+const ALIGN_BYTES: u64 = 256;
+
+/// A fence that other libraries put what they have queued in front of: by having its stream wait for that.
+/// Dropped, it is forgotten.
+pub struct StreamFence {
+    shared: Arc<Shared>,
+    fence: Box<dyn Fence>,
+}
+
+impl std::fmt::Debug for StreamFence {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.debug_struct("StreamFence").field("fence", &self.fence).finish_non_exhaustive()
+    }
+}
+
+impl StreamFence {
+    /// The stream, which is there as long as the machine or an instance of it.
+    #[must_use]
+    pub fn stream(&self) -> StreamHandle {
+        self.fence.stream()
+    }
+
+    /// The event that all in front is over, which fails where that has failed.
+    ///
+    /// # Errors
+    /// [`Error::Channel`] where the device does not tell; [`Error::Closed`].
+    pub fn into_event(self) -> Result<Event, Error> {
+        self.shared.watch(self.fence)
+    }
+}
+
+impl Machine {
+    /// The event that all is over that `stream` was asked so far: for [`crate::CopyOptions::after`], or to be
+    /// waited for. No thread waits meanwhile, and what the stream is
+    /// asked later does not wait either. Cancelling it ends the event alone; closing the machine does too.
+    ///
+    /// `memory` names the device where the stream is a default one and there are several; without it
+    /// that is the first.
+    ///
+    /// # Errors
+    /// [`ArgumentError::NoMemory`], [`ArgumentError::NotAddressed`]; [`ArgumentError::NoStream`] for a stream
+    /// of another device; [`Error::Channel`] where the device is lost, or the stream is being captured;
+    /// [`Error::Closed`], [`Error::Forked`].
+    pub fn fence(&self, stream: StreamHandle, memory: Option<&str>) -> Result<Event, Error> {
+        self.shared.check_open()?;
+        self.shared.fence_of(self.shared.device_of(stream, memory)?, stream)
+    }
+
+    /// A fence on the device that CUDA calls `ordinal`, with nothing in front of it yet.
+    ///
+    /// # Errors
+    /// [`ArgumentError::NoOrdinal`]; [`Error::Channel`] where the device is lost; [`Error::Closed`],
+    /// [`Error::Forked`].
+    pub fn stream_fence(&self, ordinal: i32) -> Result<StreamFence, Error> {
+        self.shared.check_open()?;
+        let mut all = self.shared.devices().interops().map(|(_, interop)| interop);
+        let device = all.find(|interop| interop.ordinal() == ordinal);
+        let fence = device.ok_or(ArgumentError::NoOrdinal { ordinal })?.fence()?;
+        Ok(StreamFence { shared: Arc::clone(&self.shared), fence })
+    }
+}
+
+impl Instance {
+    /// Which device it lies on, as CUDA numbers them.
+    ///
+    /// # Errors
+    /// [`ArgumentError::NotAddressed`] where that is none, or one whose memory has no addresses.
+    pub fn device_ordinal(&self) -> Result<i32, Error> {
+        let interop = self.holding.shared.devices().interop(self.memory());
+        Ok(interop.ok_or_else(|| self.not_addressed())?.ordinal())
+    }
+
+    /// Where the entry with the box's lowest indices lies in the memory of its device. What copies have
+    /// written is there once their events have ended.
+    ///
+    /// # Errors
+    /// As [`Instance::device_ordinal`]; [`crate::Mismatch::Strides`] as [`Instance::strides`];
+    /// [`Error::Channel`] where the device is lost.
+    pub fn device_byte(&self) -> Result<u64, Error> {
+        let start = self.holding.device_address().ok_or_else(|| self.not_addressed())?;
+        self.holding.shared.devices().check(self.memory())?;
+        Ok(start.wrapping_add_signed(self.first_offset()?))
+    }
+
+    fn not_addressed(&self) -> ArgumentError {
+        ArgumentError::NotAddressed { name: self.holding.shared.memory_name(self.memory()) }
+    }
+
+    /// Blocks until what it was wrapped behind is over.
+    ///
+    /// # Errors
+    /// Why that has failed.
+    pub fn settle(&self) -> Result<(), Error> {
+        self.ahead().try_for_each(|event| event.wait(None))
+    }
+}
+
+impl Shared {
+    /// The event that all is over that `stream`, one of this device's, was asked so far.
+    pub(crate) fn fence_of(
+        self: &Arc<Self>,
+        interop: &dyn Interop,
+        stream: StreamHandle,
+    ) -> Result<Event, Error> {
+        let fence = interop.fence()?;
+        fence.follow(stream)?;
+        self.watch(fence)
+    }
+
+    /// The device that has the byte at `address`, by its memory.
+    pub(crate) fn device_at(&self, address: u64) -> Result<(MemoryId, &dyn Interop), Error> {
+        let mut unknown = Error::from(ArgumentError::NoDevice { address });
+        for (memory, interop) in self.devices().interops() {
+            match interop.locate(address) {
+                Ok(Some(_)) => return Ok((memory, interop)),
+                Ok(None) => {}
+                Err(error) => unknown = error.into(),
+            }
+        }
+        // A device that is lost may say so here first.
+        self.close_lost();
+        Err(unknown)
+    }
+
+    /// The device that `stream` is of, among all or at `memory`.
+    fn device_of(&self, stream: StreamHandle, memory: Option<&str>) -> Result<&dyn Interop, Error> {
+        let named = memory.map(|name| self.memory_named(name)).transpose()?;
+        if let (Some(id), Some(name)) = (named, memory)
+            && self.devices().interop(id).is_none()
+        {
+            return Err(ArgumentError::NotAddressed { name: name.to_owned() }.into());
+        }
+        let mut unknown = Error::from(ArgumentError::NoStream);
+        let all = self.devices().interops();
+        for (_, interop) in all.filter(|&(memory, _)| named.is_none_or(|id| id == memory)) {
+            match interop.has_stream(stream) {
+                Ok(true) => return Ok(interop),
+                Ok(false) => {}
+                Err(error) => unknown = error.into(),
+            }
+        }
+        self.close_lost();
+        Err(unknown)
+    }
+}
+
+/// The memory of a device from where a region of `bytes` starts, which allocations of it have.
+///
+/// # Errors
+/// [`ArgumentError::Outside`] where some of it lies in none.
+pub(crate) fn allocated(interop: &dyn Interop, bytes: &Range<u64>) -> Result<Range<u64>, Error> {
+    let start = bytes.start - bytes.start % ALIGN_BYTES;
+    let mut seen = start;
+    while seen < bytes.end {
+        let next = interop.locate(seen)?.ok_or(ArgumentError::Outside)?;
+        seen = next.end.max(seen + 1);
+    }
+    Ok(start..bytes.end)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use channel::Region;
+    use channel::accelerator::Owner;
+    use model::ChannelError;
+
+    /// A device with allocations at these addresses.
+    #[derive(Debug)]
+    struct Mapped(Vec<Range<u64>>);
+
+    impl Interop for Mapped {
+        fn ordinal(&self) -> i32 {
+            0
+        }
+
+        fn address(&self, _region: &Region) -> Option<u64> {
+            None
+        }
+
+        fn locate(&self, address: u64) -> Result<Option<Range<u64>>, ChannelError> {
+            Ok(self.0.iter().find(|range| range.contains(&address)).cloned())
+        }
+
+        unsafe fn adopt(&self, _bytes: Range<u64>, owner: Owner) -> Owner {
+            owner
+        }
+
+        fn has_stream(&self, _stream: StreamHandle) -> Result<bool, ChannelError> {
+            Ok(false)
+        }
+
+        fn fence(&self) -> Result<Box<dyn Fence>, ChannelError> {
+            unreachable!("nobody asks for one")
+        }
+    }
+
+    #[test]
+    fn a_region_starts_where_kernels_may_count_from_and_lies_in_allocations() {
+        let device = Mapped(vec![0x1000..0x1800, 0x1800..0x2000, 0x3000..0x4000]);
+        let of = |bytes: Range<u64>| allocated(&device, &bytes).map_err(|error| error.to_string());
+        assert_eq!(of(0x1102..0x1104), Ok(0x1100..0x1104));
+        assert_eq!(of(0x1000..0x2000), Ok(0x1000..0x2000), "two that follow each other");
+        for outside in [0x1000..0x2001, 0x1fff..0x3001, 0xfff..0x1001, 0x3fff..0x4001] {
+            assert_eq!(of(outside), Err(ArgumentError::Outside.to_string()));
+        }
+        assert_eq!(of(0x1005..0x1005), Ok(0x1000..0x1005), "no bytes");
+    }
+}
