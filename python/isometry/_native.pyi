@@ -21,9 +21,17 @@ class _Interface(Protocol):
     @property
     def __array_interface__(self) -> dict[str, Any]: ...
 
+class _CudaInterface(Protocol):
+    @property
+    def __cuda_array_interface__(self) -> dict[str, Any]: ...
+
 class _DLPack(Protocol):
     def __dlpack__(self) -> CapsuleType: ...
     def __dlpack_device__(self) -> tuple[int, int]: ...
+
+Stream: TypeAlias = object
+"""A stream of CUDA's: what has `__cuda_stream__`, `cuda_stream` (PyTorch) or `ptr` (CuPy), or an integer: a
+handle, 1 for the legacy default stream, 2 for that of the calling thread."""
 
 @final
 class Machine:
@@ -112,7 +120,8 @@ class Machine:
         """Lets other nodes find an instance of this one, or a box of it, and copy from and to it, for
         as long as this machine lives. A name has letters, digits, `_` and `-`.
 
-        Raises ValueError for a name that is none or taken, and for what another node has.
+        Waits until what it was wrapped behind is over. Raises ValueError for a name that is none or taken,
+        and for what another node has.
         """
 
     def lookup(self, name: str, timeout: float | None = 30.0) -> Instance:
@@ -123,11 +132,32 @@ class Machine:
         the node is gone.
         """
 
-    def wrap(self, array: _Interface | _DLPack | Buffer, dims: Dims | None = None) -> Instance:
+    def wrap(
+        self, array: _Interface | _CudaInterface | _DLPack | Buffer, dims: Dims | None = None
+    ) -> Instance:
         """An array in place, whatever its strides, kept alive as long as the instance or a copy
-        uses it: an ndarray, a buffer, or what has `__array_interface__` or `__dlpack__`.
+        uses it: an ndarray, a buffer, or what has `__array_interface__`, `__dlpack__` or
+        `__cuda_array_interface__`.
 
-        Raises TypeError for an object that exports none, ValueError for dims that don't fit.
+        Memory of a CUDA device is an instance in that device's memory. Copies of it start once what was
+        queued by then on the stream on which it is made is over: DLPack's producer says which that is, as does
+        `stream` of the interface (without one it is taken to be made). Later work on it is ordered by
+        `fence`. Of a tensor's deleter it is known that it is called once, with the interpreter.
+
+        Raises TypeError for an object that exports none, and for elements that can't be copied (parts of a
+        byte, lanes); ValueError for dims that don't fit, and for memory that no device of the machine has, or
+        less of it than the strides reach; OSError where the device is lost, or the stream is being captured.
+        """
+
+    def fence(self, stream: Stream, memory: str | None = None) -> Event:
+        """The event that all is over that a stream was asked so far: for `after`, to be waited for or
+        awaited. Nothing waits meanwhile, neither a thread nor the stream. It ends as Cancelled where it is
+        cancelled or the machine is closed, which the stream never hears of.
+
+        `memory` names the device, where the stream is a default one and there are several; else it is the
+        first. Raises TypeError for what is no stream; ValueError for 0, which is one of two default streams,
+        and for a stream of no device of the machine; OSError where the device is lost or the stream is being
+        captured.
         """
 
     def empty(
@@ -135,7 +165,8 @@ class Machine:
     ) -> Instance:
         """A zeroed array. `dtype` is anything that np.dtype takes; `layout` is "<F, w, h, c, n>",
         fastest first, or "nchw", slowest first with the fields innermost. `memory` may be an
-        accelerator's: copies reach it, and np.asarray and `bytes` raise ValueError.
+        accelerator's: copies reach it, other libraries do if that is CUDA's, and np.asarray and `bytes` raise
+        ValueError.
 
         Raises LayoutError for a layout of other dimensions, ValueError for an unknown memory.
         """
@@ -327,12 +358,36 @@ class Instance:
         fields that lie apart or index lists, which no strides express.
         """
 
-    def __dlpack__(self, **options: Any) -> CapsuleType: ...
-    def __dlpack_device__(self) -> tuple[int, int]: ...
+    @property
+    def __cuda_array_interface__(self) -> dict[str, Any]:
+        """Zero-copy, of memory of a CUDA device; elsewhere there is none, nor of structures. `stream` is
+        None: wait for the copies to it first, and put later ones behind what you queue, by `fence`.
+
+        Raises LayoutError as `__array__`, OSError where the device is lost.
+        """
+
+    def __dlpack__(
+        self,
+        *,
+        stream: int | None = None,
+        max_version: tuple[int, int] | None = None,
+        dl_device: tuple[int, int] | None = None,
+        copy: bool | None = None,
+    ) -> CapsuleType:
+        """Zero-copy, of memory of the host or of a CUDA device. Of the latter any `stream` may be given, as
+        nothing is in flight: wait for the copies to it first, and put later ones behind what you queue, by
+        `fence`. The memory stays until the tensor is given back, which any thread may do once.
+
+        Raises BufferError for another `dl_device`, for a copy, for element types that DLPack lacks and, without
+        `max_version`, for what is read-only; LayoutError as `__array__`; ValueError for other memory.
+        """
+
+    def __dlpack_device__(self) -> tuple[int, int]:
+        """(1, 0) on the host, (2, n) on a CUDA device. Raises ValueError for other memory."""
 
 @final
 class Event:
-    """The end of a copy, or of several. Dropped, the copy runs on and its error is logged."""
+    """The end of a copy, or of several, or a fence of a stream. Dropped, the copy runs on and its error is logged."""
 
     def wait(self, timeout: float | None = None) -> None:
         """Returns when it has ended well, and raises what ended it otherwise: TransferError,

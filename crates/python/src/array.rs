@@ -1,6 +1,8 @@
 //! Memory that another Python object owns, described without copying it.
 
-use crate::dtype;
+use crate::{dlpack, dtype, stream};
+use isometry::channel::accelerator::StreamHandle;
+use isometry::{Event, Foreign, Machine};
 use model::FieldSpace;
 use pyo3::buffer::PyUntypedBuffer;
 use pyo3::exceptions::{PyTypeError, PyValueError};
@@ -8,12 +10,13 @@ use pyo3::prelude::*;
 use pyo3::types::{PyDict, PyMemoryView};
 use std::any::Any;
 use std::ffi::CStr;
+use std::ptr::NonNull;
 use std::sync::Arc;
 
-/// Elements of an array in host memory, and what keeps them there.
+/// Elements of an array, and what keeps them there.
 pub(crate) struct Array {
-    /// The element at index 0 of every dimension.
-    pub(crate) first: *mut u8,
+    /// Where the element at index 0 of every dimension is.
+    pub(crate) place: Place,
     /// Extents, slowest first.
     pub(crate) shape: Vec<u64>,
     /// Bytes from one index to the next, likewise.
@@ -22,28 +25,47 @@ pub(crate) struct Array {
     pub(crate) fields: FieldSpace,
     /// Whether it may be a destination.
     pub(crate) writable: bool,
+    /// What is to be over before it is touched.
+    pub(crate) after: Vec<Event>,
     /// Keeps the memory valid while it lives.
     pub(crate) owner: Arc<dyn Any + Send + Sync>,
 }
 
+/// Where an element is.
+pub(crate) enum Place {
+    Host(*mut u8),
+    /// At an address of a device's memory, made on a stream.
+    Device(u64, Option<StreamHandle>),
+}
+
 impl Array {
-    /// What `object` exports: by `__array_interface__`, `__dlpack__` or the buffer protocol.
+    /// What `object` exports: memory of a device by `__dlpack__` or `__cuda_array_interface__`, else by
+    /// `__array_interface__`, `__dlpack__` or the buffer protocol.
     ///
     /// # Errors
     /// `TypeError` for an object that exports none of them.
-    pub(crate) fn of(object: &Bound<'_, PyAny>) -> PyResult<Self> {
+    pub(crate) fn of(machine: &Machine, object: &Bound<'_, PyAny>) -> PyResult<Self> {
+        if dlpack::is_on_cuda(object)? {
+            return dlpack::taken(machine, object);
+        }
+        if let Some(interface) = object.getattr_opt("__cuda_array_interface__")? {
+            return Self::of_cuda(object, &interface.cast_into::<PyDict>()?);
+        }
+        Self::of_host(object)
+    }
+
+    fn of_host(object: &Bound<'_, PyAny>) -> PyResult<Self> {
         if let Some(interface) = object.getattr_opt("__array_interface__")? {
             return Self::of_interface(object, &interface.cast_into::<PyDict>()?);
         }
         if object.hasattr("__dlpack__")? {
             let numpy = object.py().import("numpy")?;
-            return Self::of(&numpy.call_method1("from_dlpack", (object,))?);
+            return Self::of_host(&numpy.call_method1("from_dlpack", (object,))?);
         }
         Self::of_buffer(object)
     }
 
     fn of_interface(object: &Bound<'_, PyAny>, interface: &Bound<'_, PyDict>) -> PyResult<Self> {
-        let shape: Vec<u64> = required(interface, "shape")?.extract()?;
         let fields = match object.getattr_opt("dtype")? {
             Some(dtype) => dtype::fields(&dtype)?,
             None => dtype::fields(&required(interface, "typestr")?)?,
@@ -52,17 +74,41 @@ impl Array {
         if promised.item_bytes() != fields.item_bytes() {
             return Err(PyValueError::new_err("its dtype and its __array_interface__ disagree"));
         }
+        let place = |address| Place::Host(std::ptr::with_exposed_provenance_mut(address));
+        Self::described(object, interface, fields, place)
+    }
+
+    /// What `object` says by `__cuda_array_interface__`, of any version. Without a stream (before version 3) what
+    /// is there is taken to be made.
+    fn of_cuda(object: &Bound<'_, PyAny>, interface: &Bound<'_, PyDict>) -> PyResult<Self> {
+        let given = |key| Ok::<_, PyErr>(interface.get_item(key)?.filter(|value| !value.is_none()));
+        if given("mask")?.is_some() {
+            return Err(PyValueError::new_err("an array with a mask has no strides"));
+        }
+        let stream = given("stream")?.map(|stream| stream::number(&stream)).transpose()?;
+        let fields = dtype::fields(&required(interface, "typestr")?)?;
+        Self::described(object, interface, fields, |address| Place::Device(address as u64, stream))
+    }
+
+    fn described(
+        object: &Bound<'_, PyAny>,
+        interface: &Bound<'_, PyDict>,
+        fields: FieldSpace,
+        place: impl FnOnce(usize) -> Place,
+    ) -> PyResult<Self> {
+        let shape: Vec<u64> = required(interface, "shape")?.extract()?;
         let (address, read_only): (usize, bool) = required(interface, "data")?.extract()?;
         let strides = match interface.get_item("strides")?.filter(|s| !s.is_none()) {
             Some(strides) => strides.extract()?,
             None => packed_strides(&shape, fields.item_bytes()),
         };
         Ok(Array {
-            first: std::ptr::with_exposed_provenance_mut(address),
+            place: place(address),
             shape,
             strides,
             fields,
             writable: !read_only,
+            after: Vec::new(),
             owner: Arc::new(object.clone().unbind()),
         })
     }
@@ -70,7 +116,8 @@ impl Array {
     fn of_buffer(object: &Bound<'_, PyAny>) -> PyResult<Self> {
         let none = |_| {
             PyTypeError::new_err(
-                "expected an array: an object with __array_interface__, __dlpack__ or a buffer",
+                "expected an array: an object with __array_interface__, __cuda_array_interface__, \
+                 __dlpack__ or a buffer",
             )
         };
         // The view holds the buffer: unlike a `PyUntypedBuffer` it may be dropped by a thread that
@@ -81,22 +128,43 @@ impl Array {
             return Err(PyValueError::new_err("a buffer of pointers to rows has no strides"));
         }
         Ok(Array {
-            first: buffer.buf_ptr().cast(),
+            place: Place::Host(buffer.buf_ptr().cast()),
             shape: buffer.shape().iter().map(|&extent| extent as u64).collect(),
             strides: buffer.strides().iter().map(|&stride| stride as i64).collect(),
             fields: dtype::parse(element(buffer.format(), buffer.item_size())?)?,
             writable: !buffer.readonly(),
+            after: Vec::new(),
             owner: Arc::new(view.unbind()),
         })
     }
 }
 
+impl From<Array> for Foreign {
+    fn from(array: Array) -> Self {
+        let Array { place, strides, writable, after, owner, .. } = array;
+        // SAFETY: the exporter describes memory of that shape, and `owner` keeps it. Who else touches it during
+        // a copy is up to the caller, as with any function on arrays.
+        let foreign = unsafe {
+            match place {
+                Place::Host(first) => {
+                    let first = NonNull::new(first).unwrap_or(NonNull::dangling());
+                    Foreign::new(first, strides, writable, owner)
+                }
+                Place::Device(first, stream) => {
+                    Foreign::on_device(first, stream, strides, writable, owner)
+                }
+            }
+        };
+        after.into_iter().fold(foreign, Foreign::after)
+    }
+}
+
 fn required<'py>(interface: &Bound<'py, PyDict>, key: &str) -> PyResult<Bound<'py, PyAny>> {
-    let missing = || PyTypeError::new_err(format!("__array_interface__ has no `{key}`"));
+    let missing = || PyTypeError::new_err(format!("its array interface has no `{key}`"));
     interface.get_item(key)?.filter(|v| !v.is_none()).ok_or_else(missing)
 }
 
-fn packed_strides(shape: &[u64], item_bytes: u64) -> Vec<i64> {
+pub(crate) fn packed_strides(shape: &[u64], item_bytes: u64) -> Vec<i64> {
     let mut step = item_bytes as i64;
     let mut strides: Vec<_> = shape
         .iter()

@@ -1,5 +1,6 @@
 //! `Instance`: an array in a memory, or a box of one.
 
+use crate::dlpack::{self, Request};
 use crate::numbers::integer;
 use crate::{dims, dtype, errors};
 use isometry::Instance;
@@ -82,11 +83,7 @@ impl PyInstance {
 
     #[getter]
     fn __array_interface__<'py>(&self, py: Python<'py>) -> PyResult<Bound<'py, PyDict>> {
-        let dtype = self.dtype(py)?;
-        if !dtype.getattr("names")?.is_none() {
-            // The protocol loses padding; NumPy goes on to ask for `__array__`.
-            return Err(PyAttributeError::new_err("a structure needs __array__"));
-        }
+        let dtype = self.plain_dtype(py)?;
         let interface = self.interface(py)?;
         interface.set_item("typestr", dtype.getattr("str")?)?;
         Ok(interface)
@@ -106,17 +103,54 @@ impl PyInstance {
         py.import("numpy")?.getattr("array")?.call((array,), Some(&options))
     }
 
-    #[pyo3(signature = (**options))]
-    fn __dlpack__<'py>(
-        slf: &Bound<'py, Self>,
-        options: Option<&Bound<'py, PyDict>>,
-    ) -> PyResult<Bound<'py, PyAny>> {
-        Self::view(slf)?.getattr("__dlpack__")?.call((), options)
+    #[getter]
+    fn __cuda_array_interface__<'py>(&self, py: Python<'py>) -> PyResult<Bound<'py, PyDict>> {
+        let none = |_| PyAttributeError::new_err("it is in no memory of a CUDA device");
+        self.inner.device_ordinal().map_err(none)?;
+        let dtype = self.plain_dtype(py)?;
+        py.detach(|| self.inner.settle()).map_err(errors::raised)?;
+        let first = self.inner.device_byte().map_err(errors::raised)?;
+        let is_empty = self.inner.extents().contains(&0);
+        let interface = self.described(py, if is_empty { 0 } else { first })?;
+        interface.set_item("typestr", dtype.getattr("str")?)?;
+        interface.set_item("stream", py.None())?;
+        Ok(interface)
     }
 
-    fn __dlpack_device__(&self) -> (i32, i32) {
+    #[pyo3(signature = (*, stream = None, max_version = None, dl_device = None, copy = None))]
+    fn __dlpack__<'py>(
+        slf: &Bound<'py, Self>,
+        stream: Option<&Bound<'py, PyAny>>,
+        max_version: Option<(u32, u32)>,
+        dl_device: Option<(i32, i32)>,
+        copy: Option<bool>,
+    ) -> PyResult<Bound<'py, PyAny>> {
+        let (py, inner) = (slf.py(), &slf.get().inner);
+        py.detach(|| inner.settle()).map_err(errors::raised)?;
+        if inner.host_span().is_err() {
+            let request = Request { most_version: max_version, device: dl_device, copy };
+            return dlpack::capsule(py, inner, &request);
+        }
+        let options = PyDict::new(py);
+        options.set_item("stream", stream)?;
+        for (name, given) in [
+            ("max_version", max_version.into_pyobject(py)?.into_any()),
+            ("dl_device", dl_device.into_pyobject(py)?.into_any()),
+            ("copy", copy.into_pyobject(py)?.into_any()),
+        ] {
+            if !given.is_none() {
+                options.set_item(name, given)?;
+            }
+        }
+        Self::view(slf)?.call_method("__dlpack__", (), Some(&options))
+    }
+
+    fn __dlpack_device__(&self) -> PyResult<(i32, i32)> {
         const CPU: i32 = 1;
-        (CPU, 0)
+        match self.inner.host_span() {
+            Ok(_) => Ok((CPU, 0)),
+            Err(_) => dlpack::device_of(&self.inner),
+        }
     }
 
     fn __repr__(&self) -> String {
@@ -143,12 +177,27 @@ impl PyInstance {
     /// strides.
     fn interface<'py>(&self, py: Python<'py>) -> PyResult<Bound<'py, PyDict>> {
         let first = self.inner.first_byte().map_err(errors::raised)?;
+        self.described(py, first as u64)
+    }
+
+    /// The type of an element that is no structure: of these the protocols lose padding, and NumPy goes on to
+    /// ask for `__array__`.
+    fn plain_dtype<'py>(&self, py: Python<'py>) -> PyResult<Bound<'py, PyAny>> {
+        let dtype = self.dtype(py)?;
+        match dtype.getattr("names")?.is_none() {
+            true => Ok(dtype),
+            false => Err(PyAttributeError::new_err("a structure needs __array__")),
+        }
+    }
+
+    /// As [`PyInstance::interface`], of what starts at `first`.
+    fn described<'py>(&self, py: Python<'py>, first: u64) -> PyResult<Bound<'py, PyDict>> {
         let strides = self.inner.strides().map_err(errors::raised)?;
         let interface = PyDict::new(py);
         interface.set_item("version", 3)?;
         interface.set_item("shape", self.shape(py)?)?;
         interface.set_item("strides", PyTuple::new(py, strides)?)?;
-        interface.set_item("data", (first as usize, !self.inner.is_writable()))?;
+        interface.set_item("data", (first, !self.inner.is_writable()))?;
         Ok(interface)
     }
 

@@ -6,6 +6,7 @@
 
 mod array;
 mod dims;
+mod dlpack;
 mod dtype;
 mod errors;
 mod event;
@@ -17,6 +18,7 @@ mod machine;
 mod numbers;
 mod plan;
 mod settings;
+mod stream;
 
 use pyo3::prelude::*;
 

@@ -7,17 +7,16 @@ use crate::held::Held;
 use crate::instance::PyInstance;
 use crate::numbers::{integer, seconds};
 use crate::plan::{PyPlan, PyTopology, options};
-use crate::{dtype, errors, json, logging, settings};
+use crate::{dtype, errors, json, logging, settings, stream};
 use isometry::{
-    Array, CopyOptions, Error, ErrorKind, Event, FileOptions, Foreign, Instance, Machine,
-    MachineBuilder, NodeStatus,
+    Array, CopyOptions, Error, ErrorKind, Event, FileOptions, Instance, Machine, MachineBuilder,
+    NodeStatus,
 };
 use model::{Dim, FieldSpace, IndexSpace};
 use pyo3::exceptions::{PyTypeError, PyValueError};
 use pyo3::prelude::*;
 use std::os::fd::AsRawFd;
 use std::path::{Path, PathBuf};
-use std::ptr::NonNull;
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::{Duration, Instant};
 
@@ -97,7 +96,8 @@ impl PyMachine {
     }
 
     fn publish(&self, name: &str, instance: &Bound<'_, PyInstance>) -> PyResult<()> {
-        self.inner.publish(name, &instance.get().inner).map_err(errors::raised)
+        let inner = &instance.get().inner;
+        instance.py().detach(|| self.inner.publish(name, inner)).map_err(errors::raised)
     }
 
     #[pyo3(signature = (name, timeout = 30.0))]
@@ -111,14 +111,20 @@ impl PyMachine {
 
     #[pyo3(signature = (array, dims = None))]
     fn wrap(&self, array: &Bound<'_, PyAny>, dims: Option<Dims>) -> PyResult<PyInstance> {
-        let array = Exported::of(array)?;
+        let array = Exported::of(&self.inner, array)?;
         let space =
             dims.unwrap_or_else(|| Dims::numbered(array.shape.len())).of_shape(&array.shape)?;
-        let first = NonNull::new(array.first).unwrap_or(NonNull::dangling());
-        // SAFETY: the exporter describes memory of that shape, and `owner` keeps it. Who else
-        // touches it during a copy is up to the caller, as with any function on arrays.
-        let foreign = unsafe { Foreign::new(first, array.strides, array.writable, array.owner) };
-        self.instance(self.inner.wrap(space, array.fields, foreign))
+        self.instance(self.inner.wrap(space, array.fields.clone(), array.into()))
+    }
+
+    #[pyo3(signature = (stream, memory = None))]
+    fn fence(
+        &self,
+        py: Python<'_>,
+        stream: &Bound<'_, PyAny>,
+        memory: Option<&str>,
+    ) -> PyResult<PyEvent> {
+        self.event(py, self.inner.fence(stream::handle(stream)?, memory), false)
     }
 
     #[pyo3(signature = (dims, dtype, layout = None, memory = "sys"))]
