@@ -4,7 +4,7 @@ use crate::memory;
 use crate::runtime::Shared;
 use crate::view::View;
 use crate::{ArgumentError, Error, Event};
-use channel::{HostSpan, Region};
+use channel::{DeviceSpan, HostSpan, Region};
 use model::{FieldSpace, IndexSpace, Layout, MemoryId, NodeId, Place, RegionId, Span};
 use std::ops::Range;
 use std::sync::{Arc, PoisonError, RwLock};
@@ -60,7 +60,7 @@ impl Holding {
 impl Holding {
     /// Where the region starts, if it is memory of a device that has addresses.
     pub(crate) fn device_address(&self) -> Option<u64> {
-        self.shared.devices().interop(self.region.memory())?.address(&self.region)
+        self.region.device_span().map(DeviceSpan::start)
     }
 }
 

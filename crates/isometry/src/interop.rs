@@ -174,7 +174,7 @@ pub(crate) fn allocated(interop: &dyn Interop, bytes: &Range<u64>) -> Result<Ran
 #[cfg(test)]
 mod tests {
     use super::*;
-    use channel::Region;
+    use channel::DeviceSpan;
     use channel::accelerator::Owner;
     use model::ChannelError;
 
@@ -187,7 +187,7 @@ mod tests {
             0
         }
 
-        fn address(&self, _region: &Region) -> Option<u64> {
+        fn span(&self, _owner: &Owner) -> Option<DeviceSpan> {
             None
         }
 

@@ -191,7 +191,8 @@ impl Foreign {
         // SAFETY: allocations of the device have the bytes, and its constructor's caller said that `owner`
         // keeps them.
         let view = unsafe { interop.adopt(bytes, Arc::clone(&self.owner)) };
-        Ok((Region::device(memory, len_bytes, view), base - from))
+        let there = interop.span(&view);
+        Ok((Region::device(memory, len_bytes, view).addressed(there), base - from))
     }
 
     /// The region of the bytes `span` around `base`; `None` where the owner doesn't have them.

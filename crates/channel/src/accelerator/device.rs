@@ -1,7 +1,7 @@
 //! A device in use, and whether it can be used any more.
 
 use super::{Direction, Interop, PciPlace};
-use crate::{Channel, DeviceSpan, HostSpan};
+use crate::{Channel, HostSpan};
 use model::{ChannelError, ChannelErrorKind};
 use std::any::Any;
 use std::fmt::{Debug, Display};
@@ -24,12 +24,6 @@ pub trait Device: Debug + Send + Sync {
     /// # Errors
     /// [`ChannelErrorKind::OutOfMemory`], [`ChannelErrorKind::DeviceLost`] or what else the device says.
     fn allocate(&self, len_bytes: u64) -> Result<Owner, ChannelError>;
-
-    /// Where networks find what [`Device::allocate`] has given, if the API's memory has addresses that they
-    /// know.
-    fn span(&self, _owner: &Owner) -> Option<DeviceSpan> {
-        None
-    }
 
     /// At least `len_bytes` bytes of the host's memory that stay where they are, so that the device may
     /// reach them by itself. They hold anything, and nobody else has them.

@@ -7,7 +7,7 @@
 //! is a stream of its own that may be put behind others.
 
 use super::Owner;
-use crate::Region;
+use crate::DeviceSpan;
 use model::ChannelError;
 use std::fmt::Debug;
 use std::ops::Range;
@@ -47,8 +47,9 @@ pub trait Interop: Debug + Send + Sync {
     /// The device's number, as its API counts.
     fn ordinal(&self) -> i32;
 
-    /// Where `region` starts, if it is memory of this opening of the device.
-    fn address(&self, region: &Region) -> Option<u64>;
+    /// Where `owner` has its bytes, if it is memory of this opening of the device: what [`super::Device::allocate`]
+    /// or [`Interop::adopt`] has given.
+    fn span(&self, owner: &Owner) -> Option<DeviceSpan>;
 
     /// The allocation that the byte at `address` lies in, whoever made it; `None` where the device's context
     /// has none there. One array may lie in several that follow each other.

@@ -24,7 +24,7 @@ impl FbmProvider {
 impl Provider for FbmProvider {
     fn allocate(&self, len_bytes: u64, _align_bytes: u64) -> Result<Region, ChannelError> {
         let owner = self.device.allocate(len_bytes)?;
-        let span = self.device.span(&owner);
+        let span = self.device.interop().and_then(|interop| interop.span(&owner));
         Ok(Region::device(self.memory, len_bytes, owner).addressed(span))
     }
 }

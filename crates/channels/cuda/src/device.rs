@@ -12,7 +12,7 @@ use channel::accelerator::{
     Reach,
 };
 use channel::model::ChannelError;
-use channel::{Channel, DeviceSpan, HostSpan};
+use channel::{Channel, HostSpan};
 use std::error::Error as _;
 use std::ffi::CStr;
 use std::path::Path;
@@ -282,10 +282,6 @@ impl accelerator::Device for Device {
         let buffer = self.make(len_bytes, Buffer::new)?;
         self.inner.setup.fill(&buffer).map_err(|failure| self.failed(&failure))?;
         Ok(Arc::new(buffer))
-    }
-
-    fn span(&self, owner: &Owner) -> Option<DeviceSpan> {
-        owner.downcast_ref().map(Buffer::span)
     }
 
     fn pin(&self, len_bytes: u64) -> Result<(HostSpan, Owner), ChannelError> {

@@ -273,11 +273,6 @@ impl Buffer {
         Buffer { context: Arc::clone(context), address, len_bytes, owner: Some(owner) }
     }
 
-    /// Where it starts.
-    pub(crate) fn address(&self) -> u64 {
-        self.address
-    }
-
     /// Whether it is memory of `context`.
     pub(crate) fn is_of(&self, context: &Arc<Context>) -> bool {
         Arc::ptr_eq(&self.context, context)

@@ -3,7 +3,7 @@
 use crate::device::Device;
 use crate::driver::{Buffer, Stream};
 use crate::error::kind_of;
-use channel::Region;
+use channel::DeviceSpan;
 use channel::accelerator::{self, Device as _, Interop, Owner, Reached, StreamHandle};
 use channel::model::{ChannelError, ChannelErrorKind};
 use std::ops::Range;
@@ -103,9 +103,9 @@ impl Interop for Device {
         self.context().ordinal()
     }
 
-    fn address(&self, region: &Region) -> Option<u64> {
-        let buffer = region.view::<Buffer>().filter(|buffer| buffer.is_of(self.context()));
-        buffer.map(Buffer::address)
+    fn span(&self, owner: &Owner) -> Option<DeviceSpan> {
+        let buffer = owner.downcast_ref::<Buffer>()?;
+        buffer.is_of(self.context()).then(|| buffer.span())
     }
 
     fn locate(&self, address: u64) -> Result<Option<Range<u64>>, ChannelError> {
