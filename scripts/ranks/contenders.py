@@ -150,7 +150,8 @@ def way_of(over: str, gigabits: float) -> Iterator[tuple[str, Way]]:
 
 def joining(way: Way) -> dict[str, str]:
     """What two ranks of ours join by, but for the rank: the root's spelling says by what they go."""
-    root = f"local:{secrets.token_hex(8)}" if way.name == "shm" else way.address(0)
+    # What goes by a network is to go by that, though the ranks are of one machine.
+    root = f"local:{secrets.token_hex(8)}" if way.name == "shm" else f"apart:{way.address(0)}"
     return {"ISOMETRY_ROOT": root, "ISOMETRY_SIZE": "2", "ISOMETRY_KEY": secrets.token_hex(16)}
 
 

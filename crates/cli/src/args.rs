@@ -102,8 +102,8 @@ pub(crate) struct Launch {
     #[arg(short = 'n', long = "ranks", value_name = "N")]
     #[arg(value_parser = value_parser!(u32).range(1..=256))]
     pub(crate) ranks: u32,
-    /// Let ranks of one host meet by TCP, as those of several do, and not by shared memory: at a free port
-    /// of this machine where no host is named.
+    /// Let ranks of one host meet by TCP, as those of several do, and not by shared memory: where no host is
+    /// named at a free port of this machine, and without each other's memory.
     #[arg(long)]
     pub(crate) tcp: bool,
     #[command(flatten)]

@@ -35,7 +35,7 @@ fn ranks_meet_at_a_port_where_they_are_told_to() {
     let told = iso(&["launch", "-n", "2", "--tcp", "--", "sh", "-c", script]);
     told.succeeds();
     let roots: Vec<_> = told.stdout.lines().collect();
-    let port = roots[0].strip_prefix("127.0.0.1:").unwrap();
+    let port = roots[0].strip_prefix("apart:127.0.0.1:").unwrap();
     assert!(port.parse::<u16>().is_ok_and(|port| port > 0) && roots == [roots[0]; 2], "{roots:?}");
 }
 

@@ -21,6 +21,9 @@ pub const UCX: &str = "ISOMETRY_UCX";
 /// The variable that says where PMIx's library lies.
 pub const PMIX: &str = "ISOMETRY_PMIX";
 
+/// What a root starts with where ranks of one machine are to be as apart as those of several.
+pub const APART: &str = "apart:";
+
 /// What a root starts with where ranks meet to speak by UCX.
 const BY_UCX: &str = "ucx:";
 
@@ -40,7 +43,8 @@ const MOST_NAME: usize = 255;
 #[derive(Clone)]
 pub struct Config {
     /// Where ranks meet: `local:NAME` on one machine, by shared memory; `HOST:PORT` where rank 0
-    /// listens, by TCP; `ucx:HOST:PORT` by UCX, where it listens too.
+    /// listens, by TCP; `ucx:HOST:PORT` by UCX, where it listens too. Those of one machine then map each
+    /// other's memory, unless `apart:` stands before that.
     pub root: String,
     /// Which rank this is, less than `size`.
     pub rank: u32,
@@ -178,6 +182,11 @@ impl Config {
         Ok(config)
     }
 
+    /// Whether ranks of one machine that meet by a network map each other's memory.
+    pub(crate) fn is_near(&self) -> bool {
+        !self.root.starts_with(APART)
+    }
+
     /// Whether others may come later than those at the start.
     pub(crate) fn is_open(&self) -> bool {
         self.capacity > self.size
@@ -192,7 +201,8 @@ impl Config {
     pub(crate) fn check(&self) -> Result<Root<'_>, Error> {
         let wrong = |name, why: String| Err(Error::Config { name, why });
         let Some(root) = Root::of(&self.root) else {
-            let is = "should be `HOST:PORT`, `ucx:HOST:PORT`, or `local:NAME`";
+            let is =
+                "should be `HOST:PORT`, `ucx:HOST:PORT`, either behind `apart:`, or `local:NAME`";
             let why = format!("`{}` {is} of up to 64 letters, digits, `_`, `-`", self.root);
             return wrong(ROOT, why);
         };
@@ -239,14 +249,11 @@ impl Root<'_> {
             let is_name = !name.is_empty() && name.len() <= 64 && name.chars().all(allowed);
             return is_name.then_some(Root::Local(name));
         }
-        if let Some(place) = root.strip_prefix(BY_UCX)
-            && let Some(Root::At(place)) = Root::of(place)
-        {
-            return Some(Root::Ucx(place));
-        }
+        let root = root.strip_prefix(APART).unwrap_or(root);
+        let (by_ucx, root) = root.strip_prefix(BY_UCX).map_or((false, root), |root| (true, root));
         let (host, port) = root.rsplit_once(':')?;
         let is_place = !host.is_empty() && port.parse::<u16>().is_ok_and(|port| port > 0);
-        is_place.then_some(Root::At(root))
+        is_place.then_some(if by_ucx { Root::Ucx(root) } else { Root::At(root) })
     }
 }
 
@@ -306,13 +313,14 @@ impl Job {
         Job::at(format!("{LOCAL}{}", hex(&name)), size)
     }
 
-    /// `size` ranks that meet by TCP at a port of this machine that is free now.
+    /// `size` ranks that meet by TCP at a port of this machine that is free now, and are as apart as those of
+    /// several.
     ///
     /// # Errors
     /// As [`Job::new`]; [`Error::Io`] where no port is free.
     pub fn loopback(size: u32) -> Result<Job, Error> {
         let ip = Ipv4Addr::LOCALHOST;
-        Job::at(format!("{ip}:{}", free_port(ip)?), size)
+        Job::at(format!("{APART}{ip}:{}", free_port(ip)?), size)
     }
 
     /// As [`Job::loopback`], to speak by UCX.
@@ -321,7 +329,7 @@ impl Job {
     /// As there.
     pub fn ucx(size: u32) -> Result<Job, Error> {
         let job = Job::loopback(size)?;
-        Ok(Job { root: format!("{BY_UCX}{}", job.root), ..job })
+        Ok(Job { root: job.root.replace(APART, &format!("{APART}{BY_UCX}")), ..job })
     }
 
     /// `size` ranks that meet by TCP at `port` of `host`, a name or an address (`[::1]`), where rank 0 is

@@ -42,7 +42,7 @@ fn with_no_room() -> Vec<Fabric> {
 
 #[test]
 fn who_leaves_is_lost_to_others_and_they_to_it() {
-    let is_ucx = |over: &Over| matches!(over, Over::Ucx);
+    let is_ucx = |over: &Over| over.is_ucx();
     let ucx = unmapped("who_leaves_is_lost_to_others_and_they_to_it").iter().any(is_ucx);
     let jobs = [Some(Job::new(2)), Some(Job::loopback(2)), ucx.then(|| Job::ucx(2))];
     jobs.into_iter().flatten().for_each(|job| leaves(&job.unwrap()));

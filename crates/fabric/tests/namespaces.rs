@@ -137,7 +137,7 @@ fn ranks_of_several_networks_meet_and_see_a_link_that_is_cut() {
     let ways = common::unmapped(test).into_iter().filter_map(|over| match over {
         Over::Tcp => Some(PLACE.to_owned()),
         Over::Ucx => Some(format!("ucx:{PLACE}")),
-        Over::Shm | Over::Messages => None,
+        _ => None,
     });
     for (root, size) in ways.flat_map(|root| [(root.clone(), 2), (root, 4)]) {
         let net = match Net::new(size) {

@@ -47,6 +47,16 @@ fn pattern(from: NodeId, to: NodeId, bytes: usize) -> Vec<u8> {
 }
 
 #[test]
+fn ranks_of_one_machine_map_each_others_memory_unless_they_are_to_be_apart() {
+    let test = "ranks_of_one_machine_map_each_others_memory_unless_they_are_to_be_apart";
+    ranks(test, Handlers::new, |fabric| {
+        let other = NodeId(1 - fabric.rank().0.min(1));
+        assert_eq!(fabric.reaches(other), common::is_mapped());
+        fabric.barrier().unwrap();
+    });
+}
+
+#[test]
 fn puts_arrive_and_gets_bring() {
     const EACH: usize = 100_003;
     ranks("puts_arrive_and_gets_bring", Handlers::new, |fabric| {

@@ -3,7 +3,7 @@
 mod coming;
 mod exposition;
 
-use isometry::fabric::{Config, Fabric, Handlers, Job};
+use isometry::fabric::{APART, Config, Fabric, Handlers, Job};
 use isometry::model::{Dim, FieldSpace, IndexSpace};
 use isometry::{
     ArgumentError, Array, CopyOptions, Error, ErrorKind, FileOptions, Instance, Machine,
@@ -22,10 +22,16 @@ fn config(job: &Job, rank: u32) -> Config {
     Config::from_variables(lookup).unwrap()
 }
 
-/// Tries something with nodes that have joined each other by shared memory, and by TCP.
+/// Tries something with nodes that have joined each other by shared memory, and by TCP, with each other's
+/// memory mapped or not.
 fn over_each(size: u32, run: impl Fn(Vec<Machine>)) {
     run(joined(&Job::new(size).unwrap(), size));
     run(joined(&Job::loopback(size).unwrap(), size));
+    let job = Job::loopback(size).unwrap();
+    run(joined_by(size, &[], |rank| {
+        let config = config(&job, rank);
+        Config { root: config.root.replace(APART, ""), ..config }
+    }));
 }
 
 fn joined(job: &Job, size: u32) -> Vec<Machine> {
@@ -34,10 +40,14 @@ fn joined(job: &Job, size: u32) -> Vec<Machine> {
 
 /// Nodes of which each serves what is in its directory, where it has one.
 fn serving(job: &Job, size: u32, dirs: &[&Path]) -> Vec<Machine> {
+    joined_by(size, dirs, |rank| config(job, rank))
+}
+
+fn joined_by(size: u32, dirs: &[&Path], config: impl Fn(u32) -> Config + Sync) -> Vec<Machine> {
     let join = |rank: u32| {
         let builder = Machine::builder().assume(true).lanes(1).staging(8 << 20);
         let dirs = dirs.get(rank as usize).into_iter();
-        dirs.fold(builder, MachineBuilder::serve_files).join(&config(job, rank)).unwrap()
+        dirs.fold(builder, MachineBuilder::serve_files).join(&config(rank)).unwrap()
     };
     thread::scope(|scope| {
         let join = &join;

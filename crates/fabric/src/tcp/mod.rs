@@ -34,7 +34,7 @@ use closable::Closable;
 use join::{Book, Joining, LANES, SILENT};
 use model::NodeId;
 pub(crate) use peer::keep_alive;
-use peer::{Peer, name, place};
+use peer::{Peer, Told, name, place};
 use rustix::event::epoll::{self, CreateFlags, EventData, EventFlags};
 use rustix::event::{PollFd, PollFlags, Timespec, poll};
 use rustix::io::Errno;
@@ -75,6 +75,8 @@ struct Shared {
     founders: u32,
     peers: Slots<Peer>,
     segment: Segment,
+    // By which others of this machine find it.
+    _fd: OwnedFd,
     silence: Duration,
     /// Readable while a stream of that queue is, or a silent connection.
     ins: [OwnedFd; 2],
@@ -99,18 +101,24 @@ impl Tcp {
             let why = format!("`{}` is no host and port", config.root);
             return Err(Error::Config { name: ROOT, why });
         };
-        let bytes = config.segment_bytes.to_le_bytes();
+        let (segment, fd) = Segment::create(config.segment_bytes)?;
+        let gift = Told::gift(segment.bytes(), Some(&fd).filter(|_| config.is_near()));
+        let own = (segment, fd);
         if !config.is_late {
-            return Tcp::of(config, join::meet_at(config, root, &bytes)?);
+            return Tcp::of(config, own, join::meet_at(config, root, &gift)?);
         }
-        let (entry, joining) = join::come_to(config, root, &bytes)?;
-        let tcp = Tcp::of(&entry.config(config), joining)?;
+        let (entry, joining) = join::come_to(config, root, &gift)?;
+        let tcp = Tcp::of(&entry.config(config), own, joining)?;
         entry.finish()?;
         Ok(tcp)
     }
 
-    fn of(config: &Config, joining: Joining<LANES, 2>) -> Result<Tcp, Error> {
-        let shared = Arc::new(Shared::new(config)?);
+    fn of(
+        config: &Config,
+        own: (Segment, OwnedFd),
+        joining: Joining<LANES, 2>,
+    ) -> Result<Tcp, Error> {
+        let shared = Arc::new(Shared::new(config, own)?);
         shared.admit_self()?;
         let Joining { peers, way, listener, root } = joining;
         let names = names(&peers);
@@ -150,7 +158,7 @@ impl Members for Roll {
 }
 
 impl Shared {
-    fn new(config: &Config) -> Result<Shared, Error> {
+    fn new(config: &Config, (segment, fd): (Segment, OwnedFd)) -> Result<Shared, Error> {
         let failed = Error::os("setting up sockets");
         let set = || epoll::create(CreateFlags::CLOEXEC).map_err(&failed);
         let readers = || Mutex::new((0..config.capacity).map(|_| Reader::default()).collect());
@@ -158,7 +166,8 @@ impl Shared {
             rank: config.rank as usize,
             founders: config.size,
             peers: Slots::new(config.capacity),
-            segment: Segment::create(config.segment_bytes)?.0,
+            segment,
+            _fd: fd,
             silence: config.silence,
             ins: [set()?, set()?],
             waiting: Waiting::new().map_err(&failed)?,
@@ -167,21 +176,18 @@ impl Shared {
     }
 
     fn admit_self(&self) -> Result<(), Error> {
-        let bytes = self.segment.bytes();
-        self.take(
-            self.rank as u32,
-            Peer::new((self.rank, false), Vec::new(), (bytes, self.silence)),
-        )
+        let told = Told { segment_bytes: self.segment.bytes(), segment: None };
+        let own = Peer::new((self.rank, false), Vec::new(), (told, self.silence));
+        self.take(self.rank as u32, own)
     }
 
     /// Takes what a rank has brought, which is reached from now on.
     fn admit(&self, rank: u32, lanes: Vec<Joined<Vec<u8>>>) -> Result<(), Error> {
-        let gift = lanes.first().and_then(|lane| lane.gift.first_chunk());
-        let refused = Error::Refused { rank, why: "says nothing of its segment" };
-        let bytes = u64::from_le_bytes(*gift.ok_or(refused)?);
+        let told = lanes.first().and_then(|lane| Told::of(&lane.gift));
+        let told = told.ok_or(Error::Refused { rank, why: "says nothing of its segment" })?;
         let sockets = lanes.into_iter().map(|lane| lane.socket.0).collect();
         let is_lower = (rank as usize) < self.rank;
-        self.take(rank, Peer::new((rank as usize, is_lower), sockets, (bytes, self.silence)))
+        self.take(rank, Peer::new((rank as usize, is_lower), sockets, (told, self.silence)))
     }
 
     fn take(&self, rank: u32, peer: rustix::io::Result<Peer>) -> Result<(), Error> {
@@ -289,7 +295,7 @@ impl Shared {
         if let [Some(one), Some(other)] = ends {
             peer.close(&self.waiting);
             let worst = [Lost::Broken, Lost::Died].into_iter().find(|l| [one, other].contains(l));
-            peer.standing.lose(worst.unwrap_or(Lost::Left));
+            peer.lose(worst.unwrap_or(Lost::Left));
         }
         self.waiting.bells.ring();
     }
@@ -307,7 +313,7 @@ impl Shared {
                     .flatten()
                     .for_each(|fd| _ = epoll::delete(&self.ins[queue], fd));
                 lock(&peer.ends)[queue].get_or_insert(Lost::Left);
-                peer.standing.lose(Lost::Left);
+                peer.lose(Lost::Left);
             }
         }
     }
@@ -446,7 +452,10 @@ impl Conduit for Tcp {
     }
 
     fn segment(&self, peer: NodeId) -> Option<&Segment> {
-        (peer.0 as usize == self.shared.rank).then_some(&self.shared.segment)
+        if peer.0 as usize == self.shared.rank {
+            return Some(&self.shared.segment);
+        }
+        self.shared.peer(peer).and_then(Peer::mapped)
     }
 
     fn segment_bytes(&self, peer: NodeId) -> u64 {

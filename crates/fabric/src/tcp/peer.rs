@@ -5,6 +5,8 @@ use super::join::{LANES, SILENT};
 use super::stream::{Stream, Waiting};
 use crate::conduit::{Lost, Queue};
 use crate::locks::lock;
+use crate::nearby::Whereabouts;
+use crate::segment::Segment;
 use crate::standing::Standing;
 use rustix::io::{Errno, ioctl_fionbio};
 use rustix::net::sockopt::{
@@ -18,6 +20,30 @@ use std::time::Duration;
 /// How often the kernel asks over a silent connection whether the other end is there.
 const PROBE: Duration = Duration::from_secs(1);
 
+/// What a rank tells of its segment.
+#[derive(Debug)]
+pub(super) struct Told {
+    pub(super) segment_bytes: u64,
+    /// Where it is mapped.
+    pub(super) segment: Option<Segment>,
+}
+
+impl Told {
+    /// As it is told: how many bytes there are, and where, unless that is nobody's business.
+    pub(super) fn gift(bytes: u64, fd: Option<&OwnedFd>) -> Vec<u8> {
+        let there = fd.and_then(Whereabouts::of).map(Whereabouts::to_bytes);
+        bytes.to_le_bytes().into_iter().chain(there.into_iter().flatten()).collect()
+    }
+
+    /// `None` for what no rank tells.
+    pub(super) fn of(gift: &[u8]) -> Option<Told> {
+        let (bytes, rest) = gift.split_first_chunk()?;
+        let segment_bytes = u64::from_le_bytes(*bytes);
+        let there = rest.first_chunk().map(Whereabouts::from_bytes);
+        Some(Told { segment_bytes, segment: there.and_then(|it| it.map(segment_bytes)) })
+    }
+}
+
 #[derive(Debug)]
 pub(super) struct Peer {
     /// By queue: to where it goes, and whence it comes, are two connections.
@@ -27,6 +53,8 @@ pub(super) struct Peer {
     /// Whether that said something, or has ended; held by who hears it.
     pub(super) has_spoken: Mutex<bool>,
     pub(super) segment_bytes: u64,
+    /// Where that is mapped.
+    pub(super) segment: Option<Segment>,
     /// How the streams ended.
     pub(super) ends: Mutex<[Option<Lost>; 2]>,
     pub(super) standing: Standing,
@@ -37,7 +65,7 @@ impl Peer {
     pub(super) fn new(
         (rank, is_lower): (usize, bool),
         mut sockets: Vec<OwnedFd>,
-        (segment_bytes, silence): (u64, Duration),
+        (told, silence): (Told, Duration),
     ) -> rustix::io::Result<Peer> {
         for socket in &sockets {
             set_tcp_nodelay(socket, true)?;
@@ -63,7 +91,21 @@ impl Peer {
         ];
         let (ends, standing) = (Mutex::default(), Standing::default());
         let has_spoken = Mutex::default();
-        Ok(Peer { streams, silent, has_spoken, segment_bytes, ends, standing })
+        let Told { segment_bytes, segment } = told;
+        Ok(Peer { streams, silent, has_spoken, segment_bytes, segment, ends, standing })
+    }
+
+    /// Its segment, where that is mapped and it is not lost.
+    pub(super) fn mapped(&self) -> Option<&Segment> {
+        self.segment.as_ref().filter(|_| self.standing.lost().is_none())
+    }
+
+    /// It is lost: its memory is of no use any more.
+    pub(super) fn lose(&self, why: Lost) {
+        self.standing.lose(why);
+        if let Some(Err(error)) = self.segment.as_ref().map(Segment::let_go) {
+            log::warn!("the memory of a rank that has gone stays held: {error}");
+        }
     }
 
     /// Whether it is not lost, nor will be once somebody polls.

@@ -20,6 +20,7 @@ use crate::error::Error;
 use crate::locks::{lock, try_lock};
 use crate::meeting::Socket;
 use crate::message::Message;
+use crate::nearby::Whereabouts;
 use crate::segment::Segment;
 use crate::shm::watch::{BYE, Watch};
 use crate::standing::Standing;
@@ -32,8 +33,9 @@ use owner::{Command, Described, HEADER, Open, Owner, Put};
 use rustix::event::{PollFd, PollFlags, Timespec, poll};
 use std::collections::{BTreeMap, VecDeque};
 use std::io::Write;
+use std::os::fd::OwnedFd;
 use std::sync::mpsc::{Receiver, Sender, channel, sync_channel};
-use std::sync::{Arc, Mutex};
+use std::sync::{Arc, Mutex, OnceLock};
 use std::thread::{Builder, JoinHandle};
 use std::time::Duration;
 use worker::{Arrivals, Worker};
@@ -64,6 +66,8 @@ pub struct Ucx {
     /// Until this rank leaves.
     owner: Mutex<Option<JoinHandle<()>>>,
     _watch: Watch,
+    // By which others of this machine find the segment.
+    _fd: OwnedFd,
 }
 
 /// What the owner of the worker and others share.
@@ -90,7 +94,16 @@ struct Peer {
     standing: Standing,
     /// By queue, whether it has said farewell.
     ends: Mutex<[bool; 2]>,
-    segment_bytes: std::sync::OnceLock<u64>,
+    segment_bytes: OnceLock<u64>,
+    /// Where that is mapped.
+    segment: OnceLock<Segment>,
+}
+
+impl Peer {
+    /// Its segment, where that is mapped and it is not lost.
+    fn mapped(&self) -> Option<&Segment> {
+        self.segment.get().filter(|_| self.standing.lost().is_none())
+    }
 }
 
 #[derive(Debug)]
@@ -152,18 +165,26 @@ impl Inbox {
     }
 }
 
-/// What a peer tells of itself: its segment's bytes and place, its key, and its worker's address.
-fn described(gift: &[u8]) -> Option<(u64, Described)> {
+/// What a peer tells of itself: its segment's bytes and place, its key, its worker's address, and where others
+/// of its machine find the segment.
+fn described(gift: &[u8]) -> Option<(u64, Described, Option<Whereabouts>)> {
     let (bytes, rest) = gift.split_first_chunk()?;
     let (start, rest) = rest.split_first_chunk()?;
-    let (length, rest) = rest.split_first_chunk()?;
-    let (key, address) = rest.split_at_checked(u32::from_le_bytes(*length) as usize)?;
+    let (key, rest) = split_counted(rest)?;
+    let (address, there) = split_counted(rest)?;
     let start = u64::from_le_bytes(*start);
-    let (key, address) = (key.to_vec(), address.to_vec());
-    Some((u64::from_le_bytes(*bytes), Described { address, key, start }))
+    let described = Described { address: address.to_vec(), key: key.to_vec(), start };
+    let there = there.first_chunk().map(Whereabouts::from_bytes);
+    Some((u64::from_le_bytes(*bytes), described, there))
 }
 
-/// What to give to peers, which may put to the segment from then on.
+/// What a number of bytes is in front of, and the rest.
+fn split_counted(bytes: &[u8]) -> Option<(&[u8], &[u8])> {
+    let (length, rest) = bytes.split_first_chunk()?;
+    rest.split_at_checked(u32::from_le_bytes(*length) as usize)
+}
+
+/// What to give to peers, which may put to the segment from then on: that part which the worker knows.
 fn gift(worker: &mut Worker<Shared>, segment: &Arc<Segment>) -> Result<Vec<u8>, Error> {
     let (start, bytes) = (address(segment.start().as_ptr()), segment.bytes());
     let key = match bytes {
@@ -171,9 +192,10 @@ fn gift(worker: &mut Worker<Shared>, segment: &Arc<Segment>) -> Result<Vec<u8>, 
         // SAFETY: nobody has references to the bytes of a segment, which stay with it.
         _ => unsafe { worker.register((start, bytes), Arc::clone(segment) as Keeper)? },
     };
-    let length = (key.len() as u32).to_le_bytes();
     let address = worker.address()?;
-    Ok([&bytes.to_le_bytes()[..], &start.to_le_bytes(), &length, &key, &address].concat())
+    let [key_length, length] = [&key, &address].map(|it| (it.len() as u32).to_le_bytes());
+    let place = [bytes.to_le_bytes(), start.to_le_bytes()].concat();
+    Ok([&place[..], &key_length, &key, &length, &address].concat())
 }
 
 fn address(of: *const u8) -> u64 {
@@ -228,7 +250,8 @@ impl Ucx {
             let why = format!("`{}` is no `ucx:HOST:PORT`", config.root);
             return Err(Error::Config { name: ROOT, why });
         };
-        let (segment, _) = Segment::create(config.segment_bytes)?;
+        let (segment, fd) = Segment::create(config.segment_bytes)?;
+        let there = Some(&fd).filter(|_| config.is_near()).and_then(Whereabouts::of);
         let shared = Arc::new(Shared::new(config, Arc::new(segment)));
         let ((open, opened), (tell, told)) = (channel(), channel());
         let (library, theirs) = (config.ucx.clone(), Arc::clone(&shared));
@@ -238,7 +261,8 @@ impl Ucx {
         let hear = || {
             opened.recv().unwrap_or(Err(Error::Refused { rank: config.rank, why: "its UCX ended" }))
         };
-        let (can, gift) = hear()?;
+        let (can, mut gift) = hear()?;
+        gift.extend(there.map(Whereabouts::to_bytes).into_iter().flatten());
         let mut joined = meet_at::<1, 3>(config, root, &gift)?.peers;
         let (mut peers, mut sockets) = (Vec::new(), Vec::new());
         for rank in 0..config.size {
@@ -248,15 +272,18 @@ impl Ucx {
                 continue;
             };
             let refused = Error::Refused { rank, why: "says nothing of its worker" };
-            let (bytes, described) = described(&peer.gift).ok_or(refused)?;
-            let _ = shared.peers[rank as usize].segment_bytes.set(bytes);
+            let (bytes, described, there) = described(&peer.gift).ok_or(refused)?;
+            let known = &shared.peers[rank as usize];
+            let _ = known.segment_bytes.set(bytes);
+            let mapped = there.and_then(|there| there.map(bytes));
+            mapped.into_iter().for_each(|segment| _ = known.segment.set(segment));
             peers.push(Some(described));
             sockets.push(Some(peer.socket));
         }
         let _ = tell.send(peers);
         hear()?;
         let watch = shared.watch(&sockets, config.silence)?;
-        Ok(Ucx { shared, can, sockets, owner, _watch: watch })
+        Ok(Ucx { shared, can, sockets, owner, _watch: watch, _fd: fd })
     }
 
     /// Has the owner put runs, and returns whether they are there. Whoever calls keeps their bytes until then.
@@ -347,7 +374,11 @@ impl Shared {
     }
 
     fn lose(&self, peer: usize, why: Lost) {
-        self.peers[peer].standing.lose(why);
+        let lost = &self.peers[peer];
+        lost.standing.lose(why);
+        if let Some(Err(error)) = lost.segment.get().map(Segment::let_go) {
+            log::warn!("the memory of a rank that has gone stays held: {error}");
+        }
         self.sleepers.ring();
     }
 
@@ -497,7 +528,10 @@ impl Conduit for Ucx {
     }
 
     fn segment(&self, peer: NodeId) -> Option<&Segment> {
-        (peer.0 as usize == self.shared.rank).then_some(&self.shared.segment)
+        if peer.0 as usize == self.shared.rank {
+            return Some(&self.shared.segment);
+        }
+        self.shared.peers.get(peer.0 as usize).and_then(Peer::mapped)
     }
 
     fn segment_bytes(&self, peer: NodeId) -> u64 {

@@ -54,9 +54,10 @@ proptest! {
         length in 0_u32..60,
     ) {
         let _ = described(&gift);
-        let gift = [&[0; 16][..], &length.to_le_bytes(), &gift].concat();
-        let fits = gift.len() - 20 >= length as usize;
-        prop_assert_eq!(described(&gift).map(|(_, d)| d.key.len()), fits.then_some(length as usize));
+        let gift = [&[0; 16][..], &length.to_le_bytes(), &gift, &[0; 4]].concat();
+        let fits = gift.len() - 24 == length as usize;
+        let found = described(&gift).map(|(_, described, there)| (described.key.len(), there));
+        prop_assert!(!fits || found == Some((length as usize, None)));
     }
 }
 

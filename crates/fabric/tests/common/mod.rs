@@ -3,8 +3,8 @@
 use isometry_fabric::model::NodeId;
 use isometry_fabric::shm::Shm;
 use isometry_fabric::{
-    Capabilities, Conduit, Config, Error, Fabric, Handlers, Job, Lost, Message, Queue, Refusal,
-    Segment,
+    APART, Capabilities, Conduit, Config, Error, Fabric, Handlers, Job, Lost, Message, Queue, ROOT,
+    Refusal, Segment,
 };
 use std::env;
 use std::process::{Child, Command, ExitStatus, Stdio};
@@ -19,6 +19,13 @@ pub(crate) fn is_rank() -> bool {
     env::var_os(CHILD).is_some()
 }
 
+/// Whether ranks of this test map each other's memory.
+#[allow(dead_code, reason = "not every test asks")]
+pub(crate) fn is_mapped() -> bool {
+    let mapped = [Over::Shm, Over::NearTcp, Over::NearUcx].map(|over| format!("{over:?}"));
+    env::var(CHILD).is_ok_and(|over| mapped.contains(&over))
+}
+
 /// How ranks reach each other.
 #[derive(Debug, Clone, Copy)]
 pub(crate) enum Over {
@@ -30,11 +37,32 @@ pub(crate) enum Over {
     Tcp,
     /// By UCX.
     Ucx,
+    /// By either, and by each other's memory, which ranks of one machine map.
+    NearTcp,
+    NearUcx,
+}
+
+impl Over {
+    /// Whether UCX is needed.
+    pub(crate) fn is_ucx(self) -> bool {
+        matches!(self, Over::Ucx | Over::NearUcx)
+    }
+
+    /// Where ranks meet that reach each other so, of which a job says this.
+    pub(crate) fn root(self, root: String) -> String {
+        match self {
+            Over::NearTcp | Over::NearUcx => root.replace(APART, ""),
+            _ => root,
+        }
+    }
 }
 
 /// All of these, for the ranks of a test; it says which is not there.
 pub(crate) fn ways(test: &str) -> Vec<Over> {
-    [vec![Over::Shm], unmapped(test)].concat()
+    let unmapped = unmapped(test);
+    let by_ucx = unmapped.iter().filter(|over| over.is_ucx()).map(|_| Over::NearUcx);
+    let mapped: Vec<_> = [Over::Shm, Over::NearTcp].into_iter().chain(by_ucx).collect();
+    [mapped, unmapped].concat()
 }
 
 /// Those that map no memory.
@@ -64,8 +92,8 @@ pub(crate) fn start(test: &str, size: u32, over: Over) -> Vec<Child> {
 pub(crate) fn new_job(size: u32, over: Over) -> Job {
     let job = match over {
         Over::Shm | Over::Messages => Job::new(size),
-        Over::Tcp => Job::loopback(size),
-        Over::Ucx => Job::ucx(size),
+        Over::Tcp | Over::NearTcp => Job::loopback(size),
+        Over::Ucx | Over::NearUcx => Job::ucx(size),
     };
     job.unwrap()
 }
@@ -83,7 +111,9 @@ pub(crate) fn start_one(
         .arg(env::current_exe().unwrap())
         .args([test, "--exact", "--nocapture", "--test-threads=1"])
         .env(CHILD, format!("{over:?}"));
-    command.envs(variables).stdout(Stdio::null()).spawn().unwrap()
+    let is_root = |name: &str| name == ROOT;
+    let at_place = |(name, value)| (name, if is_root(name) { over.root(value) } else { value });
+    command.envs(variables.into_iter().map(at_place)).stdout(Stdio::null()).spawn().unwrap()
 }
 
 /// Waits for all of these.

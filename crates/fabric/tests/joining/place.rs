@@ -2,7 +2,7 @@
 
 use crate::common::{Over, fabric, new_job};
 use isometry_fabric::model::NodeId;
-use isometry_fabric::{Atomic, Config, Error, Fabric, Handlers, Lost, Service};
+use isometry_fabric::{APART, Atomic, Config, Error, Fabric, Handlers, Lost, Service};
 use rustix::net::sockopt::set_socket_linger;
 use std::io::{self, Read, Write};
 use std::net::TcpStream;
@@ -19,7 +19,7 @@ pub(crate) const ANSWER: u8 = 129;
 pub(crate) const DIE: u8 = 130;
 pub(crate) const END: u8 = 131;
 
-pub(crate) const WAYS: [Over; 3] = [Over::Shm, Over::Messages, Over::Tcp];
+pub(crate) const WAYS: [Over; 4] = [Over::Shm, Over::Messages, Over::Tcp, Over::NearTcp];
 
 /// Nothing here takes as long.
 pub(crate) const LONG: Option<Duration> = Some(Duration::from_secs(60));
@@ -38,7 +38,7 @@ pub(crate) struct Place {
 impl Place {
     pub(crate) fn new(over: Over, capacity: u32) -> Place {
         let [(_, root), ..] = new_job(1, over).variables(0);
-        Place { over, root, capacity }
+        Place { over, root: over.root(root), capacity }
     }
 
     pub(crate) fn join(&self, config: Config) -> Result<Rank, Error> {
@@ -82,7 +82,7 @@ impl Place {
             }
             None => {
                 // Before anybody listens, a socket may connect to itself.
-                let socket = TcpStream::connect(&self.root)?;
+                let socket = TcpStream::connect(self.root.replace(APART, ""))?;
                 if socket.local_addr()? == socket.peer_addr()? {
                     set_socket_linger(&socket, Some(Duration::ZERO))?;
                     return Err(io::ErrorKind::ConnectionRefused.into());
