@@ -38,7 +38,7 @@ impl StreamFence {
     /// # Errors
     /// [`Error::Channel`] where the device does not tell; [`Error::Closed`].
     pub fn into_event(self) -> Result<Event, Error> {
-        self.shared.watch(self.fence)
+        self.shared.heard(self.shared.watch(self.fence))
     }
 }
 
@@ -56,7 +56,8 @@ impl Machine {
     /// [`Error::Closed`], [`Error::Forked`].
     pub fn fence(&self, stream: StreamHandle, memory: Option<&str>) -> Result<Event, Error> {
         self.shared.check_open()?;
-        self.shared.fence_of(self.shared.device_of(stream, memory)?, stream)
+        let device = self.shared.device_of(stream, memory);
+        self.shared.heard(device.and_then(|device| self.shared.fence_of(device, stream)))
     }
 
     /// A fence on the device that CUDA calls `ordinal`, with nothing in front of it yet.
@@ -68,7 +69,8 @@ impl Machine {
         self.shared.check_open()?;
         let mut all = self.shared.devices().interops().map(|(_, interop)| interop);
         let device = all.find(|interop| interop.ordinal() == ordinal);
-        let fence = device.ok_or(ArgumentError::NoOrdinal { ordinal })?.fence()?;
+        let fence = device.ok_or(ArgumentError::NoOrdinal { ordinal })?.fence();
+        let fence = self.shared.heard(fence.map_err(Error::from))?;
         Ok(StreamFence { shared: Arc::clone(&self.shared), fence })
     }
 }
@@ -130,8 +132,6 @@ impl Shared {
                 Err(error) => unknown = error.into(),
             }
         }
-        // A device that is lost may say so here first.
-        self.close_lost();
         Err(unknown)
     }
 
@@ -152,8 +152,12 @@ impl Shared {
                 Err(error) => unknown = error.into(),
             }
         }
-        self.close_lost();
         Err(unknown)
+    }
+
+    /// What a device has answered, which it may be first heard by that it is lost.
+    pub(crate) fn heard<T>(&self, answer: Result<T, Error>) -> Result<T, Error> {
+        answer.inspect_err(|_| self.close_lost())
     }
 }
 

@@ -143,7 +143,8 @@ impl Machine {
     ) -> Result<Instance, Error> {
         self.shared.check_open()?;
         let span = Placement::of_strides(&space, &fields, &foreign.strides)?.span();
-        let Placed { region, base, after } = foreign.placed(&self.shared, &span)?;
+        let Placed { region, base, after } =
+            self.shared.heard(foreign.placed(&self.shared, &span))?;
         let view = View::of_strides(region.memory(), (space, fields), foreign.strides);
         let mut holding = Holding::new(&self.shared, region, foreign.writable);
         holding.after = after;

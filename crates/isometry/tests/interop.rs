@@ -2,7 +2,8 @@
 
 use fake_cuda::{Fake, Neighbour};
 use isometry::channel::accelerator::StreamHandle;
-use isometry::model::ChannelErrorKind;
+use isometry::model::{ChannelError, ChannelErrorKind};
+use isometry::planner::Options;
 use isometry::{
     Accelerators, ArgumentError, Array, CopyOptions, Cuda, Error, Event, Foreign, Instance, Machine,
 };
@@ -385,4 +386,47 @@ fn bytes_that_two_instances_share_are_known_by_their_addresses() {
     for refused in [near.device_byte().map(drop), near.device_ordinal().map(drop)] {
         assert_eq!(argument(refused), ArgumentError::NotAddressed { name: name.clone() });
     }
+}
+
+#[test]
+fn a_device_that_a_fence_finds_lost_is_planned_to_no_more() {
+    let test = "a_device_that_a_fence_finds_lost_is_planned_to_no_more";
+    let by_stream = |machine: &Machine| machine.stream_fence(0).map(drop);
+    let by_memory = |machine: &Machine| {
+        // SAFETY: nothing is there that a copy could touch.
+        let foreign = unsafe {
+            Foreign::on_device(0, Some(StreamHandle::LEGACY_DEFAULT), vec![1], true, Arc::new(()))
+        };
+        wrap_row(machine, 8, foreign).map(drop)
+    };
+    for asks in [&by_stream as &dyn Fn(&Machine) -> Result<(), Error>, &by_memory] {
+        let Some((fake, machine)) = machine(test) else { return };
+        let there = machine.empty(row(8), "fbm").unwrap();
+        lose(&fake);
+        let plan = || machine.plan(&there, &plain_of(&machine), &Options::default());
+        plan().unwrap();
+        assert!(matches!(asks(&machine), Err(Error::Channel(error)) if is_loss(&error)));
+        assert!(matches!(plan(), Err(Error::Plan { .. })), "nobody copies there any more");
+    }
+    let Some((fake, machine)) = machine(test) else { return };
+    let (there, fence) = (machine.empty(row(8), "fbm").unwrap(), machine.stream_fence(0).unwrap());
+    lose(&fake);
+    assert!(matches!(fence.into_event(), Err(Error::Channel(error)) if is_loss(&error)));
+    assert!(machine.plan(&there, &plain_of(&machine), &Options::default()).is_err());
+}
+
+/// Has the first device be lost by what a neighbour does there, so that nobody has heard.
+fn lose(fake: &Fake) {
+    let other = fake.neighbour(0);
+    let address = other.allocate(1);
+    let held = Held::with_fill(fake, &other, (address, 1), 7);
+    other.free(address);
+    held.let_go();
+    other.end(held.stream);
+    // It waits until the stream has ended, or the fault is there.
+    let _ = fake.live();
+}
+
+fn is_loss(error: &ChannelError) -> bool {
+    error.kind == ChannelErrorKind::DeviceLost
 }

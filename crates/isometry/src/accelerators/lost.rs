@@ -1,8 +1,8 @@
 //! Devices that are lost while a machine runs, or whose kernels can't be made.
 //!
 //! **Hazard.** A device that is gone refuses each request, while plans still lead to it. **Guarantee.**
-//! Once a request or an allocation was refused so, no plan leads to the device or through it, and who asks
-//! for one hears why there is none. **Structure.** The device's channels join nothing any more, in a
+//! Once a request, an allocation or a fence was refused so, no plan leads to the device or through it, and who
+//! asks for one hears why there is none. **Structure.** The device's channels join nothing any more, in a
 //! topology of a new generation, which no plan that was kept is for, and which other nodes hear of before
 //! they hear of any copy that has failed so; without kernels these are those that convert. Memories and
 //! channels keep their numbers, and host memory that was pinned by the device remains what it is, host
