@@ -2,6 +2,7 @@
 devices of CUDA that are emulated."""
 
 import ctypes
+import faulthandler
 import gc
 import os
 import shutil
@@ -659,6 +660,35 @@ def test_a_lost_device_has_no_memory_for_others(m: iso.Machine, library: Library
         with pytest.raises(OSError, match="`Emulated 0` is lost"):
             use()
     m.fence(1, memory="fbm1").wait(timeout=20)
+
+
+# As many as a stream takes.
+MOST_QUEUED = 1024
+
+
+@pytest.fixture
+def watched() -> Iterator[None]:
+    """Ends the process where the interpreter is held for too long: who watches here needs none."""
+    faulthandler.dump_traceback_later(20, exit=True)
+    yield
+    faulthandler.cancel_dump_traceback_later()
+
+
+@pytest.mark.usefixtures("watched")
+@pytest.mark.parametrize("way", ["fence", "interface"])
+def test_others_have_the_interpreter_while_a_stream_takes_no_more(
+    m: iso.Machine, library: Library, way: str
+) -> None:
+    stream, address = library.stream(), library.allocate(8)
+    library.hold(stream, True)
+    for _ in range(MOST_QUEUED):
+        library.fill(stream, address, 8, 3)
+    threading.Timer(0.05, library.hold, (stream, False)).start()
+    if way == "fence":
+        m.fence(stream).wait(timeout=20)
+        return
+    interface = {"shape": (8,), "typestr": "|u1", "data": (address, False), "stream": stream}
+    assert (fetched(m, m.wrap(Interface(interface), dims="x")) == 3).all()
 
 
 def test_memory_of_opencl_has_no_addresses(monkeypatch: pytest.MonkeyPatch) -> None:

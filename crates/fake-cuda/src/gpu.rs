@@ -20,6 +20,10 @@ pub(crate) const MEMORY_BYTES: usize = 64 << 20;
 /// The longest pitch, far below a device's, so that tests exceed it.
 pub(crate) const MAX_PITCH_BYTES: usize = 65_536;
 
+/// How many commands a stream takes before it carries one out: the driver has whoever asks for more wait, and
+/// this one whoever records an event.
+const MOST_QUEUED: usize = 1024;
+
 /// One end of a copy.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum End {
@@ -332,6 +336,11 @@ impl State {
     /// Whether a stream has nothing left to do.
     pub(crate) fn is_idle(&self, stream: u64) -> bool {
         self.streams.get(&stream).is_none_or(|s| s.commands.is_empty() && !s.busy)
+    }
+
+    /// Whether a stream has as much to do as it takes.
+    pub(crate) fn is_full(&self, stream: u64) -> bool {
+        self.streams.get(&stream).is_some_and(|stream| stream.commands.len() >= MOST_QUEUED)
     }
 
     /// Has a stream end when it is empty; false where there is none.

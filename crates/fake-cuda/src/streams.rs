@@ -112,6 +112,7 @@ extern "C" fn cuEventDestroy_v2(event: CUevent) -> Code {
 extern "C" fn cuEventRecord(event: CUevent, stream: CUstream) -> Code {
     call_in("cuEventRecord", |gpu, _| {
         let stream = gpu.stream(stream);
+        gpu.wait_until(|state| !state.is_full(stream))?;
         let mut state = gpu.state();
         known(state.events.contains_key(&(event as u64)))?;
         let asked = state.ask(stream, Command::Event(event as u64));

@@ -111,10 +111,11 @@ impl PyMachine {
 
     #[pyo3(signature = (array, dims = None))]
     fn wrap(&self, array: &Bound<'_, PyAny>, dims: Option<Dims>) -> PyResult<PyInstance> {
-        let array = Exported::of(&self.inner, array)?;
+        let (py, array) = (array.py(), Exported::of(&self.inner, array)?);
         let space =
             dims.unwrap_or_else(|| Dims::numbered(array.shape.len())).of_shape(&array.shape)?;
-        self.instance(self.inner.wrap(space, array.fields.clone(), array.into()))
+        let (fields, foreign) = (array.fields.clone(), array.into());
+        self.instance(py.detach(|| self.inner.wrap(space, fields, foreign)))
     }
 
     #[pyo3(signature = (stream, memory = None))]
@@ -124,7 +125,9 @@ impl PyMachine {
         stream: &Bound<'_, PyAny>,
         memory: Option<&str>,
     ) -> PyResult<PyEvent> {
-        self.event(py, self.inner.fence(stream::handle(stream)?, memory), false)
+        let stream = stream::handle(stream)?;
+        let event = py.detach(|| self.inner.fence(stream, memory));
+        self.event(py, event, false)
     }
 
     #[pyo3(signature = (dims, dtype, layout = None, memory = "sys"))]

@@ -30,7 +30,8 @@ pub(crate) fn is_on_cuda(object: &Bound<'_, PyAny>) -> PyResult<bool> {
 /// stream of the machine's, and copies wait for that.
 pub(crate) fn taken(machine: &Machine, object: &Bound<'_, PyAny>) -> PyResult<Array> {
     let (kind, id): (i32, i32) = object.call_method0("__dlpack_device__")?.extract()?;
-    let fence = machine.stream_fence(id).map_err(errors::raised)?;
+    let py = object.py();
+    let fence = py.detach(|| machine.stream_fence(id)).map_err(errors::raised)?;
     let tensor = Borrowed::take(&exported(object, fence.stream().raw())?)?;
     let found = tensor.get().tensor().device;
     if found != (raw::Device { kind, id }) {
@@ -38,7 +39,7 @@ pub(crate) fn taken(machine: &Machine, object: &Bound<'_, PyAny>) -> PyResult<Ar
         return Err(PyValueError::new_err(what));
     }
     let mut array = tensor.get().array(Arc::new(tensor.clone().unbind()))?;
-    array.after.push(fence.into_event().map_err(errors::raised)?);
+    array.after.push(py.detach(|| fence.into_event()).map_err(errors::raised)?);
     Ok(array)
 }
 
