@@ -691,6 +691,21 @@ def test_others_have_the_interpreter_while_a_stream_takes_no_more(
     assert (fetched(m, m.wrap(Interface(interface), dims="x")) == 3).all()
 
 
+def test_the_child_of_a_fork_gets_no_address(m: iso.Machine) -> None:
+    there = m.empty({"x": 8}, "u1", memory="fbm")
+    child = os.fork()
+    if child == 0:
+        refused = 0
+        uses: list[Callable[[], Any]] = [there.__dlpack__, lambda: there.__cuda_array_interface__]
+        for use in uses:
+            try:
+                use()
+            except iso.Error as error:
+                refused += "fork" in str(error)
+        os._exit(refused)
+    assert os.waitstatus_to_exitcode(os.waitpid(child, 0)[1]) == 2
+
+
 def test_memory_of_opencl_has_no_addresses(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("POCL_DEVICES", os.environ.get("POCL_DEVICES", "pthread pthread"))
     monkeypatch.setenv("ISOMETRY_OPENCL", "all")

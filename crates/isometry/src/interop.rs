@@ -90,10 +90,15 @@ impl Instance {
     ///
     /// # Errors
     /// As [`Instance::device_ordinal`]; [`crate::Mismatch::Strides`] as [`Instance::strides`];
-    /// [`Error::Channel`] where the device is lost.
+    /// [`Error::Channel`] where the device is lost; [`Error::Forked`], since devices stay with the process that
+    /// opened them.
     pub fn device_byte(&self) -> Result<u64, Error> {
-        let start = self.holding.device_address().ok_or_else(|| self.not_addressed())?;
-        self.holding.shared.devices().check(self.memory())?;
+        let (start, shared) = (self.holding.device_address(), &self.holding.shared);
+        let start = start.ok_or_else(|| self.not_addressed())?;
+        if !shared.is_of_this_process() {
+            return Err(Error::Forked);
+        }
+        shared.devices().check(self.memory())?;
         Ok(start.wrapping_add_signed(self.first_offset()?))
     }
 
