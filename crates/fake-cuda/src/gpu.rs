@@ -5,6 +5,7 @@
 
 use crate::control::calls;
 use crate::modules::Launch;
+use channel::accelerator::ELEMENT_BYTES;
 use cudarc::driver::sys::{CUresult, CUstream};
 use std::collections::{BTreeMap, VecDeque};
 use std::ffi::c_void;
@@ -386,7 +387,8 @@ impl State {
         true
     }
 
-    /// Runs a kernel, unless it fails; one that reaches outside of its memory is a fault.
+    /// Runs a kernel, unless it fails; one that reaches outside of its memory is a fault, and so is one that
+    /// counts from where its widest elements don't start.
     fn launch(&mut self, stream: u64, launch: &Launch) {
         if self.fails(stream) {
             return;
@@ -397,10 +399,14 @@ impl State {
             let own = self.rest(at).map(|rest| (rest.as_mut_ptr(), rest.len()));
             own.or_else(|| calls.pinned_at(at))
         };
+        let starts_well = |at: u64| at.is_multiple_of(ELEMENT_BYTES);
+        let are_aligned = starts_well(launch.src) && starts_well(launch.dst);
         let ran = match (place(launch.src), place(launch.dst)) {
             // SAFETY: they are there as long as state and calls are locked, and who has launched it sees to
             // it that nobody else uses what it touches.
-            (Some((src, len)), Some(dst)) => unsafe { launch.run((src.cast_const(), len), dst) },
+            (Some((src, len)), Some(dst)) if are_aligned => unsafe {
+                launch.run((src.cast_const(), len), dst)
+            },
             _ => false,
         };
         drop(calls);

@@ -2,7 +2,7 @@
 
 use fake_cuda::{Fake, Neighbour};
 use isometry::channel::accelerator::StreamHandle;
-use isometry::model::{ChannelError, ChannelErrorKind};
+use isometry::model::{ChannelError, ChannelErrorKind, ChannelKind};
 use isometry::planner::Options;
 use isometry::{
     Accelerators, ArgumentError, Array, CopyOptions, Cuda, Error, Event, Foreign, Instance, Machine,
@@ -429,4 +429,35 @@ fn lose(fake: &Fake) {
 
 fn is_loss(error: &ChannelError) -> bool {
     error.kind == ChannelErrorKind::DeviceLost
+}
+
+#[test]
+fn kernels_turn_what_a_neighbour_has_at_any_place_and_keep_it_until_they_have() {
+    let test = "kernels_turn_what_a_neighbour_has_at_any_place_and_keep_it_until_they_have";
+    let Some((fake, machine)) = machine(test) else { return };
+    let (other, rows) = (fake.neighbour(0), Array::of(&[("y", 300), ("x", 200)], "<f4").unwrap());
+    let src = machine.empty(rows.clone(), "sys").unwrap();
+    let bytes: Vec<u8> = (0..src.payload_bytes()).map(|i| (i * 7 + i / 251) as u8).collect();
+    src.fill(&bytes).unwrap();
+    let here = machine.empty(rows.clone(), "fbm").unwrap();
+    start(&machine, &src, &here).wait(None).unwrap();
+    for ahead in [0, 4, 8, 16, 3] {
+        let address = other.allocate(bytes.len() + ahead) + ahead as u64;
+        let (foreign, owner) = bytes_at(address, vec![4, 300 * 4]);
+        let there = machine.wrap(rows.space.clone(), rows.fields.clone(), foreign).unwrap();
+        let back = machine.empty(rows.clone(), "sys").unwrap();
+        fake.hold(0, true);
+        let turned = start(&machine, &here, &there);
+        let options = CopyOptions { after: vec![turned.clone()], ..CopyOptions::default() };
+        let again = machine.copy(&there, &back, &options).unwrap();
+        drop((there, options));
+        let (is_kept, is_done) = (owner.strong_count() > 0, turned.is_done());
+        fake.hold(0, false);
+        assert!(is_kept && !is_done);
+        again.wait(None).unwrap();
+        let hops = &turned.report()[0].plan.hops;
+        assert_eq!(hops.iter().map(|hop| hop.kind).collect::<Vec<_>>(), [ChannelKind::GpuConvert]);
+        assert_eq!(back.to_vec().unwrap(), bytes, "{ahead} bytes behind where allocations start");
+        assert_eq!(owner.strong_count(), 0);
+    }
 }
