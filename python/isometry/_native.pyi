@@ -363,7 +363,7 @@ class Instance:
         """Zero-copy, of memory of a CUDA device; elsewhere there is none, nor of structures. `stream` is
         None: wait for the copies to it first, and put later ones behind what you queue, by `fence`.
 
-        Raises LayoutError as `__array__`, OSError where the device is lost.
+        Raises LayoutError as `__array__`, OSError where the device is lost, Error in the child of a fork.
         """
 
     def __dlpack__(
@@ -379,7 +379,8 @@ class Instance:
         `fence`. The memory stays until the tensor is given back, which any thread may do once.
 
         Raises BufferError for another `dl_device`, for a copy, for element types that DLPack lacks and, without
-        `max_version`, for what is read-only; LayoutError as `__array__`; ValueError for other memory.
+        `max_version`, for what is read-only; LayoutError as `__array__`; ValueError for other memory; on a device
+        OSError where that is lost, and Error in the child of a fork.
         """
 
     def __dlpack_device__(self) -> tuple[int, int]:
