@@ -2,6 +2,7 @@
 
 use crate::failure::Failure;
 use crate::topo::names;
+use cluster::chrome::short_link_name;
 use model::{Throughput, Topology};
 use plotters::coord::Shift;
 use plotters::prelude::*;
@@ -34,7 +35,7 @@ fn curves(topology: &Topology) -> Vec<Curve> {
     }
     let links = topology.links.iter();
     let of_link = |link: &model::Link| Curve {
-        label: format!("link: {}", link.kind.name()),
+        label: format!("link: {}", short_link_name(topology, link)),
         points: points(&link.curves.run),
     };
     curves.extend(links.map(of_link));

@@ -4,6 +4,7 @@ use crate::args::Topo;
 use crate::failure::Failure;
 use crate::interrupt::Interrupt;
 use crate::{ask, output, plot};
+use cluster::chrome::short_link_name;
 use isometry::Machine;
 use model::{Channel, Curves, Memory, MemoryKind, NodeClass, Topology, Wire};
 use std::fmt::Write as _;
@@ -97,7 +98,8 @@ fn table(topology: &Topology) -> String {
         class.wires.iter().for_each(|w| text.push_str(&wire_line(class, w)));
     }
     for link in &topology.links {
-        let _ = writeln!(text, "\nlink {} {}", link.kind.name(), rates(&link.curves));
+        let name = short_link_name(topology, link);
+        let _ = writeln!(text, "\nlink {name} {}", rates(&link.curves));
     }
     text
 }

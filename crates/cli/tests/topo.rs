@@ -30,6 +30,7 @@ fn people_read_a_table() {
     let line = shown.stdout.lines().find(|l| l.contains("GPUWrite")).unwrap();
     assert!(line.contains("zcm, reg, sys → fbm") && line.contains("5.90 GB/s"), "{line}");
     assert!(shown.stdout.contains("wire pcie (GPUWrite)"), "{}", shown.stdout);
+    assert!(shown.stdout.contains("link RemoteMemcpy REG→REG "), "{}", shown.stdout);
     assert!(shown.stdout.contains("sys        SYS host memory") && shown.stderr.is_empty());
 }
 
@@ -54,7 +55,7 @@ fn a_plot_names_every_channel() {
     let args = ["topo", "--cluster", &cluster("two-nodes.toml"), "--plot", svg.to_str().unwrap()];
     iso(&args).succeeds();
     let text = std::fs::read_to_string(svg).unwrap();
-    for label in ["GPURead fbm → zcm", "Memcpy", "link: RemoteMemcpy", "64.0 KiB"] {
+    for label in ["GPURead fbm → zcm", "Memcpy", "link: RemoteMemcpy REG→REG", "64.0 KiB"] {
         assert!(text.contains(label), "{label}");
     }
     assert!(text.matches("<polyline").count() >= 5);

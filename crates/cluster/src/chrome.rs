@@ -3,8 +3,9 @@
 //! A process stands for a node. Its track 0 has the copies, the one after a channel's index that
 //! channel's requests.
 
-use model::{Channel, Link, LinkEnd, NodeClass, Time, Topology};
+use model::{Channel, Link, LinkEnd, MemoryKind, NodeClass, Time, Topology};
 use serde_json::{Value, json};
+use std::collections::BTreeSet;
 use std::time::Duration;
 
 /// What a process is called, and where it stands among the others.
@@ -42,6 +43,18 @@ pub fn link_name(topology: &Topology, link: &Link) -> String {
     };
     let ends = [&link.from, &link.to].map(|ends| ends.iter().map(name).collect());
     between(link.kind.name(), ends)
+}
+
+/// A link by its kind and those of the memory at its ends, which is short where there are many nodes.
+#[must_use]
+pub fn short_link_name(topology: &Topology, link: &Link) -> String {
+    let kind = |end: &LinkEnd| {
+        let class = &topology.classes[usize::from(end.class)];
+        class.memories[usize::from(end.memory)].kind
+    };
+    let kinds = |ends: &[LinkEnd]| ends.iter().map(kind).collect::<BTreeSet<_>>();
+    let names = [&link.from, &link.to].map(|ends| kinds(ends).into_iter().map(MemoryKind::name));
+    between(link.kind.name(), names.map(|names| names.map(str::to_owned).collect()))
 }
 
 fn between(kind: &str, ends: [Vec<String>; 2]) -> String {
@@ -134,5 +147,15 @@ mod tests {
         let names: Vec<_> = names.collect();
         assert!(names.contains(&"GPURead fbm→zcm".to_owned()), "{names:?}");
         assert_eq!(link_name(&topology, &topology.links[0]), "RemoteMemcpy n.reg→n.reg");
+    }
+
+    #[test]
+    fn each_kind_of_memory_that_a_link_joins_is_named_once() {
+        let mut topology = crate::ready_made("two-nodes").unwrap();
+        let Link { from, .. } = &mut topology.links[0];
+        let all = 0..topology.classes[0].memories.len() as u16;
+        *from = all.map(|memory| LinkEnd { class: 0, memory }).cycle().take(12).collect();
+        let name = short_link_name(&topology, &topology.links[0]);
+        assert_eq!(name, "RemoteMemcpy SYS,ZCM,REG,FBM,DSK→REG");
     }
 }

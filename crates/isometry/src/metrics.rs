@@ -257,10 +257,15 @@ fn add_direct(traffic: &mut [(Option<NodeId>, Traffic)], copies: &Copies) {
     }
 }
 
-/// A channel by its kind and its ends, a link by its kind.
+/// A channel by its kind and its ends. A link by its kind, and where it is not the first of that by what it
+/// joins too: nodes that come may change what the first does.
 fn channel_name(topology: &Topology, id: ChannelId) -> Option<String> {
     if let Some(link) = topology.link(id) {
-        return Some(link.kind.name().to_owned());
+        let first = topology.links.iter().find(|other| other.kind == link.kind)?;
+        return Some(match std::ptr::eq(link, first) {
+            true => link.kind.name().to_owned(),
+            false => cluster::chrome::short_link_name(topology, link),
+        });
     }
     let (class, _) = topology.class_of(id.node)?;
     Some(cluster::chrome::channel_name(&topology.classes[class], topology.channel(id)?))
@@ -345,6 +350,32 @@ mod tests {
 isometry_test{node="n\n0",channel="a \"quoted\" C:\\new\nline, {é}"} 7
 "#;
         assert_eq!(text.out, expected);
+    }
+
+    #[test]
+    fn links_of_a_kind_have_names_of_their_own() {
+        let text = r#"
+            th_bytes = 1
+            [[node]]
+            name = "n"
+            count = 2
+            memory = [{ name = "sys", kind = "SYS" }, { name = "fbm", kind = "FBM" }]
+            [[link]]
+            kind = "RemoteMemcpy"
+            from = ["n.sys"]
+            to = ["n.sys"]
+            throughput = 1e9
+            [[link]]
+            kind = "RemoteMemcpy"
+            from = ["n.fbm"]
+            to = ["n.fbm"]
+            throughput = 1e9
+        "#;
+        let topology = cluster::parse_toml(text).unwrap();
+        let link = |place| ChannelId::of_link(NodeId(1), place).unwrap();
+        let names = [0, 1, 2].map(|place| channel_name(&topology, link(place)));
+        let names = names.each_ref().map(|name| name.as_deref());
+        assert_eq!(names, [Some("RemoteMemcpy"), Some("RemoteMemcpy FBM→FBM"), None]);
     }
 
     #[test]

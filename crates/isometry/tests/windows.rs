@@ -26,36 +26,43 @@ fn reports_cuda(dir: &Path) -> Option<std::path::PathBuf> {
     made.is_ok_and(|made| made.status.success()).then_some(library)
 }
 
-/// Two nodes with devices, and what they need.
-struct Pair {
+/// Nodes, those with devices among them, and what they need.
+struct Cluster {
     nodes: Vec<Machine>,
     fake: Fake,
     _dir: TempDir,
 }
 
 /// `None` where there is no UCX, no compiler, or the system's driver is to be used, which it says.
-fn pair(test: &str) -> Option<Pair> {
+fn cluster(test: &str, have_devices: &[bool]) -> Option<Cluster> {
     let dir = tempfile::tempdir().unwrap();
     let (Some(fake), Some(ucx)) = (Fake::load(), reports_cuda(dir.path())) else {
         println!("skipped: {test}: no UCX, no C compiler, or no emulated devices");
         return None;
     };
     fake.at_host_addresses();
-    let job = Job::ucx(2).unwrap();
-    let join = |rank: u32| {
+    let job = Job::ucx(have_devices.len() as u32).unwrap();
+    let join = |(rank, &has_devices): (u32, &bool)| {
         let variables = job.variables(rank);
         let lookup = |name: &str| variables.iter().find(|v| v.0 == name).map(|v| v.1.clone());
         let config = Config { ucx: Some(ucx.clone()), ..Config::from_variables(lookup).unwrap() };
         let builder = Machine::builder().assume(true).lanes(1).staging(8 << 20);
         let builder = builder.accelerators(Accelerators::None);
-        builder.cuda(Cuda::Driver(fake.path().to_owned())).join(&config).unwrap()
+        let cuda = if has_devices { Cuda::Driver(fake.path().to_owned()) } else { Cuda::None };
+        builder.cuda(cuda).join(&config).unwrap()
     };
     let nodes = thread::scope(|scope| {
         let join = &join;
-        let second = scope.spawn(move || join(1));
-        vec![join(0), second.join().unwrap()]
+        let joining = (0..).zip(have_devices).map(|node| scope.spawn(move || join(node)));
+        let joining: Vec<_> = joining.collect();
+        joining.into_iter().map(|node| node.join().unwrap()).collect()
     });
-    Some(Pair { nodes, fake, _dir: dir })
+    Some(Cluster { nodes, fake, _dir: dir })
+}
+
+/// Two nodes with devices.
+fn pair(test: &str) -> Option<Cluster> {
+    cluster(test, &[true, true])
 }
 
 fn array(layout: &str) -> Array {
@@ -90,7 +97,7 @@ fn rows_of(machine: &Machine, there: &Instance) -> Vec<u8> {
 
 #[test]
 fn an_array_goes_from_device_to_device_without_the_hosts() {
-    let Some(Pair { nodes, .. }) = pair("an_array_goes_from_device_to_device_without_the_hosts")
+    let Some(Cluster { nodes, .. }) = pair("an_array_goes_from_device_to_device_without_the_hosts")
     else {
         return;
     };
@@ -119,7 +126,7 @@ fn joined(machine: &Machine) -> Vec<u16> {
 #[test]
 fn a_device_that_is_lost_is_joined_no_more() {
     let test = "a_device_that_is_lost_is_joined_no_more";
-    let Some(Pair { nodes, fake, .. }) = pair(test) else { return };
+    let Some(Cluster { nodes, fake, .. }) = pair(test) else { return };
     let there = published(&nodes);
     let (before, here) = (joined(&nodes[1]), nodes[1].empty(array("yx"), "fbm").unwrap());
     assert_eq!(before.len(), 2, "both devices, of a class of two");
@@ -151,7 +158,7 @@ fn a_device_that_is_lost_is_joined_no_more() {
 #[test]
 fn a_node_that_has_gone_is_an_error_that_names_it() {
     let test = "a_node_that_has_gone_is_an_error_that_names_it";
-    let Some(Pair { mut nodes, fake, .. }) = pair(test) else { return };
+    let Some(Cluster { mut nodes, fake, .. }) = pair(test) else { return };
     let there = published(&nodes);
     let here = nodes[1].empty(array("xy"), "fbm").unwrap();
     // What is on its way waits for the device.
@@ -170,4 +177,30 @@ fn a_node_that_has_gone_is_an_error_that_names_it() {
     let gone = nodes[0].copy(&there, &here, &CopyOptions::default());
     let gone = gone.and_then(|event| event.wait(PATIENCE)).unwrap_err();
     assert_eq!(gone.kind(), ErrorKind::PeerLost, "{gone}");
+}
+
+/// The samples of a machine's metrics, without their values.
+fn samples(machine: &Machine) -> Vec<String> {
+    let text = machine.metrics().unwrap();
+    let samples = text.lines().filter(|line| !line.starts_with('#'));
+    samples.map(|line| line.rsplit_once(' ').unwrap().0.to_owned()).collect()
+}
+
+#[test]
+fn both_links_are_told_apart() {
+    let Some(Cluster { nodes, .. }) = pair("both_links_are_told_apart") else { return };
+    let there = published(&nodes);
+    copy(&nodes[1], &there, &nodes[1].empty(array("xy"), "fbm").unwrap());
+    let topology = nodes[1].topology();
+    let json = isometry::cluster::to_json(&topology).to_string();
+    let again = isometry::cluster::parse_json(&json).unwrap();
+    assert_eq!((again.links.len(), &again.links), (2, &topology.links));
+    let mut samples = samples(&nodes[0]);
+    let moved =
+        r#"isometry_moved_bytes_total{node="node0",channel="RemoteMemcpy FBM→FBM",peer="node1"}"#;
+    assert!(samples.iter().any(|sample| sample == moved), "{samples:?}");
+    let all = samples.len();
+    samples.sort_unstable();
+    samples.dedup();
+    assert_eq!(samples.len(), all, "no two of a name");
 }
