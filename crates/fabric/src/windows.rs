@@ -101,23 +101,81 @@ impl Fabric {
                     of: window.bytes,
                 },
             })?;
-            let runs =
-                Runs::of(copy, 0).flat_map(|runs| runs_of(&runs, start.wrapping_add(base), at));
-            for some in runs.collect::<Vec<_>>().chunks(RUNS) {
-                // SAFETY: they are parts of what the caller speaks of, as was checked.
-                unsafe { windows.put_to_window(to, window, some)? };
-            }
+            // SAFETY: they are parts of what the caller speaks of, as was checked.
+            let put = |runs: &[WindowRun]| unsafe { windows.put_to_window(to, window, runs) };
+            each_batch(copy, (start.wrapping_add(base), at), put)?;
         }
         Ok(Handle::over(self))
     }
 }
 
-/// Runs where offset 0 is address `here` on this side, and byte `at` of a window on the other.
-fn runs_of(runs: &Runs, here: u64, at: u64) -> Vec<WindowRun> {
-    let bytes = runs.bytes();
-    let run = |from: Stride| {
-        let (start, at) = (here.wrapping_add_signed(from.src), at.wrapping_add_signed(from.dst));
-        WindowRun { start, bytes, at }
-    };
-    runs.starts().map(run).collect()
+/// Has `put` take the runs of a copy, of which there may be more than fit in memory, some at a time and none
+/// after one that it refuses. Offset 0 is address `here` on this side, and byte `at` of a window on the other.
+fn each_batch<E>(
+    copy: &NdCopy,
+    (here, at): (u64, u64),
+    mut put: impl FnMut(&[WindowRun]) -> Result<(), E>,
+) -> Result<(), E> {
+    let mut batch = Vec::new();
+    for runs in Runs::of(copy, 0) {
+        let bytes = runs.bytes();
+        for Stride { src, dst } in runs.starts() {
+            let (start, at) = (here.wrapping_add_signed(src), at.wrapping_add_signed(dst));
+            batch.push(WindowRun { start, bytes, at });
+            if batch.len() == RUNS {
+                put(&batch)?;
+                batch.clear();
+            }
+        }
+    }
+    if batch.is_empty() { Ok(()) } else { put(&batch) }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use model::{CopyDim, FieldCopy};
+
+    /// Two fields of a byte and of two, of so many entries that lie apart here and there.
+    fn copy(extent: u64) -> NdCopy {
+        let field = |bytes, offset| FieldCopy {
+            bytes,
+            src_offset: offset,
+            dst_offset: 100 + offset,
+            strides: vec![Stride { src: 8, dst: -4 }],
+        };
+        let dims = vec![CopyDim { extent, src_index: None, dst_index: None }];
+        NdCopy { dims, fields: vec![field(1, 0), field(2, 1)] }
+    }
+
+    #[test]
+    fn runs_of_all_fields_go_together_and_no_more_than_some_at_once() {
+        for extent in [1, 10, RUNS as u64 / 2, RUNS as u64] {
+            let mut put = Vec::new();
+            let taken: Result<(), ()> = each_batch(&copy(extent), (1 << 40, 1 << 20), |runs| {
+                put.push(runs.to_vec());
+                Ok(())
+            });
+            assert_eq!((taken, put.len() as u64), (Ok(()), (2 * extent).div_ceil(RUNS as u64)));
+            assert!(put.iter().all(|runs| (1..=RUNS).contains(&runs.len())));
+            let all = put.concat();
+            assert_eq!(all[0], WindowRun { start: 1 << 40, bytes: 1, at: (1 << 20) + 100 });
+            let last = WindowRun {
+                start: (1 << 40) + 8 * (extent - 1) + 1,
+                bytes: 2,
+                at: (1 << 20) + 101 - 4 * (extent - 1),
+            };
+            assert_eq!((all.len() as u64, all.last()), (2 * extent, Some(&last)));
+        }
+    }
+
+    #[test]
+    fn what_is_refused_is_not_gone_on_with() {
+        let mut left = 3;
+        let refused = each_batch(&copy(1 << 50), (0, 0), |_| {
+            left -= 1;
+            if left > 0 { Ok(()) } else { Err("refused") }
+        });
+        assert_eq!((refused, left), (Err("refused"), 0));
+    }
 }
