@@ -199,6 +199,10 @@ fn a_window_takes_runs_and_keeps_its_owner() {
     wanted[40..45].copy_from_slice(&here[30..35]);
     assert_eq!(found, wanted);
     assert_eq!(Arc::strong_count(&there), 2);
+    let without_key = Window { key: Vec::new(), ..window.clone() };
+    // SAFETY: as before.
+    let refused = unsafe { first.put_to_window(OTHER, &without_key, &[run(0, 1, 0)]) }.unwrap_err();
+    assert!(matches!(refused, Error::Io { .. }), "{refused}");
     drop(second);
     assert_eq!(Arc::strong_count(&there), 1, "it has left");
     until(&first, || first.lost(OTHER).is_some());

@@ -229,12 +229,17 @@ impl<A: Arrivals> Worker<A> {
 
     /// What puts to a peer's memory need, made of the key that the peer has told.
     pub(crate) fn unpack(&self, of: &Endpoint, key: &[u8]) -> Result<Key, Error> {
+        let doing = "reading the key of memory";
+        if key.is_empty() {
+            // The library is not told how long it is.
+            return Err(failed(doing)(raw::INVALID));
+        }
         let mut unpacked = null_mut();
         // SAFETY: the endpoint is one of this worker, and the key one that the peer's worker gave.
         let got = unsafe {
             (self.api.endpoints.unpack_key)(of.endpoint, key.as_ptr(), &raw mut unpacked)
         };
-        checked("reading the key of memory", got)?;
+        checked(doing, got)?;
         Ok(Key(unpacked))
     }
 

@@ -5,7 +5,7 @@ use super::{LinkRates, Registered, registry, topology};
 use channel::Region;
 use channel_remote::RemoteSpan;
 use fabric::Window;
-use model::{MemoryId, NodeClass, NodeId, RegionId, Topology};
+use model::{MemoryId, MemoryKind, NodeClass, NodeId, RegionId, Topology};
 use serde::{Deserialize, Serialize};
 use std::collections::BTreeSet;
 use std::sync::Arc;
@@ -44,6 +44,13 @@ impl OnDevice {
     pub(super) fn new(own: u16, (memory, region): (u16, RegionId), window: Window) -> OnDevice {
         let Window { start, bytes, key } = window;
         OnDevice { own, memory, region, start, bytes, key }
+    }
+
+    /// Whether a node of this class may say so: both are memories of devices.
+    fn is_of(&self, class: &NodeClass) -> bool {
+        let kind = |memory: u16| class.memories.get(usize::from(memory)).map(|memory| memory.kind);
+        let are_devices = [self.own, self.memory].iter().all(|&m| kind(m) == Some(MemoryKind::Fbm));
+        are_devices && self.own != self.memory && !self.key.is_empty()
     }
 
     /// The region, as others see it.
@@ -113,9 +120,8 @@ impl Known {
         let topology = cluster::parse_json(&said.topology).map_err(|error| error.to_string())?;
         let [class] = <[NodeClass; 1]>::try_from(topology.classes)
             .map_err(|_| "it says to be several nodes".to_owned())?;
-        let of_windows = said.windows.iter().flat_map(|window| [window.own, window.memory]);
-        let mut memories = of_windows.chain([said.memory]);
-        if memories.any(|memory| class.memories.get(usize::from(memory)).is_none()) {
+        let is_there = class.memories.get(usize::from(said.memory)).is_some();
+        if !is_there || !said.windows.iter().all(|window| window.is_of(&class)) {
             return Err("it has no such memory".to_owned());
         }
         if said.name.as_deref().is_some_and(|name| !registry::is_node_name(name)) {
@@ -219,28 +225,33 @@ impl Known {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use model::{LinkEnd, Memory, MemoryKind};
+    use model::{LinkEnd, Memory};
 
     const REGION: RegionId = RegionId { index: 4, generation: 1 };
 
     fn said() -> Introduction {
+        of_memories(&[MemoryKind::Sys], Vec::new())
+    }
+
+    /// Of a node with these memories and one that is registered.
+    fn of_memories(kinds: &[MemoryKind], windows: Vec<OnDevice>) -> Introduction {
+        let memory = |(i, &kind): (usize, &MemoryKind)| Memory {
+            name: format!("memory{i}"),
+            kind,
+            capacity_bytes: None,
+            th_bytes: Some(1 << 20),
+            port: None,
+        };
         let mut class = NodeClass {
             name: "node".to_owned(),
             first: 0,
             count: 1,
-            memories: vec![Memory {
-                name: "sys".to_owned(),
-                kind: MemoryKind::Sys,
-                capacity_bytes: None,
-                th_bytes: Some(1 << 20),
-                port: None,
-            }],
+            memories: kinds.iter().enumerate().map(memory).collect(),
             channels: Vec::new(),
             wires: Vec::new(),
         };
         topology::add_registered(&mut class, 64);
-        let memory = MemoryId { node: NodeId(0), index: 1 };
-        let windows = Vec::new();
+        let memory = MemoryId { node: NodeId(0), index: kinds.len() as u16 };
         let registered = Registered { memory, region: REGION, bytes: 64, windows };
         Introduction::new(None, class, &registered, None)
     }
@@ -311,12 +322,16 @@ mod tests {
         OnDevice::new(own, (memory, region), Window { start: 0x7000, bytes: 32, key: vec![1, 2] })
     }
 
+    /// Of a node with two memories of devices before that of its host.
+    fn on_devices(windows: Vec<OnDevice>) -> Introduction {
+        of_memories(&[MemoryKind::Fbm, MemoryKind::Fbm, MemoryKind::Sys], windows)
+    }
+
     #[test]
     fn room_of_a_device_is_found_and_linked_until_it_is_lost() {
         let mut known = Known::default();
         for node in [0, 1] {
-            let windows = vec![on_device(0, 1)];
-            known.hear(NodeId(node), Introduction { windows, ..said() }).unwrap();
+            known.hear(NodeId(node), on_devices(vec![on_device(0, 1)])).unwrap();
         }
         let memory = MemoryId { node: NodeId(1), index: 1 };
         let there = known.registered(memory, on_device(0, 1).region).unwrap();
@@ -354,8 +369,12 @@ mod tests {
         let wrong = [
             Introduction { topology: "{".to_owned(), ..said() },
             Introduction { memory: 2, ..said() },
-            Introduction { windows: vec![on_device(0, 1), on_device(0, 2)], ..said() },
-            Introduction { windows: vec![on_device(2, 1)], ..said() },
+            on_devices(vec![on_device(0, 1), on_device(0, 4)]),
+            on_devices(vec![on_device(4, 1)]),
+            on_devices(vec![on_device(0, 2)]),
+            on_devices(vec![on_device(2, 1)]),
+            on_devices(vec![on_device(1, 1)]),
+            on_devices(vec![OnDevice { key: Vec::new(), ..on_device(0, 1) }]),
             Introduction { name: Some("a/b".to_owned()), ..said() },
             Introduction { name: Some("node3".to_owned()), ..said() },
             Introduction {
