@@ -21,10 +21,12 @@ pub(crate) fn allocate(
     device: &Arc<dyn Device>,
     settings: &Settings,
 ) -> Result<Option<Region>, ChannelError> {
+    if device.interop().is_none() {
+        return Ok(None);
+    }
     let memory = settings.memory(u16::try_from(class.memories.len()).unwrap_or(u16::MAX));
     let provider = FbmProvider::new(memory, Arc::clone(device));
-    let region = provider.allocate(staging_bytes(&device.profile(), settings), 1)?;
-    Ok(region.device_span().is_some().then_some(region))
+    provider.allocate(staging_bytes(&device.profile(), settings), 1).map(Some)
 }
 
 /// Adds such room, of so many bytes, to the device whose memory is `own`: it copies and converts from there
@@ -40,5 +42,22 @@ pub(crate) fn add(class: &mut NodeClass, own: u16, bytes: u64) {
     for channel in class.channels.iter_mut().filter(|channel| is_inside(channel)) {
         channel.from.push(index);
         channel.to.push(index);
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::accelerators::Full;
+    use channel::accelerator::Reach;
+
+    #[test]
+    fn no_room_is_asked_of_a_device_whose_memory_has_no_addresses() {
+        let (memories, channels, wires) = (Vec::new(), Vec::new(), Vec::new());
+        let class =
+            NodeClass { name: "node".to_owned(), first: 0, count: 1, memories, channels, wires };
+        let device: Arc<dyn Device> = Arc::new(Full::new("a", true, Reach::Nothing));
+        let room = allocate(&class, &device, &Settings::default());
+        assert!(room.unwrap().is_none(), "it has none, and is not asked");
     }
 }
