@@ -8,7 +8,7 @@ use isometry::{Accelerators, Array, CopyOptions, Cuda, ErrorKind, Instance, Mach
 use std::path::Path;
 use std::process::Command;
 use std::thread;
-use std::time::Duration;
+use std::time::{Duration, Instant};
 use tempfile::TempDir;
 
 const PATIENCE: Option<Duration> = Some(Duration::from_secs(30));
@@ -78,14 +78,15 @@ fn copy(machine: &Machine, src: &Instance, dst: &Instance) {
     machine.copy(src, dst, &CopyOptions::default()).unwrap().wait(PATIENCE).unwrap();
 }
 
-/// Rows in a device's memory, published by the first node and found by the second.
+/// Rows in a device's memory, published by the first of two nodes and found by the other.
 fn published(nodes: &[Machine]) -> Instance {
     let host = nodes[0].empty(array("yx"), "sys").unwrap();
     host.fill(&noise()).unwrap();
     let rows = nodes[0].empty(array("yx"), "fbm").unwrap();
     copy(&nodes[0], &host, &rows);
     nodes[0].publish("rows", &rows).unwrap();
-    nodes[1].lookup("node0/rows", PATIENCE).unwrap()
+    let first = nodes[0].rank();
+    nodes[1].lookup(&format!("node{first}/rows"), PATIENCE).unwrap()
 }
 
 /// What `there` has, as rows.
@@ -114,6 +115,15 @@ fn an_array_goes_from_device_to_device_without_the_hosts() {
         nodes[0].publish(layout, &back).unwrap();
         copy(&nodes[1], &here, &nodes[1].lookup(&format!("node0/{layout}"), PATIENCE).unwrap());
         assert!(rows_of(&nodes[0], &back) == noise(), "{layout}, back");
+    }
+}
+
+/// Waits for what other threads bring about.
+fn until(is_so: impl Fn() -> bool) {
+    let end = Instant::now() + PATIENCE.unwrap();
+    while !is_so() {
+        assert!(Instant::now() < end, "it is not so in time");
+        thread::sleep(Duration::from_millis(5));
     }
 }
 
@@ -146,10 +156,7 @@ fn a_device_that_is_lost_is_joined_no_more() {
     nodes[0].publish("other", &from).unwrap();
     let from = nodes[1].lookup("node0/other", PATIENCE).unwrap();
     copy(&nodes[1], &from, &to);
-    let end = std::time::Instant::now() + PATIENCE.unwrap();
-    while joined(&nodes[1]).len() > 1 && std::time::Instant::now() < end {
-        thread::sleep(Duration::from_millis(5));
-    }
+    until(|| joined(&nodes[1]).len() == 1);
     assert_eq!(joined(&nodes[1]), before[1..]);
     let plan = nodes[1].plan(&from, &to, &Options::default()).unwrap().to_json();
     assert_eq!(plan["hops"][0]["channel"], "RemoteMemcpy");
@@ -203,4 +210,54 @@ fn both_links_are_told_apart() {
     samples.sort_unstable();
     samples.dedup();
     assert_eq!(samples.len(), all, "no two of a name");
+}
+
+#[test]
+fn nothing_of_devices_is_left_once_all_nodes_have_gone() {
+    let test = "nothing_of_devices_is_left_once_all_nodes_have_gone";
+    let Some(Cluster { mut nodes, fake, .. }) = pair(test) else { return };
+    let there = published(&nodes);
+    let here = nodes[1].empty(array("xy"), "fbm").unwrap();
+    copy(&nodes[1], &there, &here);
+    let event = nodes[1].copy(&there, &here, &CopyOptions::default()).unwrap();
+    nodes.remove(0).close_now();
+    let _ = event.wait(PATIENCE);
+    assert!(fake.live() > 0);
+    drop((nodes, there, here, event));
+    assert_eq!(fake.live(), 0);
+}
+
+#[test]
+fn a_node_without_devices_has_others_copy_between_theirs() {
+    let test = "a_node_without_devices_has_others_copy_between_theirs";
+    let Some(Cluster { nodes, .. }) = cluster(test, &[false, true, true]) else { return };
+    published(&nodes[1..]);
+    let there = nodes[0].lookup("node1/rows", PATIENCE).unwrap();
+    let turned = nodes[2].empty(array("xy"), "fbm1").unwrap();
+    nodes[2].publish("turned", &turned).unwrap();
+    let turned_there = nodes[0].lookup("node2/turned", PATIENCE).unwrap();
+    let plan = nodes[0].plan(&there, &turned_there, &Options::default()).unwrap().to_json();
+    assert_eq!(plan["memories"], serde_json::json!(["node1.fbm", "node2.fbm1_reg", "node2.fbm1"]));
+    copy(&nodes[0], &there, &turned_there);
+    assert!(rows_of(&nodes[2], &turned) == noise());
+    assert!(rows_of(&nodes[0], &there) == noise(), "through the hosts, to one that has no device");
+}
+
+#[test]
+fn what_is_cancelled_on_its_way_leaves_the_link_as_it_was() {
+    let test = "what_is_cancelled_on_its_way_leaves_the_link_as_it_was";
+    let Some(Cluster { nodes, .. }) = pair(test) else { return };
+    let there = published(&nodes);
+    let here = nodes[1].empty(array("xy"), "fbm").unwrap();
+    for turns in (0..2000).step_by(200) {
+        let event = nodes[1].copy(&there, &here, &CopyOptions::default()).unwrap();
+        (0..turns).for_each(|_| thread::yield_now());
+        event.cancel();
+        let _ = event.wait(PATIENCE);
+        copy(&nodes[1], &there, &here);
+    }
+    assert!(rows_of(&nodes[1], &here) == noise());
+    for machine in &nodes {
+        until(|| machine.status().unwrap().staging.iter().all(|staging| staging.used_bytes == 0));
+    }
 }
