@@ -6,7 +6,8 @@ use crate::recorded::Recorded;
 use cluster::chrome;
 use engine::Engine;
 use model::{
-    ChannelId, MemoryId, Outcome, Priority, Request, RequestId, Time, Topology, TransferId, Work,
+    ChannelId, MemoryId, NodeId, Outcome, Priority, Request, RequestId, Time, Topology, TransferId,
+    Work,
 };
 use serde_json::{Value, json};
 use std::collections::{HashMap, VecDeque};
@@ -174,11 +175,11 @@ impl Recorder {
         }
     }
 
-    /// The trace so far, in Chrome's JSON format: a track for each channel, one for transfers,
+    /// The trace of `here` so far, in Chrome's JSON format: a track for each channel, one for transfers,
     /// a counter for each intermediate buffer and for the staging of each memory. `copy` lists what
     /// was asked for, as a workload file does: programs that draw traces leave it out.
-    pub(crate) fn to_json(&self, topology: &Topology) -> Value {
-        let mut events = tracks(topology);
+    pub(crate) fn to_json(&self, topology: &Topology, here: NodeId) -> Value {
+        let mut events = tracks(topology, here);
         events.extend(self.spans.iter().map(span_event));
         events.extend(self.lives.iter().flat_map(life_events));
         events.extend(self.samples.iter().map(|sample| {
@@ -212,15 +213,15 @@ fn push<T>(list: &mut VecDeque<T>, item: T) {
     list.push_back(item);
 }
 
-/// A name for each channel's track.
-fn tracks(topology: &Topology) -> Vec<Value> {
-    let mut events = Vec::new();
-    for class in &topology.classes {
-        for (index, channel) in (0..).zip(&class.channels) {
-            events.push(chrome::track_name(PROCESS, index, &chrome::channel_name(class, channel)));
-        }
-    }
-    events
+/// A name for the track of each channel of `here`, and for that of each link.
+fn tracks(topology: &Topology, here: NodeId) -> Vec<Value> {
+    let Some((class, _)) = topology.class_of(here) else { return Vec::new() };
+    let class = &topology.classes[class];
+    let own = class.channels.iter().map(|channel| chrome::channel_name(class, channel));
+    let links = topology.links.iter().map(|link| chrome::short_link_name(topology, link));
+    let links = (ChannelId::FIRST_LINK..=u16::MAX).zip(links);
+    let named = (0..).zip(own).chain(links);
+    named.map(|(index, name)| chrome::track_name(PROCESS, index, &name)).collect()
 }
 
 fn span_event(span: &Span) -> Value {
@@ -234,4 +235,43 @@ fn span_event(span: &Span) -> Value {
 fn life_events(life: &Life) -> [Value; 2] {
     let id = transfer_name(life.transfer);
     chrome::copy(PROCESS, &id, &format!("copy {id}"), (life.from, life.to), life.done)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn tracks_are_of_a_node_s_own_channels_and_of_links() {
+        let text = r#"
+            th_bytes = 1
+            [[node]]
+            name = "a"
+            memory = [{ name = "sys", kind = "SYS" }, { name = "fbm", kind = "FBM" }]
+            channel = [{ kind = "GPURead", from = ["fbm"], to = ["sys"], throughput = 1e9 }]
+            [[node]]
+            name = "b"
+            memory = [{ name = "sys", kind = "SYS" }]
+            channel = [{ kind = "Memcpy", from = ["sys"], to = ["sys"], throughput = 1e9 }]
+            [[link]]
+            kind = "RemoteMemcpy"
+            from = ["a.sys"]
+            to = ["b.sys"]
+            throughput = 1e9
+            [[link]]
+            kind = "RemoteMemcpy"
+            from = ["a.fbm"]
+            to = ["b.sys"]
+            throughput = 1e9
+        "#;
+        let topology = cluster::parse_toml(text).unwrap();
+        let link = |place| ChannelId::of_link(NodeId(0), place).unwrap().index;
+        for (node, own) in [(0, "GPURead fbm→sys"), (1, "Memcpy sys→sys")] {
+            let names =
+                [(0, own), (link(0), "RemoteMemcpy SYS→SYS"), (link(1), "RemoteMemcpy FBM→SYS")];
+            let expected = names.map(|(index, name)| chrome::track_name(PROCESS, index, name));
+            assert_eq!(tracks(&topology, NodeId(node)), expected, "{node}");
+        }
+        assert!(tracks(&topology, NodeId(2)).is_empty());
+    }
 }

@@ -440,7 +440,7 @@ impl Shared {
             return None;
         }
         let topology = self.topology();
-        self.core().recorder.as_ref().map(|recorder| recorder.to_json(&topology))
+        self.core().recorder.as_ref().map(|recorder| recorder.to_json(&topology, self.here()))
     }
 
     fn tell(&self, ended: Vec<Ended>) {
