@@ -185,7 +185,8 @@ pub trait Windows {
     /// nobody writes them, until this returns.
     ///
     /// # Errors
-    /// [`Error::PeerLost`]; [`Error::Io`] where the network doesn't take them, or does not know the window.
+    /// [`Error::PeerLost`]; [`Error::Io`] where the network doesn't take them, or does not know the window:
+    /// what it took of them is there by then.
     unsafe fn put_to_window(
         &self,
         to: NodeId,

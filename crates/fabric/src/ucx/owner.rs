@@ -69,7 +69,7 @@ struct Peer {
     start: u64,
 }
 
-/// A put whose runs go on; whichever ends last has the peer told.
+/// A put whose runs go on; whichever ends last waits for all to arrive.
 struct Putting {
     put: Put,
     key: Option<Key>,
@@ -232,7 +232,8 @@ impl Owner {
         self.end_run(putting, true);
     }
 
-    /// Has the peer told once all runs have left.
+    /// Waits for all to arrive once no run goes on: also where one has failed, since whoever hears of that may
+    /// use anew what the others go to.
     fn end_run(&mut self, putting: Rc<Putting>, has_left: bool) {
         putting.left.set(putting.left.get() - 1);
         putting.has_failed.set(putting.has_failed.get() || !has_left);
@@ -240,7 +241,7 @@ impl Owner {
             return;
         }
         let endpoint = self.peers[putting.put.to].endpoint.as_ref();
-        match endpoint.filter(|_| !putting.has_failed.get()).map(|to| self.worker.flush(to)) {
+        match endpoint.map(|to| self.worker.flush(to)) {
             Some(Ok(Some(request))) => self.pending.push((request, Pending::Flush(putting))),
             flushed => self.end_put(putting, matches!(flushed, Some(Ok(None)))),
         }
@@ -248,10 +249,10 @@ impl Owner {
 
     fn end_put(&self, putting: Rc<Putting>, is_there: bool) {
         // The others have ended before.
-        let Some(Putting { put, key, .. }) = Rc::into_inner(putting) else { return };
+        let Some(Putting { put, key, has_failed, .. }) = Rc::into_inner(putting) else { return };
         key.into_iter().for_each(|key| self.worker.forget(key));
         // Who waits for it may be gone only with its thread.
-        let _ = put.done.send(is_there);
+        let _ = put.done.send(is_there && !has_failed.get());
     }
 
     fn lose(&mut self, peer: usize, why: Lost) {

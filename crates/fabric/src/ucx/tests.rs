@@ -5,7 +5,8 @@ use crate::config::{Job, UCX};
 use crate::message::Payload;
 use proptest::prelude::*;
 use std::env;
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
+use std::process::Command as Program;
 use std::thread;
 
 const SHORT: Message<'static> =
@@ -71,6 +72,11 @@ fn a_library_that_is_not_there_is_named() {
 
 /// Two ranks of this process; `None` where there is no UCX, which it says.
 fn pair(test: &str) -> Option<[Ucx; 2]> {
+    pair_of(test, None)
+}
+
+/// As [`pair`], of this library if there is one.
+fn pair_of(test: &str, library: Option<&Path>) -> Option<[Ucx; 2]> {
     let job = Job::ucx(2).unwrap();
     let join = |rank: u32| {
         let variables = job.variables(rank);
@@ -80,6 +86,7 @@ fn pair(test: &str) -> Option<[Ucx; 2]> {
         };
         let mut config = Config::from_variables(find).unwrap();
         config.segment_bytes = 1000;
+        config.ucx = library.map(Path::to_owned).or(config.ucx);
         Ucx::join(&config)
     };
     let joined = thread::scope(|scope| {
@@ -208,4 +215,55 @@ fn a_window_takes_runs_and_keeps_its_owner() {
     until(&first, || first.lost(OTHER).is_some());
     let lost = put(&[run(0, 1, 0)]).unwrap_err();
     assert!(matches!(lost, Error::PeerLost { peer: OTHER, .. }), "{lost}");
+}
+
+/// What a run has that the library of [`refuses_runs`] does not put.
+const REFUSED_BYTES: u64 = 13;
+
+/// A library that is UCX, and refuses some puts; `None` where it can't be made.
+fn refuses_runs(dir: &Path) -> Option<PathBuf> {
+    let (source, library) = (dir.join("refuses.c"), dir.join("libucp.so"));
+    let text = format!(
+        "#define _GNU_SOURCE
+         #include <dlfcn.h>
+         #include <stddef.h>
+         #include <stdint.h>
+         typedef void *put(void *, const void *, size_t, uint64_t, void *, const void *);
+         put ucp_put_nbx;
+         void *ucp_put_nbx(void *to, const void *from, size_t bytes, uint64_t at, void *key, const void *how)
+         {{
+             put *real = (put *)dlsym(RTLD_NEXT, \"ucp_put_nbx\");
+             return bytes == {REFUSED_BYTES} ? (void *)(intptr_t)-3 : real(to, from, bytes, at, key, how);
+         }}"
+    );
+    std::fs::write(&source, text).unwrap();
+    let mut cc = Program::new("cc");
+    cc.args(["-shared", "-fPIC", "-Wl,--no-as-needed", "-o"]).arg(&library).arg(source);
+    let made = cc.args(["-l:libucp.so.0", "-ldl"]).output();
+    made.is_ok_and(|made| made.status.success()).then_some(library)
+}
+
+#[test]
+fn what_has_left_is_there_before_a_refused_put_is_told() {
+    let test = "what_has_left_is_there_before_a_refused_put_is_told";
+    let dir = tempfile::tempdir().unwrap();
+    let Some(library) = refuses_runs(dir.path()) else {
+        return println!("skipped: {test}: no UCX, or no C compiler");
+    };
+    let Some([first, second]) = pair_of(test, Some(&library)) else { return };
+    let (here, there) = (vec![7_u8; 100], Arc::new(vec![0_u8; 100]));
+    // SAFETY: the vector stays with its owner.
+    let window =
+        unsafe { second.open((address(there.as_ptr()), 100), Arc::clone(&there) as Keeper) };
+    let window = window.unwrap();
+    let run = |bytes, at| WindowRun { start: address(here.as_ptr()), bytes, at };
+    for at in 0..50 {
+        // SAFETY: the vector stays, and nobody writes it.
+        let put =
+            unsafe { first.put_to_window(OTHER, &window, &[run(1, at), run(REFUSED_BYTES, 80)]) };
+        assert!(matches!(put, Err(Error::Io { .. })), "{put:?}");
+        // SAFETY: the byte is there, and whoever may still write it is another thread of this process.
+        let found = unsafe { std::ptr::read_volatile(there.as_ptr().add(at as usize)) };
+        assert_eq!(found, 7, "{at}");
+    }
 }
