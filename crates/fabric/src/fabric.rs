@@ -488,7 +488,6 @@ impl Fabric {
     fn receive(&self, queue: Queue) -> usize {
         let section = NoInterrupt::begin();
         let count = self.conduit.receive(queue, &mut |from, message| {
-            // In shared memory it would take as long as the rest.
             if self.conduit.puts().is_some() {
                 self.heard.note(from);
             }

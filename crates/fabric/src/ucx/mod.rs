@@ -8,6 +8,7 @@
 //! put's caller waits until its bytes are there. A socket to every peer, by which they met, ends when the
 //! peer does. The library is loaded when ranks join.
 
+mod boxes;
 mod owner;
 mod raw;
 #[cfg(test)]
@@ -28,10 +29,11 @@ use crate::tcp::bells::Bells;
 use crate::tcp::frame::{FAREWELL, Frame, Front, Limits};
 use crate::tcp::join::meet_at;
 use crate::windows::{Owner as Keeper, Window, WindowRun};
+use boxes::{CREDITS, Inbox, Outbox};
 use model::NodeId;
 use owner::{Command, Described, HEADER, Open, Owner, Put};
 use rustix::event::{PollFd, PollFlags, Timespec, poll};
-use std::collections::{BTreeMap, VecDeque};
+use std::collections::VecDeque;
 use std::io::Write;
 use std::os::fd::OwnedFd;
 use std::sync::mpsc::{Receiver, Sender, channel, sync_channel};
@@ -45,10 +47,6 @@ const MEDIUM_BYTES: usize = 64 << 10;
 
 /// From how many bytes on a put is worth waiting for.
 const PUT_BYTES: u64 = 256 << 10;
-
-/// The messages of each sender that a queue holds, and how many it takes before it says so.
-const CREDITS: usize = 256;
-const TOLD: usize = CREDITS / 4;
 
 /// Kinds of messages, after those of the queues.
 const CREDIT: u32 = QUEUES.len() as u32;
@@ -103,65 +101,6 @@ impl Peer {
     /// Its segment, where that is mapped and it is not lost.
     fn mapped(&self) -> Option<&Segment> {
         self.segment.get().filter(|_| self.standing.lost().is_none())
-    }
-}
-
-#[derive(Debug)]
-struct Outbox {
-    credits: usize,
-    /// The number of the next message.
-    next: u64,
-}
-
-impl Default for Outbox {
-    fn default() -> Self {
-        Outbox { credits: CREDITS, next: 0 }
-    }
-}
-
-#[derive(Debug)]
-struct Inbox {
-    /// In the order in which they are to be taken.
-    ready: VecDeque<(usize, Vec<u8>)>,
-    /// By sender, the number of the next message, and how many were taken that it was told of, and was
-    /// not.
-    next: Vec<u64>,
-    told: Vec<u64>,
-    untold: Vec<usize>,
-    /// What came before its turn, by sender and number.
-    early: BTreeMap<(usize, u64), Vec<u8>>,
-}
-
-impl Inbox {
-    fn new(size: usize) -> Inbox {
-        let (ready, early) = (VecDeque::new(), BTreeMap::new());
-        Inbox { ready, next: vec![0; size], told: vec![0; size], untold: vec![0; size], early }
-    }
-
-    /// Takes a message with its number; `None` where no rank sends that, or has no credit for it.
-    fn arrive(&mut self, from: usize, number: u64, frame: &[u8]) -> Option<()> {
-        let next = &mut self.next[from];
-        // Farewell needs no credit.
-        let is_due = (*next..=self.told[from] + CREDITS as u64).contains(&number);
-        if !is_due || self.early.contains_key(&(from, number)) {
-            return None;
-        }
-        self.early.insert((from, number), frame.to_vec());
-        while let Some(frame) = self.early.remove(&(from, *next)) {
-            *next += 1;
-            self.ready.push_back((from, frame));
-        }
-        Some(())
-    }
-
-    /// Gives out the next message, and how many of that sender's are to be told of now.
-    fn take(&mut self, own: usize) -> Option<(usize, Vec<u8>, usize)> {
-        let (from, frame) = self.ready.pop_front()?;
-        self.untold[from] += 1;
-        let is_told = from == own || self.untold[from] >= TOLD;
-        let told = if is_told { std::mem::take(&mut self.untold[from]) } else { 0 };
-        self.told[from] += told as u64;
-        Some((from, frame, told))
     }
 }
 

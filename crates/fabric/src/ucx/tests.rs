@@ -1,5 +1,6 @@
 //! What comes out of order or can't be, and ranks of one process where there is UCX.
 
+use super::boxes::TOLD;
 use super::*;
 use crate::config::{Job, UCX};
 use crate::message::Payload;
