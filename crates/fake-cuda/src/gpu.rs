@@ -3,7 +3,9 @@
 //! Copies run as late as the seed likes, one after the other in each stream, and look at memory only
 //! then. What has been freed by then is a fault, as on a device.
 
+use crate::FIRST_ADDRESS;
 use crate::control::calls;
+use crate::memory::Block;
 use crate::modules::Launch;
 use channel::accelerator::ELEMENT_BYTES;
 use cudarc::driver::sys::{CUresult, CUstream};
@@ -89,7 +91,7 @@ pub(crate) struct Event {
 
 #[derive(Default)]
 pub(crate) struct State {
-    pub(crate) blocks: BTreeMap<u64, Vec<u8>>,
+    pub(crate) blocks: BTreeMap<u64, Block>,
     pub(crate) streams: BTreeMap<u64, Stream>,
     pub(crate) events: BTreeMap<u64, Event>,
     /// What was loaded, as it was handed over.
@@ -267,6 +269,12 @@ impl State {
         self.names
     }
 
+    /// An address for memory of device `number`, far from others, so that nothing that goes too far finds
+    /// another's.
+    pub(crate) fn far_away(&mut self, number: usize) -> u64 {
+        FIRST_ADDRESS + ((number as u64) << 56) + (self.name() << 32)
+    }
+
     fn draw(&mut self, below: u64) -> u64 {
         self.seed = self.seed.wrapping_mul(6_364_136_223_846_793_005).wrapping_add(1);
         (self.seed >> 33) % below
@@ -418,7 +426,7 @@ impl State {
     /// An allocation's bytes from `at` on.
     fn rest(&mut self, at: u64) -> Option<&mut [u8]> {
         let (start, block) = self.blocks.range_mut(..=at).next_back()?;
-        block.get_mut(usize::try_from(at - start).ok()?..)
+        block.bytes_mut()?.get_mut(usize::try_from(at - start).ok()?..)
     }
 
     /// Copies, unless that fails.

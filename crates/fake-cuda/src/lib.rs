@@ -11,6 +11,8 @@ mod control;
 mod copies;
 mod fake;
 mod gpu;
+mod ipc;
+mod memory;
 mod modules;
 mod neighbour;
 mod pointers;
@@ -22,6 +24,7 @@ pub use neighbour::Neighbour;
 use control::calls;
 use cudarc::driver::sys::{CUcontext, CUdevice, CUdevice_attribute, CUdeviceptr, CUresult};
 use gpu::{Code, GPUS, Gpu, MAX_PITCH_BYTES, MEMORY_BYTES};
+use memory::Block;
 use std::alloc::{Layout, alloc, dealloc};
 use std::cell::RefCell;
 use std::ffi::{CStr, c_char, c_int, c_uint, c_void};
@@ -46,7 +49,7 @@ const INVALID_DEVICE: Code = CUresult::CUDA_ERROR_INVALID_DEVICE as Code;
 const OUT_OF_MEMORY: Code = CUresult::CUDA_ERROR_OUT_OF_MEMORY as Code;
 
 /// The names of results that tests inject.
-const NAMES: [(CUresult, &CStr); 12] = [
+const NAMES: [(CUresult, &CStr); 13] = [
     (CUresult::CUDA_ERROR_INVALID_VALUE, c"CUDA_ERROR_INVALID_VALUE"),
     (CUresult::CUDA_ERROR_OUT_OF_MEMORY, c"CUDA_ERROR_OUT_OF_MEMORY"),
     (CUresult::CUDA_ERROR_DEVICE_UNAVAILABLE, c"CUDA_ERROR_DEVICE_UNAVAILABLE"),
@@ -57,6 +60,7 @@ const NAMES: [(CUresult, &CStr); 12] = [
     (CUresult::CUDA_ERROR_LAUNCH_FAILED, c"CUDA_ERROR_LAUNCH_FAILED"),
     (CUresult::CUDA_ERROR_NOT_SUPPORTED, c"CUDA_ERROR_NOT_SUPPORTED"),
     (CUresult::CUDA_ERROR_INVALID_HANDLE, c"CUDA_ERROR_INVALID_HANDLE"),
+    (CUresult::CUDA_ERROR_PEER_ACCESS_UNSUPPORTED, c"CUDA_ERROR_PEER_ACCESS_UNSUPPORTED"),
     (CUresult::CUDA_ERROR_STREAM_CAPTURE_UNSUPPORTED, c"CUDA_ERROR_STREAM_CAPTURE_UNSUPPORTED"),
     (CUresult::CUDA_ERROR_UNSUPPORTED_PTX_VERSION, c"CUDA_ERROR_UNSUPPORTED_PTX_VERSION"),
 ];
@@ -212,17 +216,16 @@ extern "C" fn cuCtxPopCurrent_v2(context: *mut CUcontext) -> Code {
 extern "C" fn cuMemAlloc_v2(address: *mut CUdeviceptr, bytes: usize) -> Code {
     call_in("cuMemAlloc_v2", |gpu, number| {
         let mut state = gpu.state();
-        let used: usize = state.blocks.values().map(Vec::len).sum();
+        let used: usize = state.blocks.values().map(|block| block.len()).sum();
         match bytes {
             0 => return Err(INVALID_VALUE),
             _ if bytes > MEMORY_BYTES - used => return Err(OUT_OF_MEMORY),
             _ => {}
         }
-        // Far apart, so that nothing that goes too far finds another's.
-        let far = FIRST_ADDRESS + ((number as u64) << 56) + (state.name() << 32);
+        let far = state.far_away(number);
         let block = vec![0xa5; bytes];
         let at = if state.is_host_memory { block.as_ptr().expose_provenance() as u64 } else { far };
-        state.blocks.insert(at, block);
+        state.blocks.insert(at, Block::Own(block));
         give(address, at)
     })
 }
@@ -231,7 +234,11 @@ extern "C" fn cuMemAlloc_v2(address: *mut CUdeviceptr, bytes: usize) -> Code {
 #[unsafe(no_mangle)]
 extern "C" fn cuMemFree_v2(address: CUdeviceptr) -> Code {
     call_in("cuMemFree_v2", |gpu, _| {
-        gpu.state().blocks.remove(&address).map(drop).ok_or(INVALID_VALUE)
+        let mut state = gpu.state();
+        let is_own = state.blocks.get(&address).is_some_and(|block| !block.is_opened());
+        let freed = is_own.then(|| state.blocks.remove(&address)).flatten();
+        freed.ok_or(INVALID_VALUE)?.free();
+        Ok(())
     })
 }
 

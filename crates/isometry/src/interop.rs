@@ -183,8 +183,8 @@ pub(crate) fn allocated(interop: &dyn Interop, bytes: &Range<u64>) -> Result<Ran
 #[cfg(test)]
 mod tests {
     use super::*;
-    use channel::DeviceSpan;
-    use channel::accelerator::Owner;
+    use channel::accelerator::{IpcHandle, Owner};
+    use channel::{DeviceSpan, Region};
     use model::ChannelError;
 
     /// A device with allocations at these addresses.
@@ -206,6 +206,14 @@ mod tests {
 
         unsafe fn adopt(&self, _bytes: Range<u64>, owner: Owner) -> Owner {
             owner
+        }
+
+        fn export(&self, _region: &Region) -> Result<Option<IpcHandle>, ChannelError> {
+            Ok(None)
+        }
+
+        fn import(&self, _handle: &IpcHandle, _bytes: u64) -> Result<Owner, ChannelError> {
+            unreachable!("nobody asks for any")
         }
 
         fn has_stream(&self, _stream: StreamHandle) -> Result<bool, ChannelError> {

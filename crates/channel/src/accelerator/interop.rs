@@ -7,7 +7,7 @@
 //! is a stream of its own that may be put behind others.
 
 use super::Owner;
-use crate::DeviceSpan;
+use crate::{DeviceSpan, Region};
 use model::ChannelError;
 use std::fmt::Debug;
 use std::ops::Range;
@@ -42,6 +42,10 @@ impl StreamHandle {
     }
 }
 
+/// What another process of this machine opens memory of a device by. It is good while that memory is there.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct IpcHandle(pub [u8; 64]);
+
 /// A device whose memory has addresses, which are unique in the process, and whose streams others use.
 pub trait Interop: Debug + Send + Sync {
     /// The device's number, as its API counts.
@@ -64,6 +68,21 @@ pub trait Interop: Debug + Send + Sync {
     /// # Safety
     /// The bytes are memory of the device, and stay so as long as `owner` lives.
     unsafe fn adopt(&self, bytes: Range<u64>, owner: Owner) -> Owner;
+
+    /// What other processes of this machine open `region` by: the bytes of one [`super::Device::allocate`] of
+    /// this opening of the device. `None` where it is another. Its memory is to outlive what they do with it.
+    ///
+    /// # Errors
+    /// As [`Interop::locate`]; also where the driver shares no memory with other processes.
+    fn export(&self, region: &Region) -> Result<Option<IpcHandle>, ChannelError>;
+
+    /// What channels of the device find behind a region of `len_bytes`, which another process has exported, from
+    /// this device or one that it reaches. It is closed when it is dropped.
+    ///
+    /// # Errors
+    /// As [`Interop::locate`]; [`model::ChannelErrorKind::Io`] where the handle is none, is this process's own
+    /// or of less memory, or where this device does not reach that.
+    fn import(&self, handle: &IpcHandle, len_bytes: u64) -> Result<Owner, ChannelError>;
 
     /// Whether `stream` is one of the device's, as a default one is of every device.
     ///

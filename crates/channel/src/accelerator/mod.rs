@@ -24,7 +24,7 @@ mod transfer;
 pub use channel::CommandChannel;
 pub use converter::{Converter, KernelDevice, Launcher};
 pub use device::{Device, Health, Owner, Profile, Reach};
-pub use interop::{Fence, Interop, Reached, StreamHandle};
+pub use interop::{Fence, Interop, IpcHandle, Reached, StreamHandle};
 pub use launch::{ELEMENT_BYTES, GROUP_ITEMS, KERNELS, Kernel, Launch, Launches, Parameters};
 pub use memory::{FbmProvider, ZcmProvider};
 pub use place::{NoPlace, PciPlace};

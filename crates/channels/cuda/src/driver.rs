@@ -4,13 +4,14 @@
 //! The driver keeps nothing alive that a queued copy needs, neither memory of a device nor of the
 //! host, which is why [`Stream::copy`] is unsafe.
 
+mod ipc;
 mod module;
 mod pointer;
 mod raw;
 mod stream;
 
 pub(crate) use module::{Function, Module};
-pub(crate) use raw::{INVALID_VALUE, NO_DEVICE, OUT_OF_MEMORY};
+pub(crate) use raw::{INVALID_CONTEXT, INVALID_VALUE, NO_DEVICE, OUT_OF_MEMORY};
 pub(crate) use stream::{Event, Stream};
 
 use channel::accelerator::Owner;
@@ -246,8 +247,18 @@ pub(crate) struct Buffer {
     context: Arc<Context>,
     address: raw::Address,
     len_bytes: usize,
-    /// Who gives it back, where somebody else has allocated it.
-    owner: Option<Owner>,
+    origin: Origin,
+}
+
+/// Whose memory a buffer is, and so who gives it back.
+#[derive(Debug)]
+enum Origin {
+    /// It was allocated for the buffer.
+    Allocated,
+    /// Another process has exported it.
+    Opened,
+    /// Somebody else has allocated it, whom this keeps.
+    Given(#[expect(dead_code, reason = "it is kept, and dropped")] Owner),
 }
 
 impl Buffer {
@@ -258,7 +269,7 @@ impl Buffer {
             // SAFETY: a place for an address.
             unsafe { (api.memory.allocate)(&mut address, len_bytes) }
         })?;
-        Ok(Buffer { context: Arc::clone(context), address, len_bytes, owner: None })
+        Ok(Buffer { context: Arc::clone(context), address, len_bytes, origin: Origin::Allocated })
     }
 
     /// The `len_bytes` bytes at `address`, which `owner` gives back.
@@ -270,7 +281,7 @@ impl Buffer {
         (address, len_bytes): (u64, usize),
         owner: Owner,
     ) -> Self {
-        Buffer { context: Arc::clone(context), address, len_bytes, owner: Some(owner) }
+        Buffer { context: Arc::clone(context), address, len_bytes, origin: Origin::Given(owner) }
     }
 
     /// Whether it is memory of `context`.
@@ -287,12 +298,15 @@ impl Buffer {
 
 impl Drop for Buffer {
     fn drop(&mut self) {
-        if self.owner.is_some() {
-            return;
-        }
-        // SAFETY: this value's own memory, which no copy needs any more. What fails here leaves
-        // nothing to do.
-        let _ = self.context.with("cuMemFree", |api| unsafe { (api.memory.free)(self.address) });
+        // What fails here leaves nothing to do.
+        let _ = match self.origin {
+            Origin::Allocated => self.context.with("cuMemFree", |api| {
+                // SAFETY: this value's own memory, which no copy needs any more.
+                unsafe { (api.memory.free)(self.address) }
+            }),
+            Origin::Opened => self.close(),
+            Origin::Given(_) => Ok(()),
+        };
     }
 }
 

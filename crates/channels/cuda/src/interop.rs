@@ -1,11 +1,11 @@
 //! What other libraries share with a device: its memory by address, and its streams by handle.
 
 use crate::device::Device;
-use crate::driver::{Buffer, Stream};
+use crate::driver::{Buffer, INVALID_CONTEXT, Stream};
 use crate::error::kind_of;
-use channel::DeviceSpan;
-use channel::accelerator::{self, Device as _, Interop, Owner, Reached, StreamHandle};
+use channel::accelerator::{self, Device as _, Interop, IpcHandle, Owner, Reached, StreamHandle};
 use channel::model::{ChannelError, ChannelErrorKind};
+use channel::{DeviceSpan, Region};
 use std::ops::Range;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex, PoisonError};
@@ -117,6 +117,27 @@ impl Interop for Device {
         let len_bytes = usize::try_from(bytes.end - bytes.start).unwrap_or(usize::MAX);
         // SAFETY: the caller's promise.
         Arc::new(unsafe { Buffer::of_other(self.context(), (bytes.start, len_bytes), owner) })
+    }
+
+    fn export(&self, region: &Region) -> Result<Option<IpcHandle>, ChannelError> {
+        self.health().check()?;
+        let buffer = region.view::<Buffer>().filter(|buffer| buffer.is_of(self.context()));
+        let exported = buffer.map_or(Ok(None), Buffer::export);
+        Ok(exported.map_err(|failure| self.failed(&failure))?.map(IpcHandle))
+    }
+
+    fn import(&self, handle: &IpcHandle, len_bytes: u64) -> Result<Owner, ChannelError> {
+        self.health().check()?;
+        let len_bytes = usize::try_from(len_bytes).unwrap_or(usize::MAX);
+        match Buffer::open(self.context(), handle.0, len_bytes) {
+            Ok(opened) => Ok(Arc::new(opened)),
+            // So the driver refuses what this process itself has exported.
+            Err(failure) if failure.code == INVALID_CONTEXT => {
+                let detail = format!("{}: {failure}", self.health().name());
+                Err(ChannelError::new(ChannelErrorKind::Io, detail))
+            }
+            Err(failure) => Err(self.failed(&failure)),
+        }
     }
 
     fn has_stream(&self, stream: StreamHandle) -> Result<bool, ChannelError> {

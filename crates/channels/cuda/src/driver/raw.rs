@@ -12,6 +12,7 @@ pub(crate) const SUCCESS: Code = 0;
 pub(crate) const INVALID_VALUE: Code = 1;
 pub(crate) const OUT_OF_MEMORY: Code = 2;
 pub(crate) const NO_DEVICE: Code = 100;
+pub(crate) const INVALID_CONTEXT: Code = 201;
 pub(crate) const CAPTURE_UNSUPPORTED: Code = 900;
 
 /// Objects of the driver's.
@@ -42,6 +43,16 @@ pub(crate) const POINTER: [c_uint; 6] = [1, 2, 8, 9, 11, 12];
 /// Kinds of memory.
 pub(crate) const HOST: c_uint = 1;
 pub(crate) const DEVICE: c_uint = 2;
+
+/// What another process opens memory by: `CUipcMemHandle`.
+#[repr(C)]
+#[derive(Clone, Copy)]
+pub(crate) struct IpcHandle {
+    pub(crate) bytes: [u8; 64],
+}
+
+/// Memory is opened so that peer access is enabled where that needs it.
+pub(crate) const LAZY_PEER_ACCESS: c_uint = 1;
 
 /// One end of a copy of rows: `host` or `device` counts, as `kind` says.
 #[repr(C)]
@@ -132,6 +143,9 @@ pub(crate) struct Memory {
     /// How many are asked, which, places for answers, and of what.
     pub(crate) describe:
         unsafe extern "C" fn(c_uint, *const c_uint, *const *mut c_void, Address) -> Code,
+    pub(crate) export: unsafe extern "C" fn(*mut IpcHandle, Address) -> Code,
+    pub(crate) open: unsafe extern "C" fn(*mut Address, IpcHandle, c_uint) -> Code,
+    pub(crate) close: unsafe extern "C" fn(Address) -> Code,
 }
 
 pub(crate) struct Copies {
@@ -248,6 +262,9 @@ impl Memory {
                 free_host: *library.get("cuMemFreeHost")?,
                 fill: *library.get("cuMemsetD8Async")?,
                 describe: *library.get("cuPointerGetAttributes")?,
+                export: *library.get("cuIpcGetMemHandle")?,
+                open: *library.get("cuIpcOpenMemHandle_v2")?,
+                close: *library.get("cuIpcCloseMemHandle")?,
             })
         }
     }
