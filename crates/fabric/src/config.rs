@@ -115,6 +115,12 @@ impl Config {
         }
     }
 
+    /// Whether ranks meet on one machine, by shared memory.
+    #[must_use]
+    pub fn is_local(&self) -> bool {
+        matches!(Root::of(&self.root), Some(Root::Local(_)))
+    }
+
     /// A rank that joins those which have met at `root`.
     #[must_use]
     pub fn later(root: &str, key: &[u8]) -> Config {

@@ -11,7 +11,7 @@ use crate::{ArgumentError, Error};
 use channel::accelerator::Profile;
 use channel::{Channel, Provider, Region, Regions};
 use channel_host::{Cores, HostProvider, Limits, MemcpyChannel, MemcpyConfig, NumaNode, Pages};
-use channel_remote::RemoteChannel;
+use channel_remote::{DeviceLink, RemoteChannel};
 use engine::{ChannelConfig, EngineConfig, PeerConfig, Policy, PoolConfig};
 use model::{
     ChannelError, ChannelId, ChannelKind, MemoryId, NodeClass, NodeId, RegionId, Topology,
@@ -378,9 +378,8 @@ impl Made {
         }
         let mut registered = nodes.add_registered(&mut class, regions);
         self.add_pool(regions, (registered.memory, registered.region, registered.bytes));
-        if nodes.fabric.has_windows() {
-            registered.windows =
-                self.open_windows(nodes, (regions, devices), (&mut class, settings));
+        if nodes.reaches_devices() {
+            registered.rooms = self.open_rooms(nodes, (regions, devices), (&mut class, settings));
         }
         self.pools.iter().for_each(|pool| nodes.open(pool.region));
         for memory in &mut class.memories {
@@ -393,24 +392,26 @@ impl Made {
         let mut of_hosts = remote()?;
         let rates = nodes.to_measure().and_then(|node| nodes.measure(&mut of_hosts, node));
         let mut push = |place, channel| {
-            self.channels.push((nodes.link(place), ChannelKind::RemoteMemcpy, Box::new(channel)));
+            self.channels.push((nodes.link(place), ChannelKind::RemoteMemcpy, channel));
         };
-        push(LINK_OF_HOSTS, of_hosts);
-        if !registered.windows.is_empty() {
-            push(LINK_OF_DEVICES, remote()?);
+        push(LINK_OF_HOSTS, Box::new(of_hosts));
+        match registered.rooms.as_slice() {
+            [] => {}
+            _ if nodes.fabric.has_windows() => push(LINK_OF_DEVICES, Box::new(remote()?)),
+            rooms => push(LINK_OF_DEVICES, Box::new(device_link(nodes, rooms, devices)?)),
         }
         self.topology = nodes.introduce((class, rates), &registered, timeout)?;
         Ok(())
     }
 
     /// Has other nodes put to devices, each in room of its own; one that can't have it is left out and logged.
-    fn open_windows(
+    fn open_rooms(
         &mut self,
         nodes: &Nodes,
         (regions, devices): (&Regions, &mut Devices),
         (class, settings): (&mut NodeClass, &Settings),
     ) -> Vec<OnDevice> {
-        let mut windows = Vec::new();
+        let mut rooms = Vec::new();
         for (own, device) in devices.all() {
             let tell = |why: &dyn Display| {
                 log::warn!("other nodes don't reach {} where it is: {why}", device.health().name());
@@ -418,8 +419,8 @@ impl Made {
             let room = accelerators::registered::allocate(class, &device, settings);
             let Some(room) = room.inspect_err(|e| tell(e)).ok().flatten() else { continue };
             let (memory, bytes, room) = (room.memory(), room.len_bytes(), regions.insert(room));
-            match nodes.open_window(own, (regions, room)) {
-                Ok(window) => windows.push(window),
+            match nodes.open_room((own, device.as_ref()), (regions, room)) {
+                Ok(room) => rooms.push(room),
                 Err(error) => {
                     tell(&error);
                     regions.revoke(room);
@@ -430,8 +431,16 @@ impl Made {
             devices.add(memory, device);
             self.add_pool(regions, (memory, room, bytes));
         }
-        windows
+        rooms
     }
+}
+
+/// The link from devices that have `rooms` to such of other processes of this machine.
+fn device_link(nodes: &Nodes, rooms: &[OnDevice], devices: &Devices) -> Result<DeviceLink, Error> {
+    let has_room = |(own, _): &(MemoryId, _)| rooms.iter().any(|room| room.own() == own.index);
+    let devices = devices.all().into_iter().filter(has_room);
+    let link = DeviceLink::new(Arc::clone(&nodes.fabric), devices);
+    link.map_err(|e| Error::resource("watching the devices of a link", e))
 }
 
 /// What discovery needs of the settings.

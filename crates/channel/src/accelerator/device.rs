@@ -91,21 +91,22 @@ pub enum Reach {
     All,
 }
 
-/// What a device is called in errors, whether it is lost, and whether it has no kernels: for good, from
-/// the first error on that says so.
+/// What a device is called in errors, whether it is lost, and whether it has no kernels or does not reach
+/// devices of other processes: for good, from the first error on that says so.
 #[derive(Debug)]
 pub struct Health {
     name: String,
     lost: OnceLock<String>,
     no_kernels: OnceLock<String>,
+    no_peers: OnceLock<String>,
 }
 
 impl Health {
     /// That of a device which is not lost. `api` and `name` are what errors call it.
     #[must_use]
     pub fn new(api: &str, name: &str) -> Self {
-        let (lost, no_kernels) = (OnceLock::new(), OnceLock::new());
-        Health { name: format!("{api} device `{name}`"), lost, no_kernels }
+        let [lost, no_kernels, no_peers] = Default::default();
+        Health { name: format!("{api} device `{name}`"), lost, no_kernels, no_peers }
     }
 
     /// What errors call the device.
@@ -146,6 +147,18 @@ impl Health {
     pub fn lose_kernels(&self, failure: impl Display) {
         // Only the first reason is of interest.
         let _ = self.no_kernels.set(failure.to_string());
+    }
+
+    /// Has nobody count on the device to reach those of other processes from now on.
+    pub fn lose_peers(&self, failure: impl Display) {
+        // As in `lose_kernels`.
+        let _ = self.no_peers.set(failure.to_string());
+    }
+
+    /// Why it does not reach devices of other processes, if that was seen.
+    #[must_use]
+    pub fn no_peers(&self) -> Option<&str> {
+        self.no_peers.get().map(String::as_str)
     }
 
     /// `failure` as an error of this kind; one that says that the device is lost makes it so.

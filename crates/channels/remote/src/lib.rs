@@ -9,9 +9,13 @@
 //! layout converted on the way, and from devices to windows. It sleeps when there is nothing to
 //! do, and runs handlers while it waits for peers. What goes to a peer that takes nothing and says
 //! nothing is given up after some seconds, since others wait behind it. Where the segment is mapped, who
-//! submits a small job carries it out at once.
+//! submits a small job carries it out at once. Between devices of one machine that no network reaches there is a
+//! [`DeviceLink`] instead.
 
+mod exported;
 mod lane;
+
+pub use exported::{DeviceLink, Exported};
 
 use channel::model::{Completion, MemoryId, NodeId};
 use channel::{Bell, Capabilities, Channel, DoneQueue, Held, Job, Region};

@@ -4,14 +4,15 @@
 //! Once a request, an allocation or a fence was refused so, no plan leads to the device or through it, and who
 //! asks for one hears why there is none. **Structure.** The device's channels join nothing any more, in a
 //! topology of a new generation, which no plan that was kept is for, and which other nodes hear of before
-//! they hear of any copy that has failed so; without kernels these are those that convert. Memories and
+//! they hear of any copy that has failed so; without kernels these are those that convert. Where a device does
+//! not reach those of other processes, no link leads there from it. Memories and
 //! channels keep their numbers, and host memory that was pinned by the device remains what it is, host
 //! memory.
 
 use crate::runtime::Shared;
 use channel::accelerator::{Device, Direction, Interop};
 use model::{ChannelError, ChannelKind, MemoryId, NodeClass};
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use std::sync::{Arc, Mutex, PoisonError};
 
 /// The devices of a machine, by their memories, of which one may have several.
@@ -20,6 +21,8 @@ pub(crate) struct Devices {
     all: BTreeMap<MemoryId, Arc<dyn Device>>,
     /// What is closed of each that has not all its channels any more.
     closed: Mutex<BTreeMap<MemoryId, Closed>>,
+    /// Those that no link leads from any more.
+    apart: Mutex<BTreeSet<MemoryId>>,
 }
 
 /// Which channels of a device are closed.
@@ -81,6 +84,22 @@ impl Devices {
         all.filter_map(|&memory| Some((memory.index, self.why_lost(memory)?))).collect()
     }
 
+    /// The memories of those that don't reach devices of other processes, by their numbers.
+    pub(crate) fn apart(&self) -> Vec<u16> {
+        let apart = self.all.iter().filter(|(_, device)| device.health().no_peers().is_some());
+        apart.map(|(memory, _)| memory.index).collect()
+    }
+
+    /// Why those don't reach devices of other processes that did the last time that somebody asked.
+    fn newly_apart(&self) -> Vec<&str> {
+        let mut known = self.apart.lock().unwrap_or_else(PoisonError::into_inner);
+        let why = self.all.iter().filter_map(|(memory, device)| {
+            let why = device.health().no_peers()?;
+            known.insert(*memory).then_some(why)
+        });
+        why.collect()
+    }
+
     /// What is to be closed, with why, and is not among `closed`.
     fn to_close(
         &self,
@@ -108,8 +127,12 @@ impl Shared {
     pub(crate) fn close_lost(&self) {
         let mut closed = self.devices().closed.lock().unwrap_or_else(PoisonError::into_inner);
         let found = self.devices().to_close(&closed);
-        if found.is_empty() {
+        let apart = self.devices().newly_apart();
+        if found.is_empty() && apart.is_empty() {
             return;
+        }
+        for why in apart {
+            log::warn!("no more copies go straight from there to devices of others: {why}");
         }
         let (_changing, mut class) = self.class_to_change();
         for (memory, what, why) in found {

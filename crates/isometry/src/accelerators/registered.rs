@@ -1,4 +1,4 @@
-//! Memory of devices that a network reaches where it is: what comes in, as registered memory of hosts is.
+//! Memory of devices that others put to where it is, over a network or in one machine: what comes in, as registered memory of hosts is.
 
 use super::{push_memory, staging_bytes};
 use crate::builder::Settings;
@@ -10,6 +10,9 @@ use std::sync::Arc;
 
 /// What such memory is called: as the device's own, and this.
 const SUFFIX: &str = "_reg";
+
+/// CUDA shares whole pages of this size with other processes, and so whatever else they would hold.
+const PAGE_BYTES: u64 = 2 << 20;
 
 /// Allocates room of a device for what other nodes put there, which is to be the next memory of `class`;
 /// `None` where networks know no address of the device's memory.
@@ -26,7 +29,8 @@ pub(crate) fn allocate(
     }
     let memory = settings.memory(u16::try_from(class.memories.len()).unwrap_or(u16::MAX));
     let provider = FbmProvider::new(memory, Arc::clone(device));
-    provider.allocate(staging_bytes(&device.profile(), settings), 1).map(Some)
+    let bytes = staging_bytes(&device.profile(), settings).next_multiple_of(PAGE_BYTES);
+    provider.allocate(bytes, 1).map(Some)
 }
 
 /// Adds such room, of so many bytes, to the device whose memory is `own`: it copies and converts from there

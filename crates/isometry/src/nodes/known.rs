@@ -3,7 +3,8 @@
 use super::topology::{Member, NODE};
 use super::{LinkRates, Registered, registry, topology};
 use channel::Region;
-use channel_remote::RemoteSpan;
+use channel::accelerator::IpcHandle;
+use channel_remote::{Exported, RemoteSpan};
 use fabric::Window;
 use model::{MemoryId, MemoryKind, NodeClass, NodeId, RegionId, Topology};
 use serde::{Deserialize, Serialize};
@@ -21,10 +22,14 @@ pub(super) struct Introduction {
     memory: u16,
     region: RegionId,
     bytes: u64,
-    /// Room of its devices that the network reaches.
-    windows: Vec<OnDevice>,
+    /// Room of its devices that others put to.
+    rooms: Vec<OnDevice>,
     /// Which of its memories are those of lost devices, and why these are.
     lost: Vec<(u16, String)>,
+    /// Which are those of devices that have found others out of their reach.
+    apart: Vec<u16>,
+    /// Its process, by the number that this has on its machine.
+    process: u32,
 }
 
 /// Room of a device that others put to where it is.
@@ -34,30 +39,66 @@ pub(crate) struct OnDevice {
     own: u16,
     memory: u16,
     region: RegionId,
-    /// The window on it.
-    start: u64,
     bytes: u64,
-    key: Vec<u8>,
+    way: Way,
+}
+
+/// How others put to room of a device.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+enum Way {
+    /// Through a window of the network's, from where it starts, by its key.
+    Window(u64, Vec<u8>),
+    /// By opening it, where they are other processes of the machine.
+    Opened(Vec<u8>),
 }
 
 impl OnDevice {
-    pub(super) fn new(own: u16, (memory, region): (u16, RegionId), window: Window) -> OnDevice {
+    /// Room that others put to through `window`.
+    pub(super) fn in_window(own: u16, (memory, region): (u16, RegionId), window: Window) -> Self {
         let Window { start, bytes, key } = window;
-        OnDevice { own, memory, region, start, bytes, key }
+        OnDevice { own, memory, region, bytes, way: Way::Window(start, key) }
     }
 
     /// Whether a node of this class may say so: both are memories of devices.
     fn is_of(&self, class: &NodeClass) -> bool {
         let kind = |memory: u16| class.memories.get(usize::from(memory)).map(|memory| memory.kind);
         let are_devices = [self.own, self.memory].iter().all(|&m| kind(m) == Some(MemoryKind::Fbm));
-        are_devices && self.own != self.memory && !self.key.is_empty()
+        let is_way = match &self.way {
+            Way::Window(_, key) => !key.is_empty(),
+            Way::Opened(handle) => handle.len() == size_of::<IpcHandle>(),
+        };
+        are_devices && self.own != self.memory && is_way
     }
 
-    /// The region, as others see it.
-    fn region(&self, node: NodeId) -> Arc<Region> {
-        let OnDevice { memory: index, start, bytes, ref key, .. } = *self;
-        let span = RemoteSpan::in_window(node, Window { start, bytes, key: key.clone() });
-        Arc::new(span.into_region(MemoryId { node, index }, bytes))
+    /// Room of so many bytes that others open by `handle`.
+    pub(super) fn exported(
+        own: u16,
+        (memory, region): (u16, RegionId),
+        (bytes, handle): (u64, IpcHandle),
+    ) -> Self {
+        OnDevice { own, memory, region, bytes, way: Way::Opened(handle.0.to_vec()) }
+    }
+
+    /// The device's own memory, among its node's.
+    pub(crate) fn own(&self) -> u16 {
+        self.own
+    }
+
+    /// The region, as others see it; `None` where nobody can open it.
+    fn region(&self, node: NodeId) -> Option<Arc<Region>> {
+        let OnDevice { memory: index, bytes, ref way, .. } = *self;
+        let memory = MemoryId { node, index };
+        let region = match way {
+            Way::Window(start, key) => {
+                let window = Window { start: *start, bytes, key: key.clone() };
+                RemoteSpan::in_window(node, window).into_region(memory, bytes)
+            }
+            Way::Opened(handle) => {
+                let handle = IpcHandle(handle.as_slice().try_into().ok()?);
+                Exported::new(handle).into_region(memory, bytes)
+            }
+        };
+        Some(Arc::new(region))
     }
 }
 
@@ -69,18 +110,22 @@ impl Introduction {
         registered: &Registered,
         rates: Option<LinkRates>,
     ) -> Introduction {
-        let alone = topology::cluster(&[Member { class, reached: Vec::new() }], 0, 1, rates);
+        let alone = topology::cluster(&[Member::alone(class)], 0, 1, rates);
         let topology = cluster::to_json(&alone).to_string();
-        let Registered { memory, region, bytes, ref windows } = *registered;
-        let (memory, windows) = (memory.index, windows.clone());
-        Introduction { name, topology, memory, region, bytes, windows, lost: Vec::new() }
+        let Registered { memory, region, bytes, ref rooms } = *registered;
+        let (memory, rooms, process) = (memory.index, rooms.clone(), std::process::id());
+        let (lost, apart) = (Vec::new(), Vec::new());
+        Introduction { name, topology, memory, region, bytes, rooms, lost, apart, process }
     }
 
-    /// Those of its devices' memories that the network reaches and that are not lost, and their rooms.
-    fn reached(&self) -> Vec<(u16, u16)> {
+    /// The node among others, which may open memory of each other's devices or not.
+    fn member(&self, class: NodeClass, may_open: bool) -> Member {
         let is_lost = |memory| self.lost.iter().any(|(lost, _)| *lost == memory);
-        let memories = self.windows.iter().map(|window| (window.own, window.memory));
-        memories.filter(|&(own, _)| !is_lost(own)).collect()
+        let is_linked = |room: &&OnDevice| may_open || matches!(room.way, Way::Window(..));
+        let rooms = self.rooms.iter().filter(is_linked).filter(|room| !is_lost(room.own));
+        let own = rooms.clone().map(|room| room.own);
+        let putting = own.filter(|own| !self.apart.contains(own)).collect();
+        Member { class, putting, rooms: rooms.map(|room| room.memory).collect() }
     }
 }
 
@@ -91,6 +136,8 @@ pub(super) struct Change {
     pub(super) class: Option<NodeClass>,
     /// Of its memories those of lost devices, and why these are.
     pub(super) lost: Vec<(u16, String)>,
+    /// And those of devices that have found others out of their reach.
+    pub(super) apart: Vec<u16>,
     /// What was measured of a link.
     pub(super) measured: Option<LinkRates>,
 }
@@ -110,8 +157,11 @@ struct Node {
     said: Introduction,
     class: NodeClass,
     rates: Option<LinkRates>,
-    /// What others may put to: registered memory of the host, and the windows.
-    registered: Vec<(RegionId, Arc<Region>)>,
+    /// What others may put to: registered memory of the host.
+    registered: (RegionId, Arc<Region>),
+    /// And of devices, until it is lost.
+    rooms: Vec<(RegionId, Arc<Region>)>,
+    is_lost: bool,
 }
 
 impl Known {
@@ -121,7 +171,7 @@ impl Known {
         let [class] = <[NodeClass; 1]>::try_from(topology.classes)
             .map_err(|_| "it says to be several nodes".to_owned())?;
         let is_there = class.memories.get(usize::from(said.memory)).is_some();
-        if !is_there || !said.windows.iter().all(|window| window.is_of(&class)) {
+        if !is_there || !said.rooms.iter().all(|room| room.is_of(&class)) {
             return Err("it has no such memory".to_owned());
         }
         if said.name.as_deref().is_some_and(|name| !registry::is_node_name(name)) {
@@ -129,16 +179,39 @@ impl Known {
         }
         let memory = MemoryId { node: from, index: said.memory };
         let of_host = RemoteSpan::in_segment(from, 0).into_region(memory, said.bytes);
-        let of_devices = said.windows.iter().map(|window| (window.region, window.region(from)));
-        let registered = [(said.region, Arc::new(of_host))].into_iter().chain(of_devices).collect();
+        let registered = (said.region, Arc::new(of_host));
+        let room = |room: &OnDevice| Some((room.region, self.room(from, room)?));
+        let rooms = said.rooms.iter().map(room).collect::<Option<_>>();
+        let rooms = rooms.ok_or("nobody can open what it exports")?;
         let rates = topology.links.into_iter().next().and_then(LinkRates::of);
         let at = from.0 as usize;
         if self.nodes.len() <= at {
             self.nodes.resize_with(at + 1, || None);
         }
-        self.nodes[at] = Some(Node { said, class, rates, registered });
+        self.nodes[at] = Some(Node { said, class, rates, registered, rooms, is_lost: false });
         self.generation += 1;
         Ok(())
+    }
+
+    /// The region that room of a node's is: the one from before, which may be open, where it has said so then.
+    fn room(&self, node: NodeId, room: &OnDevice) -> Option<Arc<Region>> {
+        let is_known = self.said(node).is_some_and(|said| said.rooms.contains(room));
+        let before = || self.registered(MemoryId { node, index: room.memory }, room.region);
+        is_known.then(before).flatten().or_else(|| room.region(node))
+    }
+
+    /// Forgets the rooms of a node that is lost, so that what is open of them is closed with the last copy.
+    pub(super) fn close(&mut self, node: NodeId) {
+        let Some(Some(node)) = self.nodes.get_mut(node.0 as usize) else { return };
+        node.rooms.clear();
+        node.is_lost = true;
+    }
+
+    /// Whether no two that are there are of one process, which can't open what it has exported itself.
+    fn may_open(&self) -> bool {
+        let there = self.nodes.iter().flatten().filter(|node| !node.is_lost);
+        let mut processes = BTreeSet::new();
+        there.map(|node| node.said.process).all(|process| processes.insert(process))
     }
 
     fn get(&self, node: NodeId) -> Option<&Node> {
@@ -159,13 +232,14 @@ impl Known {
     /// anything.
     pub(super) fn changed(&self, node: NodeId, change: Change) -> Option<Introduction> {
         let Node { said, class: before, rates, .. } = self.get(node)?;
-        let Introduction { ref name, memory: index, region, bytes, ref windows, .. } = *said;
-        let (memory, windows) = (MemoryId { node, index }, windows.clone());
-        let registered = Registered { memory, region, bytes, windows };
+        let Introduction { ref name, memory: index, region, bytes, ref rooms, .. } = *said;
+        let (memory, rooms) = (MemoryId { node, index }, rooms.clone());
+        let registered = Registered { memory, region, bytes, rooms };
         let class = change.class.unwrap_or_else(|| before.clone());
         let rates = change.measured.or_else(|| rates.clone());
         let mut changed = Introduction::new(name.clone(), class, &registered, rates);
         changed.lost = if change.lost.is_empty() { said.lost.clone() } else { change.lost };
+        changed.apart = if change.apart.is_empty() { said.apart.clone() } else { change.apart };
         Some(changed)
     }
 
@@ -182,11 +256,10 @@ impl Known {
 
     /// The cluster of all that have said what they are; others have no memories.
     pub(super) fn cluster(&self) -> Topology {
+        let may_open = self.may_open();
         let member = |node: &Option<Node>| match node {
-            Some(Node { class, said, .. }) => {
-                Member { class: class.clone(), reached: said.reached() }
-            }
-            None => Member { class: topology::unknown(), reached: Vec::new() },
+            Some(Node { class, said, .. }) => said.member(class.clone(), may_open),
+            None => Member::alone(topology::unknown()),
         };
         let members: Vec<_> = self.nodes.iter().map(member).collect();
         // Every memory says how large its buffers may be.
@@ -195,9 +268,10 @@ impl Known {
 
     /// A region of a node that others may put to.
     pub(super) fn registered(&self, memory: MemoryId, region: RegionId) -> Option<Arc<Region>> {
-        let mut registered = self.get(memory.node)?.registered.iter();
+        let Node { registered, rooms, .. } = self.get(memory.node)?;
         let is_it = |(id, there): &&(_, Arc<Region>)| *id == region && there.memory() == memory;
-        registered.find(is_it).map(|(_, there)| Arc::clone(there))
+        let found = [registered].into_iter().chain(rooms).find(is_it);
+        found.map(|(_, there)| Arc::clone(there))
     }
 
     /// What a node calls itself.
@@ -252,7 +326,7 @@ mod tests {
         };
         topology::add_registered(&mut class, 64);
         let memory = MemoryId { node: NodeId(0), index: kinds.len() as u16 };
-        let registered = Registered { memory, region: REGION, bytes: 64, windows };
+        let registered = Registered { memory, region: REGION, bytes: 64, rooms: windows };
         Introduction::new(None, class, &registered, None)
     }
 
@@ -319,7 +393,51 @@ mod tests {
 
     fn on_device(own: u16, memory: u16) -> OnDevice {
         let region = RegionId { index: 9, generation: 0 };
-        OnDevice::new(own, (memory, region), Window { start: 0x7000, bytes: 32, key: vec![1, 2] })
+        let window = Window { start: 0x7000, bytes: 32, key: vec![1, 2] };
+        OnDevice::in_window(own, (memory, region), window)
+    }
+
+    /// Of a process of its own, with room that others open.
+    fn exporting(process: u32) -> Introduction {
+        let OnDevice { own, memory, region, bytes, .. } = on_device(0, 1);
+        let room = OnDevice::exported(own, (memory, region), (bytes, IpcHandle([7; 64])));
+        Introduction { process, ..on_devices(vec![room]) }
+    }
+
+    #[test]
+    fn room_that_was_opened_stays_so_until_its_node_is_lost() {
+        let mut known = Known::default();
+        known.hear(NodeId(1), exporting(8)).unwrap();
+        let memory = MemoryId { node: NodeId(1), index: 1 };
+        let room = |known: &Known| known.registered(memory, on_device(0, 1).region);
+        let before = room(&known).unwrap();
+        known.hear(NodeId(1), Introduction { apart: vec![0], ..exporting(8) }).unwrap();
+        assert!(Arc::ptr_eq(&before, &room(&known).unwrap()), "the node has changed");
+        let mut another = exporting(8);
+        another.rooms[0].way = Way::Opened(vec![8; 64]);
+        known.hear(NodeId(1), another).unwrap();
+        assert!(!Arc::ptr_eq(&before, &room(&known).unwrap()), "and exports other memory");
+        let host = || MemoryId { index: exporting(8).memory, ..memory };
+        known.close(NodeId(1));
+        known.close(NodeId(7));
+        assert!(room(&known).is_none());
+        assert!(known.registered(host(), REGION).is_some());
+    }
+
+    #[test]
+    fn what_is_exported_is_linked_where_each_node_is_a_process() {
+        let mut known = Known::default();
+        let ends = |known: &Known| {
+            let link = known.cluster().links.get(1).cloned();
+            link.map_or((0, 0), |link| (link.from.len(), link.to.len()))
+        };
+        known.hear(NodeId(0), exporting(8)).unwrap();
+        known.hear(NodeId(1), Introduction { apart: vec![0], ..exporting(9) }).unwrap();
+        assert_eq!(ends(&known), (1, 2), "one has found others out of its reach");
+        known.hear(NodeId(2), exporting(9)).unwrap();
+        assert_eq!(ends(&known), (0, 0));
+        known.close(NodeId(1));
+        assert_eq!(ends(&known), (2, 3), "its process has come back as another node");
     }
 
     /// Of a node with two memories of devices before that of its host.
@@ -374,7 +492,8 @@ mod tests {
             on_devices(vec![on_device(0, 2)]),
             on_devices(vec![on_device(2, 1)]),
             on_devices(vec![on_device(1, 1)]),
-            on_devices(vec![OnDevice { key: Vec::new(), ..on_device(0, 1) }]),
+            on_devices(vec![OnDevice { way: Way::Window(0x7000, Vec::new()), ..on_device(0, 1) }]),
+            on_devices(vec![OnDevice { way: Way::Opened(vec![7; 63]), ..on_device(0, 1) }]),
             Introduction { name: Some("a/b".to_owned()), ..said() },
             Introduction { name: Some("node3".to_owned()), ..said() },
             Introduction {

@@ -147,9 +147,14 @@ impl Nodes {
     }
 
     /// Tells all others what this node has become, and which of its memories are those of devices that are
-    /// lost, and why; returns the new cluster.
-    pub(crate) fn change(&self, class: NodeClass, lost: Vec<(u16, String)>) -> Option<Topology> {
-        self.become_another(Change { class: Some(class), lost, measured: None })
+    /// lost, and why, and of such as don't reach those of others; returns the new cluster.
+    pub(crate) fn change(
+        &self,
+        class: NodeClass,
+        lost: Vec<(u16, String)>,
+        apart: Vec<u16>,
+    ) -> Option<Topology> {
+        self.become_another(Change { class: Some(class), lost, apart, measured: None })
     }
 
     fn become_another(&self, change: Change) -> Option<Topology> {

@@ -28,6 +28,7 @@ pub(crate) use topology::{LINK_OF_DEVICES, LINK_OF_HOSTS, LinkRates, share_core}
 use crate::instance::{Instance, Keeper};
 use crate::runtime::Shared;
 use crate::{ArgumentError, Error};
+use channel::accelerator::Device;
 use channel::{Region, Regions};
 use described::Described;
 use desk::Desk;
@@ -89,6 +90,8 @@ struct Joining {
     is_late: bool,
     /// Whether others may come later.
     is_open: bool,
+    /// Whether there are others, or may be, and all are of this machine.
+    is_local: bool,
 }
 
 /// Registered memory as this node's engine and its peers see it.
@@ -96,8 +99,8 @@ pub(crate) struct Registered {
     pub(crate) memory: MemoryId,
     pub(crate) region: RegionId,
     pub(crate) bytes: u64,
-    /// Room of devices that the network reaches.
-    pub(crate) windows: Vec<OnDevice>,
+    /// Room of devices that others put to.
+    pub(crate) rooms: Vec<OnDevice>,
 }
 
 impl Nodes {
@@ -126,6 +129,7 @@ impl Nodes {
                 has_measured: AtomicBool::default(),
                 is_late: config.is_late,
                 is_open: config.is_late || config.capacity > config.size,
+                is_local: config.is_local() && (config.is_late || config.capacity > 1),
             },
             decoder: Mutex::default(),
             mourned: Mutex::default(),
@@ -157,22 +161,38 @@ impl Nodes {
         let bytes = self.fabric.segment().bytes();
         topology::add_registered(class, bytes);
         let region = regions.insert(crate::memory::segment(memory, &self.fabric));
-        Registered { memory, region, bytes, windows: Vec::new() }
+        Registered { memory, region, bytes, rooms: Vec::new() }
     }
 
-    /// Lets other nodes put to room of the device whose memory is `own`.
+    /// Whether other nodes put to devices where these are: the network reaches them, or nodes are of one machine.
+    pub(crate) fn reaches_devices(&self) -> bool {
+        self.fabric.has_windows() || self.joining.is_local
+    }
+
+    /// Lets other nodes put to room of `device`, whose memory is `own`: through a window of the network's, or by
+    /// opening it.
     ///
     /// # Errors
-    /// As [`channel_remote::open_window`].
-    pub(crate) fn open_window(
+    /// As [`channel_remote::open_window`], and [`channel::accelerator::Interop::export`].
+    pub(crate) fn open_room(
         &self,
-        own: MemoryId,
+        (own, device): (MemoryId, &dyn Device),
         (regions, room): (&Regions, RegionId),
-    ) -> Result<OnDevice, fabric::Error> {
+    ) -> Result<OnDevice, Error> {
         let there = regions.get(room).expect("it was just made");
-        let window = channel_remote::open_window(&self.fabric, &there);
-        let window = window.expect("the network has windows, and the region an address")?;
-        Ok(OnDevice::new(own.index, (there.memory().index, room), window))
+        let place = (there.memory().index, room);
+        if let Some(window) = channel_remote::open_window(&self.fabric, &there) {
+            return Ok(OnDevice::in_window(own.index, place, window.map_err(Error::nodes)?));
+        }
+        let interop = device.interop().expect("what has addresses is shared");
+        let handle = interop.export(&there)?.expect("it was allocated for this");
+        Ok(OnDevice::exported(own.index, place, (there.len_bytes(), handle)))
+    }
+
+    /// Closes what is open of devices of nodes that are lost, each with the last copy to it.
+    pub(crate) fn close_rooms(&self, lost: &[NodeId]) {
+        let mut known = self.known();
+        lost.iter().for_each(|&node| known.close(node));
     }
 
     /// Why each node but this one is lost, `None` where it is not.

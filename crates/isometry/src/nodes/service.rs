@@ -43,6 +43,7 @@ impl Service {
         self.clerk.join(&self.nodes.desk);
         self.nodes.clear();
         self.nodes.leave();
+        self.nodes.close_rooms(&self.nodes.others().collect::<Vec<_>>());
     }
 }
 
@@ -59,6 +60,7 @@ fn serve(shared: &Arc<Shared>, nodes: &Nodes) {
         nodes.inbox.forget(&lost);
         let packets = letters.filter_map(|letter| hear(shared, nodes, letter)).collect();
         shared.hear_peers(packets, &lost);
+        nodes.close_rooms(&lost);
     }
 }
 

@@ -84,8 +84,16 @@ pub(crate) fn share_core(class: &mut NodeClass) {
 #[derive(Debug, Clone, PartialEq)]
 pub(crate) struct Member {
     pub(crate) class: NodeClass,
-    /// Its memories of devices that the network reaches where they are, and what it puts to of each.
-    pub(crate) reached: Vec<(u16, u16)>,
+    /// Its memories of devices that put to those of others where these are, and those that are put to.
+    pub(crate) putting: Vec<u16>,
+    pub(crate) rooms: Vec<u16>,
+}
+
+impl Member {
+    /// A node whose devices nobody else reaches.
+    pub(crate) fn alone(class: NodeClass) -> Member {
+        Member { class, putting: Vec::new(), rooms: Vec::new() }
+    }
 }
 
 /// The places of links among all: from host memory to registered memory, and between devices.
@@ -94,7 +102,7 @@ pub(crate) const LINK_OF_DEVICES: usize = 1;
 
 /// The cluster of these nodes, in the order of their ranks: neighbours that look alike are a class,
 /// and host memory of each is linked to registered memory of all others. That is for what comes in:
-/// nothing goes faster from there. Devices that the network reaches are linked to each other.
+/// nothing goes faster from there. Devices that others reach where they are are linked to each other.
 pub(crate) fn cluster(
     nodes: &[Member],
     generation: u64,
@@ -117,12 +125,9 @@ pub(crate) fn cluster(
     let from = ends(&members, |_, memory| memory.kind.is_host() && memory.kind != MemoryKind::Reg);
     let to = ends(&members, |_, memory| memory.kind == MemoryKind::Reg);
     let mut links = vec![link((from, to), rates, is_assumed)];
-    let is_any = |(member, index): (&Member, u16), of: fn(&(u16, u16)) -> u16| {
-        member.reached.iter().any(|reached| of(reached) == index)
-    };
-    let from = ends(&members, |memory, _| is_any(memory, |reached| reached.0));
-    let to = ends(&members, |memory, _| is_any(memory, |reached| reached.1));
-    if !to.is_empty() {
+    let from = ends(&members, |(member, index), _| member.putting.contains(&index));
+    let to = ends(&members, |(member, index), _| member.rooms.contains(&index));
+    if !from.is_empty() && !to.is_empty() {
         links.push(link((from, to), of_devices, true));
     }
     let classes = members.into_iter().map(|member| member.class).collect();
@@ -146,8 +151,11 @@ fn link((from, to): (Vec<LinkEnd>, Vec<LinkEnd>), rates: LinkRates, assumed: boo
 }
 
 fn looks_like(member: &Member, node: &Member) -> bool {
-    let alone = |it: &Member| NodeClass { first: 0, count: 1, ..it.class.clone() };
-    alone(member) == alone(node) && member.reached == node.reached
+    let alone = |it: &Member| {
+        let class = NodeClass { first: 0, count: 1, ..it.class.clone() };
+        Member { class, ..it.clone() }
+    };
+    alone(member) == alone(node)
 }
 
 /// What a core copies into memory that a process of this machine maps.
@@ -183,7 +191,7 @@ mod tests {
         let name = "node".to_owned();
         let mut class = NodeClass { name, first: 0, count: 1, memories, channels, wires };
         add_registered(&mut class, 64);
-        Member { class, reached: Vec::new() }
+        Member::alone(class)
     }
 
     #[test]
@@ -217,9 +225,9 @@ mod tests {
                 latency_ns: 7,
             })
         };
-        let reached = |reached| Member { reached, ..node(2) };
+        let reached = |putting, rooms| Member { putting, rooms, ..node(2) };
         let links = cluster(
-            &[reached(vec![(0, 1)]), reached(vec![]), reached(vec![(0, 1)])],
+            &[reached(vec![0], vec![1]), reached(vec![], vec![]), reached(vec![0], vec![1])],
             0,
             1,
             rates(),
@@ -230,6 +238,8 @@ mod tests {
         assert!(links[1].assumed && !links[0].assumed);
         let Curves { run, transpose, .. } = &links[1].curves;
         assert_eq!((run.points(), transpose), (&[(16, 8e6), (1 << 20, 5e9)][..], &None));
-        assert_eq!(cluster(&[reached(vec![])], 0, 1, rates()).links.len(), 1);
+        for (putting, rooms) in [(vec![], vec![]), (vec![0], vec![]), (vec![], vec![1])] {
+            assert_eq!(cluster(&[reached(putting, rooms)], 0, 1, rates()).links.len(), 1);
+        }
     }
 }

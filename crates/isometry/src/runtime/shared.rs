@@ -166,7 +166,8 @@ impl Shared {
     pub(crate) fn set_class(&self, class: NodeClass) {
         match &self.nodes {
             Some(nodes) => {
-                if let Some(topology) = nodes.change(class, self.devices().lost()) {
+                let (lost, apart) = (self.devices().lost(), self.devices().apart());
+                if let Some(topology) = nodes.change(class, lost, apart) {
                     self.set_topology(topology);
                 }
             }

@@ -1,0 +1,202 @@
+//! RemoteMemcpy between devices of one machine: to memory that another process has exported, and this one opens.
+//!
+//! **Hazard.** Memory is opened again and again, is closed while a device writes it, or is another machine's.
+//! **Guarantee.** Each device opens what it copies to once, at the first copy; it is closed once nobody knows
+//! the region any more and no job holds it. What can't be opened is the error of that job, and the device's
+//! health says so from then on, unless the process is lost that has exported it. **Structure.** [`Exported`] is what is behind a region of another process, and
+//! keeps what was opened; a [`DeviceLink`] hands each job to the device whose memory it reads, whose channel
+//! copies as inside its own memory.
+
+use channel::accelerator::{Device, Direction, IpcHandle};
+use channel::model::{ChannelError, ChannelErrorKind, Completion, MemoryId, NodeId};
+use channel::{Bell, Capabilities, Channel, Held, Job, Region};
+use fabric::Fabric;
+use rustix::event::epoll::{CreateFlags, EventData, EventFlags, add, create};
+use std::collections::BTreeMap;
+use std::fmt;
+use std::io;
+use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
+use std::sync::{Arc, Mutex, PoisonError};
+use std::time::Duration;
+
+/// Memory of a device of another process of this machine, as that has exported it.
+#[derive(Debug)]
+pub struct Exported {
+    handle: IpcHandle,
+    /// As each device that has opened it finds it, by that one's own memory.
+    opened: Mutex<BTreeMap<MemoryId, Arc<Region>>>,
+}
+
+impl Exported {
+    /// What `handle` is of. The process is one of this machine.
+    #[must_use]
+    pub fn new(handle: IpcHandle) -> Self {
+        Exported { handle, opened: Mutex::default() }
+    }
+
+    /// The region of `len_bytes` bytes that it is, in `memory`.
+    #[must_use]
+    pub fn into_region(self, memory: MemoryId, len_bytes: u64) -> Region {
+        Region::device(memory, len_bytes, Arc::new(self))
+    }
+
+    /// The region `there`, which this is behind, as a device finds it that has memory `own`.
+    fn opened(
+        &self,
+        fabric: &Fabric,
+        (own, device): (MemoryId, &dyn Device),
+        there: &Region,
+    ) -> Result<Arc<Region>, ChannelError> {
+        let mut opened = self.opened.lock().unwrap_or_else(PoisonError::into_inner);
+        if let Some(region) = opened.get(&own) {
+            return Ok(Arc::clone(region));
+        }
+        if let Some(why) = device.health().no_peers() {
+            return Err(ChannelError::new(ChannelErrorKind::Io, why));
+        }
+        let (memory, len_bytes) = (there.memory(), there.len_bytes());
+        let interop = device.interop().ok_or_else(|| unknown(there))?;
+        let owner = interop
+            .import(&self.handle, len_bytes)
+            .map_err(|error| refused(fabric, (device, memory.node), error))?;
+        let region = Arc::new(Region::device(memory, len_bytes, owner));
+        opened.insert(own, Arc::clone(&region));
+        Ok(region)
+    }
+}
+
+/// How long it may take to hear that a process has ended, whose memory can't be opened any more.
+const LAST_SIGN: Duration = Duration::from_millis(100);
+
+/// Why `device` can't open memory of a node's: one of the two is lost, or the device does not reach it, which its
+/// health says from now on.
+fn refused(
+    fabric: &Fabric,
+    (device, node): (&dyn Device, NodeId),
+    error: ChannelError,
+) -> ChannelError {
+    if error.kind == ChannelErrorKind::DeviceLost {
+        return error;
+    }
+    let _ = fabric.sleep_until(Some(LAST_SIGN), || fabric.lost(node).is_some());
+    if let Some(why) = fabric.lost(node) {
+        let lost = fabric::Error::PeerLost { peer: node, why };
+        return ChannelError::new(ChannelErrorKind::PeerLost, lost.to_string());
+    }
+    let detail = format!("memory of a device of {node} can't be opened: {}", error.detail);
+    device.health().lose_peers(&detail);
+    ChannelError { detail, ..error }
+}
+
+/// A device, and what copies from its memory.
+struct Lane {
+    device: Arc<dyn Device>,
+    channel: Box<dyn Channel>,
+}
+
+/// Copies from memories of this node's devices to [`Exported`] ones. The first copy of a device to one blocks
+/// who submits it until that is open, or is known not to be.
+pub struct DeviceLink {
+    fabric: Arc<Fabric>,
+    lanes: BTreeMap<MemoryId, Lane>,
+    /// What was refused, and is to be told.
+    done: Vec<Completion>,
+    bell: Bell,
+    /// Readable where the bell is, or what one of the lanes is waited for by.
+    watch: OwnedFd,
+    held: Held,
+}
+
+impl fmt::Debug for DeviceLink {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let lanes = self.lanes.keys().collect::<Vec<_>>();
+        f.debug_struct("DeviceLink").field("lanes", &lanes).finish_non_exhaustive()
+    }
+}
+
+impl DeviceLink {
+    /// A link from these memories, each of a device, to such of the ranks of `fabric`. One that makes no channel is left out, and its health
+    /// says so.
+    ///
+    /// # Errors
+    /// When the process has no descriptor left.
+    pub fn new(
+        fabric: Arc<Fabric>,
+        devices: impl IntoIterator<Item = (MemoryId, Arc<dyn Device>)>,
+    ) -> io::Result<Self> {
+        let lane = |(own, device): (MemoryId, Arc<dyn Device>)| {
+            let channel = device.channel(Direction::Copy, None);
+            let channel = channel.inspect_err(|error| device.health().lose_peers(error)).ok()?;
+            Some((own, Lane { device, channel }))
+        };
+        let lanes: BTreeMap<_, _> = devices.into_iter().filter_map(lane).collect();
+        // No lane is full then: all of them may be for one.
+        let most = lanes.values().map(|lane| lane.channel.capabilities().max_in_flight).min();
+        let (bell, watch) = watched(&lanes)?;
+        Ok(DeviceLink {
+            fabric,
+            lanes,
+            done: Vec::new(),
+            bell,
+            watch,
+            held: Held::new(most.unwrap_or(1)),
+        })
+    }
+
+    /// Hands `job` to its device; where that has no way to where it goes, returns why.
+    fn start(&mut self, job: Job) -> Result<(), ChannelError> {
+        let own = job.src.memory();
+        let lane = self.lanes.get_mut(&own).ok_or_else(|| unknown(&job.src))?;
+        let there: &Exported = job.dst.view().ok_or_else(|| unknown(&job.dst))?;
+        let dst = there.opened(&self.fabric, (own, lane.device.as_ref()), &job.dst)?;
+        let taken = lane.channel.submit(Job { dst, ..job });
+        taken.map_err(|job| ChannelError::new(ChannelErrorKind::Io, format!("no room for {job:?}")))
+    }
+}
+
+/// A bell, and a descriptor that is readable where that is, or one of the lanes'.
+fn watched(lanes: &BTreeMap<MemoryId, Lane>) -> io::Result<(Bell, OwnedFd)> {
+    let (bell, watch) = (Bell::new()?, create(CreateFlags::CLOEXEC)?);
+    let of_lanes = lanes.values().filter_map(|lane| lane.channel.wake_fd());
+    for fd in of_lanes.chain([bell.as_fd()]) {
+        add(&watch, fd, EventData::new_u64(0), EventFlags::IN)?;
+    }
+    Ok((bell, watch))
+}
+
+impl Channel for DeviceLink {
+    fn capabilities(&self) -> Capabilities {
+        Capabilities { max_in_flight: self.held.most(), commits: false }
+    }
+
+    fn submit(&mut self, job: Job) -> Result<(), Job> {
+        let job = self.held.take(job)?;
+        let request = job.request;
+        if let Err(error) = self.start(job) {
+            self.done.push(Completion { request, result: Err(error) });
+            self.bell.ring();
+        }
+        Ok(())
+    }
+
+    fn poll(&mut self, done: &mut Vec<Completion>) {
+        let before = done.len();
+        self.bell.clear();
+        done.append(&mut self.done);
+        self.lanes.values_mut().for_each(|lane| lane.channel.poll(done));
+        self.held.tell(done.len() - before);
+    }
+
+    fn wake_fd(&self) -> Option<BorrowedFd<'_>> {
+        Some(self.watch.as_fd())
+    }
+
+    fn drain(&mut self) {
+        self.lanes.values_mut().for_each(|lane| lane.channel.drain());
+    }
+}
+
+fn unknown(region: &Region) -> ChannelError {
+    let detail = format!("a copy of {region:?}, which joins no device of this node to another's");
+    ChannelError::new(ChannelErrorKind::UnknownRegion, detail)
+}

@@ -1,0 +1,225 @@
+//! The link between devices of one machine, of ranks of this process, whose devices are in their segments.
+
+use channel::accelerator::{
+    Device, Direction, Fence, Health, Interop, IpcHandle, Owner, Profile, StreamHandle,
+};
+use channel::conformance::Shape;
+use channel::model::{
+    ChannelError, ChannelErrorKind, CopyWork, MemoryId, NodeId, Place, RegionId, RequestId, Work,
+};
+use channel::{Channel, DeviceSpan, HostSpan, Job, Region};
+use fabric::{Config, Fabric, Handlers, Job as Ranks};
+use isometry_channel_remote::{DeviceLink, Exported, RemoteChannel, RemoteSpan};
+use std::ops::Range;
+use std::ptr::NonNull;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicU64, Ordering};
+use std::thread;
+
+const BYTES: u64 = 64;
+
+fn pair() -> [Fabric; 2] {
+    let ranks = Ranks::new(2).unwrap();
+    let join = |rank: u32| {
+        let variables = ranks.variables(rank);
+        let lookup = |name: &str| variables.iter().find(|v| v.0 == name).map(|v| v.1.clone());
+        let config = Config { segment_bytes: 4096, ..Config::from_variables(lookup).unwrap() };
+        Fabric::join(&config, Handlers::new()).unwrap()
+    };
+    thread::scope(|scope| {
+        let join = &join;
+        let second = scope.spawn(move || join(1));
+        [join(0), second.join().unwrap()]
+    })
+}
+
+/// A device that opens the segment of rank 1 by handles of ones, from the byte on that its number says.
+#[derive(Debug)]
+struct Mapping {
+    fabric: Arc<Fabric>,
+    number: i32,
+    health: Health,
+    opened: AtomicU64,
+}
+
+impl Device for Mapping {
+    fn health(&self) -> &Health {
+        &self.health
+    }
+
+    fn profile(&self) -> Profile {
+        unreachable!("nobody asks")
+    }
+
+    fn allocate(&self, _bytes: u64) -> Result<Owner, ChannelError> {
+        unreachable!("as above")
+    }
+
+    fn pin(&self, _bytes: u64) -> Result<(HostSpan, Owner), ChannelError> {
+        unreachable!("as above")
+    }
+
+    fn channel(
+        &self,
+        _direction: Direction,
+        _queues: Option<usize>,
+    ) -> Result<Box<dyn Channel>, ChannelError> {
+        self.health.check()?;
+        Ok(Box::new(RemoteChannel::new(Arc::clone(&self.fabric)).unwrap()))
+    }
+
+    fn interop(&self) -> Option<&dyn Interop> {
+        Some(self)
+    }
+}
+
+impl Interop for Mapping {
+    fn ordinal(&self) -> i32 {
+        self.number
+    }
+
+    fn span(&self, _owner: &Owner) -> Option<DeviceSpan> {
+        None
+    }
+
+    fn locate(&self, _address: u64) -> Result<Option<Range<u64>>, ChannelError> {
+        Ok(None)
+    }
+
+    unsafe fn adopt(&self, _bytes: Range<u64>, owner: Owner) -> Owner {
+        owner
+    }
+
+    fn export(&self, _region: &Region) -> Result<Option<IpcHandle>, ChannelError> {
+        Ok(None)
+    }
+
+    fn import(&self, handle: &IpcHandle, _bytes: u64) -> Result<Owner, ChannelError> {
+        self.opened.fetch_add(1, Ordering::Relaxed);
+        match handle.0 {
+            [1, ..] => Ok(Arc::new(RemoteSpan::in_segment(NodeId(1), self.number as u64 * BYTES))),
+            _ => Err(self.health.failed(ChannelErrorKind::Io, "no such memory")),
+        }
+    }
+
+    fn has_stream(&self, _stream: StreamHandle) -> Result<bool, ChannelError> {
+        Ok(false)
+    }
+
+    fn fence(&self) -> Result<Box<dyn Fence>, ChannelError> {
+        unreachable!("nobody asks for one")
+    }
+}
+
+/// The memory of a device of rank 0.
+fn own(index: u16) -> MemoryId {
+    MemoryId { node: NodeId(0), index }
+}
+
+fn devices(fabric: &Arc<Fabric>) -> [Arc<Mapping>; 2] {
+    [0, 1].map(|number| {
+        let (fabric, health) = (Arc::clone(fabric), Health::new("Some", &number.to_string()));
+        Arc::new(Mapping { fabric, number, health, opened: AtomicU64::new(0) })
+    })
+}
+
+fn link(fabric: &Arc<Fabric>, devices: &[Arc<Mapping>]) -> DeviceLink {
+    let all = (0..).zip(devices).map(|(index, it)| (own(index), Arc::clone(it) as Arc<dyn Device>));
+    DeviceLink::new(Arc::clone(fabric), all).unwrap()
+}
+
+fn there(byte: u8) -> Arc<Region> {
+    let memory = MemoryId { node: NodeId(1), index: 0 };
+    Arc::new(Exported::new(IpcHandle([byte; 64])).into_region(memory, BYTES))
+}
+
+/// What became of a copy of `byte`s out of memory `from`, and that the link rings then.
+fn copied(
+    link: &mut DeviceLink,
+    from: u16,
+    byte: u8,
+    dst: &Arc<Region>,
+) -> Result<(), ChannelError> {
+    let owner: Arc<Vec<u8>> = Arc::new(vec![byte; BYTES as usize]);
+    // SAFETY: the vector lives as long as the region, and is read only.
+    let span = unsafe { HostSpan::new(NonNull::from(owner.as_slice()).cast(), owner.len()) };
+    let src = Arc::new(Region::host(own(from), span, owner));
+    let place = Place { region: RegionId { index: 0, generation: 0 }, offset: 0 };
+    let list = Arc::from([Shape::run(BYTES).copy]);
+    let work = CopyWork { list, src: place, dst: place, payload_bytes: BYTES, result_bytes: 0 };
+    let (request, work) = (RequestId(u64::from(from)), Work::Copy(work));
+    link.submit(Job { request, work, src, dst: Arc::clone(dst) }).unwrap();
+    link.drain();
+    assert!(rings(link));
+    let mut done = Vec::new();
+    link.poll(&mut done);
+    assert!(!rings(link));
+    let [done] = <[_; 1]>::try_from(done).unwrap();
+    assert_eq!(done.request, request);
+    done.result
+}
+
+fn rings(link: &DeviceLink) -> bool {
+    use rustix::event::{PollFd, PollFlags, Timespec, poll};
+    let fd = link.wake_fd().unwrap();
+    poll(&mut [PollFd::new(&fd, PollFlags::IN)], Some(&Timespec::default())).unwrap() > 0
+}
+
+#[test]
+fn each_device_opens_what_it_copies_to_once() {
+    let [fabric, other] = pair();
+    let fabric = Arc::new(fabric);
+    let devices = devices(&fabric);
+    let (mut link, dst) = (link(&fabric, &devices), there(1));
+    for (from, byte) in [(0, 3), (1, 4), (0, 5)] {
+        copied(&mut link, from, byte, &dst).unwrap();
+        let mut bytes = [0; BYTES as usize];
+        other.segment().read(u64::from(from) * BYTES, &mut bytes).unwrap();
+        assert_eq!(bytes, [byte; BYTES as usize]);
+    }
+    assert_eq!(devices.each_ref().map(|device| device.opened.load(Ordering::Relaxed)), [1, 1]);
+    let error = copied(&mut link, 2, 6, &dst).unwrap_err();
+    assert_eq!(error.kind, ChannelErrorKind::UnknownRegion, "no device has such memory");
+}
+
+#[test]
+fn what_a_device_does_not_reach_is_asked_for_once() {
+    let [fabric, _other] = pair();
+    let fabric = Arc::new(fabric);
+    let devices = devices(&fabric);
+    let mut link = link(&fabric, &devices);
+    let (good, bad) = (there(1), there(2));
+    copied(&mut link, 0, 1, &good).unwrap();
+    for _ in 0..2 {
+        let error = copied(&mut link, 0, 1, &bad).unwrap_err();
+        assert_eq!(error.kind, ChannelErrorKind::Io);
+        assert!(error.detail.contains("no such memory"), "{}", error.detail);
+    }
+    assert_eq!(devices[0].opened.load(Ordering::Relaxed), 2);
+    assert!(devices[0].health.no_peers().is_some() && devices[1].health.no_peers().is_none());
+    copied(&mut link, 0, 1, &good).unwrap();
+}
+
+#[test]
+fn what_a_lost_rank_has_exported_says_nothing_of_the_device() {
+    let [fabric, other] = pair();
+    let fabric = Arc::new(fabric);
+    let devices = devices(&fabric);
+    let mut link = link(&fabric, &devices);
+    drop(other);
+    let error = copied(&mut link, 0, 1, &there(2)).unwrap_err();
+    assert_eq!(error.kind, ChannelErrorKind::PeerLost, "{}", error.detail);
+    assert_eq!(devices[0].health.no_peers(), None);
+}
+
+#[test]
+fn a_device_that_is_lost_is_left_out() {
+    let [fabric, _other] = pair();
+    let fabric = Arc::new(fabric);
+    let devices = devices(&fabric);
+    devices[0].health.failed(ChannelErrorKind::DeviceLost, "it fell");
+    let mut link = link(&fabric, &devices);
+    assert!(devices[0].health.no_peers().is_some());
+    copied(&mut link, 1, 1, &there(1)).unwrap();
+    assert!(copied(&mut link, 0, 1, &there(1)).is_err());
+}

@@ -1,0 +1,247 @@
+//! Nodes of one machine, each a process, that open memory of each other's devices. The devices are emulated:
+//! what one has exported is a file that the others map.
+
+use fake_cuda::Fake;
+use isometry::fabric::{Config, Job};
+use isometry::planner::Options;
+use isometry::{Accelerators, Array, CopyOptions, Cuda, Error, ErrorKind, Instance, Machine};
+use std::env;
+use std::process::{Child, Command, Stdio};
+use std::thread;
+use std::time::{Duration, Instant};
+
+const PATIENCE: Option<Duration> = Some(Duration::from_secs(30));
+
+/// The call that opens what another process has exported, and the one that closes it.
+const OPEN: &str = "cuIpcOpenMemHandle_v2";
+const CLOSE: &str = "cuIpcCloseMemHandle";
+
+/// Where this is set, the process is one of a test's nodes.
+const NODE: &str = "ISOMETRY_RANK";
+
+/// Starts `test` again as two processes, which join each other, and hands them to `watch`; in each of these
+/// runs `node` with what its rank is and its devices' driver. Where these have no fault, all is given back then.
+fn nodes(test: &str, node: impl Fn(u32, &Machine, &Fake), watch: impl Fn(&mut [Child; 2])) {
+    let Some(fake) = Fake::load() else {
+        return println!(
+            "skipped: {test}: it needs the fake driver, and the system's is asked for"
+        );
+    };
+    if env::var_os(NODE).is_none() {
+        let job = Job::new(2).unwrap();
+        return watch(&mut [0, 1].map(|rank| start(test, &job, rank)));
+    }
+    let config = Config::from_variables(|name| env::var(name).ok()).unwrap();
+    let builder = Machine::builder().assume(true).lanes(1).staging(8 << 20);
+    let builder = builder.accelerators(Accelerators::None);
+    let machine = builder.cuda(Cuda::Driver(fake.path().to_owned())).join(&config).unwrap();
+    node(config.rank, &machine, &fake);
+    let has_fault =
+        ["fbm", "fbm1"].iter().any(|memory| machine.empty(array("yx"), memory).is_err());
+    machine.close();
+    drop(machine);
+    assert!(has_fault || fake.live() == 0, "{} are left", fake.live());
+}
+
+fn start(test: &str, job: &Job, rank: u32) -> Child {
+    // Whatever becomes of it, nobody waits for it for ever.
+    let mut command = Command::new("timeout");
+    command.args(["--signal=KILL", "120"]).arg(env::current_exe().unwrap());
+    command.args([test, "--exact", "--nocapture", "--test-threads=1"]).stdout(Stdio::null());
+    command.envs(job.variables(rank)).spawn().unwrap()
+}
+
+/// Waits until both have ended well.
+fn end_well(children: &mut [Child; 2]) {
+    let ended = children.each_mut().map(|child| child.wait().unwrap());
+    assert!(ended.iter().all(|status| status.success()), "{ended:?}");
+}
+
+fn array(layout: &str) -> Array {
+    Array::of(&[("y", 700), ("x", 900)], "<f4").unwrap().laid_out(layout).unwrap()
+}
+
+/// Of different values.
+fn noise() -> Vec<u8> {
+    (0..700 * 900_u32).flat_map(|i| i.wrapping_mul(2_654_435_761).to_le_bytes()).collect()
+}
+
+fn try_copy(machine: &Machine, src: &Instance, dst: &Instance) -> Result<(), Error> {
+    machine.copy(src, dst, &CopyOptions::default())?.wait(PATIENCE)
+}
+
+fn copy(machine: &Machine, src: &Instance, dst: &Instance) {
+    try_copy(machine, src, dst).unwrap();
+}
+
+/// Rows of noise in a device's memory.
+fn rows(machine: &Machine, memory: &str) -> Instance {
+    let host = machine.empty(array("yx"), "sys").unwrap();
+    host.fill(&noise()).unwrap();
+    let rows = machine.empty(array("yx"), memory).unwrap();
+    copy(machine, &host, &rows);
+    rows
+}
+
+/// Whether `there` has the noise, as rows.
+fn is_noise(machine: &Machine, there: &Instance) -> bool {
+    let host = machine.empty(array("yx"), "sys").unwrap();
+    copy(machine, there, &host);
+    host.to_vec().unwrap() == noise()
+}
+
+/// The memories on the way.
+fn path(machine: &Machine, src: &Instance, dst: &Instance) -> Vec<String> {
+    let plan = machine.plan(src, dst, &Options::default()).unwrap().to_json();
+    let names = plan["memories"].as_array().unwrap().iter();
+    names.map(|name| name.as_str().unwrap().to_owned()).collect()
+}
+
+fn found(machine: &Machine, name: &str) -> Instance {
+    machine.lookup(name, PATIENCE).unwrap()
+}
+
+/// Waits for something that another thread is about to see.
+fn comes(is_there: impl Fn() -> bool) -> bool {
+    let end = Instant::now() + PATIENCE.unwrap();
+    while !is_there() && Instant::now() < end {
+        thread::sleep(Duration::from_millis(2));
+    }
+    is_there()
+}
+
+#[test]
+fn an_array_goes_from_device_to_device_of_another_process() {
+    let node = |rank, machine: &Machine, fake: &Fake| {
+        if rank == 0 {
+            let sources = ["fbm", "fbm1"].map(|memory| (memory, rows(machine, memory)));
+            let back = machine.empty(array("xy"), "fbm").unwrap();
+            sources.iter().for_each(|(name, rows)| machine.publish(name, rows).unwrap());
+            machine.publish("back", &back).unwrap();
+            machine.barrier(PATIENCE).unwrap();
+            assert!(is_noise(machine, &back));
+            assert_eq!(fake.count(OPEN), 2, "each device once");
+        } else {
+            for (memory, layout) in [("fbm", "yx"), ("fbm", "xy"), ("fbm1", "yx"), ("fbm", "yx")] {
+                let there = found(machine, &format!("node0/{memory}"));
+                let here = machine.empty(array(layout), "fbm").unwrap();
+                let way = [&format!("node0.{memory}"), "node1.fbm_reg", "node1.fbm"];
+                assert_eq!(path(machine, &there, &here), way, "{layout}");
+                copy(machine, &there, &here);
+                assert!(is_noise(machine, &here), "{memory}, {layout}");
+            }
+            let source = rows(machine, "fbm1");
+            copy(machine, &source, &found(machine, "node0/back"));
+            machine.barrier(PATIENCE).unwrap();
+            assert_eq!(fake.count(OPEN), 1, "the device that it was copied from");
+        }
+        assert_eq!(fake.count(CLOSE), 0);
+        machine.barrier(PATIENCE).unwrap();
+    };
+    nodes("an_array_goes_from_device_to_device_of_another_process", node, end_well);
+}
+
+#[test]
+fn where_a_device_does_not_reach_others_later_copies_go_another_way() {
+    let node = |rank, machine: &Machine, fake: &Fake| {
+        if rank == 0 {
+            fake.refuse(OPEN, 217);
+            machine.publish("rows", &rows(machine, "fbm")).unwrap();
+            machine.publish("other", &rows(machine, "fbm1")).unwrap();
+            machine.barrier(PATIENCE).unwrap();
+            assert_eq!(fake.count(OPEN), 2, "one was refused, and the other device's was not");
+            return;
+        }
+        let [there, other] = ["node0/rows", "node0/other"].map(|name| found(machine, name));
+        let here = machine.empty(array("yx"), "fbm").unwrap();
+        let error = try_copy(machine, &there, &here).unwrap_err();
+        assert_eq!(error.kind(), ErrorKind::Transfer, "{error}");
+        for part in ["PEER_ACCESS_UNSUPPORTED (217)", "Emulated 0", "node1"] {
+            assert!(error.to_string().contains(part), "{part}: {error}");
+        }
+        let goes_straight = |src| path(machine, src, &here)[1] == "node1.fbm_reg";
+        assert!(comes(|| !goes_straight(&there)), "{:?}", path(machine, &there, &here));
+        copy(machine, &there, &here);
+        assert!(is_noise(machine, &here));
+        assert!(goes_straight(&other));
+        copy(machine, &other, &here);
+        machine.barrier(PATIENCE).unwrap();
+    };
+    let test = "where_a_device_does_not_reach_others_later_copies_go_another_way";
+    nodes(test, node, end_well);
+}
+
+#[test]
+fn a_process_that_dies_is_an_error_and_what_was_open_is_closed() {
+    let node = |rank, machine: &Machine, fake: &Fake| {
+        if rank == 1 {
+            machine.publish("there", &machine.empty(array("yx"), "fbm").unwrap()).unwrap();
+            found(machine, "node0/begun");
+            std::process::abort();
+        }
+        let (here, there) = (rows(machine, "fbm"), found(machine, "node1/there"));
+        copy(machine, &here, &there);
+        // What is on its way waits for the device.
+        fake.hold(0, true);
+        let event = machine.copy(&here, &there, &CopyOptions::default()).unwrap();
+        machine.publish("begun", &here).unwrap();
+        thread::sleep(Duration::from_millis(50));
+        fake.hold(0, false);
+        let error = event.wait(PATIENCE).unwrap_err();
+        assert_eq!(error.kind(), ErrorKind::PeerLost, "{error}");
+        assert!(comes(|| fake.count(CLOSE) == 1), "nobody knows it any more");
+        assert!(try_copy(machine, &here, &there).is_err());
+        assert!(is_noise(machine, &here), "the device goes on");
+    };
+    nodes("a_process_that_dies_is_an_error_and_what_was_open_is_closed", node, |children| {
+        let [first, second] = children.each_mut().map(|child| child.wait().unwrap());
+        assert!(first.success() && !second.success(), "{first}, {second}");
+    });
+}
+
+#[test]
+fn a_node_that_leaves_is_copied_to_no_more() {
+    let node = |rank, machine: &Machine, fake: &Fake| {
+        if rank == 1 {
+            machine.publish("there", &machine.empty(array("yx"), "fbm").unwrap()).unwrap();
+            found(machine, "node0/copied");
+            return;
+        }
+        let (here, there) = (rows(machine, "fbm"), found(machine, "node1/there"));
+        copy(machine, &here, &there);
+        machine.publish("copied", &here).unwrap();
+        assert!(comes(|| fake.count(CLOSE) == 1));
+        let error = try_copy(machine, &here, &there).unwrap_err();
+        assert_eq!(error.kind(), ErrorKind::PeerLost, "{error}");
+        assert!(is_noise(machine, &here), "the device is not lost");
+    };
+    nodes("a_node_that_leaves_is_copied_to_no_more", node, end_well);
+}
+
+#[test]
+fn a_device_that_is_lost_is_linked_no_more() {
+    let node = |rank, machine: &Machine, fake: &Fake| {
+        if rank == 0 {
+            machine.publish("rows", &rows(machine, "fbm")).unwrap();
+            machine.publish("other", &rows(machine, "fbm1")).unwrap();
+            machine.barrier(PATIENCE).unwrap();
+            fake.fail(0, 719, true);
+            machine.barrier(PATIENCE).unwrap();
+            machine.barrier(PATIENCE).unwrap();
+            return;
+        }
+        let [there, other] = ["node0/rows", "node0/other"].map(|name| found(machine, name));
+        let here = machine.empty(array("yx"), "fbm").unwrap();
+        copy(machine, &there, &here);
+        machine.barrier(PATIENCE).unwrap();
+        machine.barrier(PATIENCE).unwrap();
+        let error = try_copy(machine, &there, &here).unwrap_err();
+        assert!(error.to_string().contains("719"), "{error}");
+        assert!(comes(|| machine.plan(&there, &here, &Options::default()).is_err()));
+        copy(machine, &other, &here);
+        assert!(is_noise(machine, &here));
+        assert_eq!(path(machine, &other, &here)[1], "node1.fbm_reg");
+        machine.barrier(PATIENCE).unwrap();
+    };
+    nodes("a_device_that_is_lost_is_linked_no_more", node, end_well);
+}
