@@ -111,6 +111,13 @@ impl Segment {
         moved.map(drop).map_err(failed)
     }
 
+    /// As [`Segment::let_go`] for a rank that has gone; where that fails its memory stays held, which is logged.
+    pub(crate) fn give_up(&self) {
+        if let Err(error) = self.let_go() {
+            log::warn!("the memory of a rank that has gone stays held: {error}");
+        }
+    }
+
     /// How many bytes it has.
     #[must_use]
     pub fn bytes(&self) -> u64 {

@@ -231,11 +231,7 @@ impl Shared {
         self.lose(peer, why);
         let Some(peer) = self.peers.get(peer) else { return };
         lock(&peer.socket).take();
-        for memory in [&peer.segment, &peer.mailbox] {
-            if let Err(error) = memory.let_go() {
-                log::warn!("the memory of a rank that has gone stays held: {error}");
-            }
-        }
+        [&peer.segment, &peer.mailbox].into_iter().for_each(Segment::give_up);
     }
 
     fn is_ready(&self, queue: Queue) -> bool {

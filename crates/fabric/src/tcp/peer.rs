@@ -103,9 +103,7 @@ impl Peer {
     /// It is lost: its memory is of no use any more.
     pub(super) fn lose(&self, why: Lost) {
         self.standing.lose(why);
-        if let Some(Err(error)) = self.segment.as_ref().map(Segment::let_go) {
-            log::warn!("the memory of a rank that has gone stays held: {error}");
-        }
+        self.segment.iter().for_each(Segment::give_up);
     }
 
     /// Whether it is not lost, nor will be once somebody polls.

@@ -315,9 +315,7 @@ impl Shared {
     fn lose(&self, peer: usize, why: Lost) {
         let lost = &self.peers[peer];
         lost.standing.lose(why);
-        if let Some(Err(error)) = lost.segment.get().map(Segment::let_go) {
-            log::warn!("the memory of a rank that has gone stays held: {error}");
-        }
+        lost.segment.get().into_iter().for_each(Segment::give_up);
         self.sleepers.ring();
     }
 
