@@ -1,4 +1,5 @@
-//! Memory of devices that others put to where it is, over a network or in one machine: what comes in, as registered memory of hosts is.
+//! Memory of devices that others put to where it is, over a network or in one machine: what comes in, as
+//! registered memory of hosts is.
 
 use super::{push_memory, staging_bytes};
 use crate::builder::Settings;

@@ -155,39 +155,31 @@ impl OpenClDevice {
         let ([zero, region], own) = ([[0; 3], [bytes, count, 1]], bytes * count);
         let (zero, region, at) = (zero.as_ptr(), region.as_ptr(), host.as_mut_ptr().cast());
         let (queue, memory) = (self.context.queue, memory.raw);
+        // Both take the same, but for what they promise of the host's bytes.
+        macro_rules! queued {
+            ($call:path) => {
+                $call(
+                    queue,
+                    memory,
+                    CL_TRUE,
+                    zero,
+                    zero,
+                    region,
+                    bytes,
+                    own,
+                    pitch,
+                    pitch * count,
+                    at,
+                    0,
+                    null(),
+                )
+            };
+        }
         // SAFETY: the caller's promise; it blocks until nobody touches them any more.
         unsafe {
             match way {
-                Way::Write => queue::enqueue_write_buffer_rect(
-                    queue,
-                    memory,
-                    CL_TRUE,
-                    zero,
-                    zero,
-                    region,
-                    bytes,
-                    own,
-                    pitch,
-                    pitch * count,
-                    at,
-                    0,
-                    null(),
-                ),
-                Way::Read | Way::ReadSecond => queue::enqueue_read_buffer_rect(
-                    queue,
-                    memory,
-                    CL_TRUE,
-                    zero,
-                    zero,
-                    region,
-                    bytes,
-                    own,
-                    pitch,
-                    pitch * count,
-                    at,
-                    0,
-                    null(),
-                ),
+                Way::Write => queued!(queue::enqueue_write_buffer_rect),
+                Way::Read | Way::ReadSecond => queued!(queue::enqueue_read_buffer_rect),
             }
         }
     }
