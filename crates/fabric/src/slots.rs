@@ -17,6 +17,11 @@ impl<T> Slots<T> {
         Slots { places, size: AtomicU32::new(0) }
     }
 
+    /// How many places there are.
+    pub(crate) fn capacity(&self) -> u32 {
+        self.places.len() as u32
+    }
+
     /// Returns whether the place was there and free.
     pub(crate) fn fill(&self, rank: u32, value: T) -> bool {
         let is_new = self.places.get(rank as usize).is_some_and(|place| place.set(value).is_ok());

@@ -6,11 +6,12 @@
 //! of the peer's memory, which the system has back once all have. Where ranks may come later, mailboxes have
 //! rings for all that there may be, and another thread hears them.
 
-mod bell;
+pub(crate) mod bell;
 #[cfg(test)]
 mod checked;
 mod join;
-mod ring;
+pub(crate) mod mailbox;
+pub(crate) mod ring;
 #[cfg(test)]
 mod tests;
 pub(crate) mod watch;
@@ -20,19 +21,20 @@ mod sync {
     pub(crate) use std::sync::atomic::{AtomicU32, AtomicU64, Ordering, fence};
 }
 
-use crate::conduit::{Capabilities, Conduit, Lost, QUEUES, Queue, Refusal};
+use crate::conduit::{Capabilities, Conduit, Lost, Queue, Refusal};
 use crate::config::{Config, ROOT, Root};
 use crate::error::Error;
-use crate::locks::{lock, try_lock};
+use crate::locks::lock;
 use crate::meeting::{Door, Joined, Members, Socket, names};
-use crate::message::{Copied, MOST_BYTES, Message};
+use crate::message::{MOST_BYTES, Message};
 use crate::segment::Segment;
 use crate::slots::Slots;
 use crate::standing::Standing;
 use bell::Futex;
-use join::Joining;
+use join::{Joining, Memory};
+use mailbox::{CREDITS, Inbox, Mailbox, Outbox, Senders};
 use model::NodeId;
-use ring::{Found, LINE_WORDS, LINES, RING_WORDS, Reader, Refused, Words, Writer};
+use ring::Refused;
 use rustix::event::Timespec;
 use rustix::thread::futex;
 use std::io::{self, Write};
@@ -42,14 +44,8 @@ use std::sync::{Arc, Mutex};
 use std::time::Duration;
 use watch::{BYE, Watch, Watched};
 
-/// The words before the rings: a line that the bell has for itself.
-const BELL_WORDS: usize = LINE_WORDS;
-
 /// Longer than a thread takes to wake.
-const SPIN: Duration = Duration::from_micros(50);
-
-/// The most messages that one call takes of each peer's queue.
-const BATCH: usize = 32;
+pub(crate) const SPIN: Duration = Duration::from_micros(50);
 
 /// Processes of one machine.
 #[derive(Debug)]
@@ -65,25 +61,16 @@ struct Shared {
     rank: u32,
     founders: u32,
     peers: Slots<Peer>,
-    /// What reads the rings in this rank's mailbox, by queue and sender.
-    inboxes: [Mutex<Inbox>; 2],
+    inbox: Inbox,
 }
 
 #[derive(Debug)]
 struct Peer {
-    mailbox: Segment,
+    outbox: Outbox,
     segment: Segment,
     /// `None` for this rank, and once it has parted.
     socket: Mutex<Option<Socket>>,
-    /// By queue.
-    writers: [Mutex<Writer>; 2],
     standing: Standing,
-}
-
-#[derive(Debug)]
-struct Inbox {
-    readers: Vec<Reader>,
-    copied: Copied,
 }
 
 impl Shm {
@@ -114,7 +101,7 @@ impl Shm {
         Ok(shm)
     }
 
-    fn of(config: &Config, own: [Segment; 2], joining: Joining) -> Result<Shm, Error> {
+    fn of(config: &Config, own: (Mailbox, Segment), joining: Joining) -> Result<Shm, Error> {
         let shared = Arc::new(Shared::new(config, own));
         let theirs = Arc::clone(&shared);
         let watch = Watch::new(move |peer, left| {
@@ -160,51 +147,41 @@ impl Members for Roll {
     }
 }
 
-fn mailbox_words(capacity: u32) -> usize {
-    BELL_WORDS + capacity as usize * QUEUES.len() * RING_WORDS
-}
-
 /// This rank's mailbox and its segment.
-fn memory(config: &Config) -> Result<([Segment; 2], [OwnedFd; 2]), Error> {
-    let (mailbox, mailbox_fd) = Segment::create(8 * mailbox_words(config.capacity) as u64)?;
+fn memory(config: &Config) -> Result<((Mailbox, Segment), Memory<OwnedFd>), Error> {
+    let (mailbox, mailbox_fd) = Mailbox::create(config.capacity)?;
     let (segment, segment_fd) = Segment::create(config.segment_bytes)?;
-    Ok(([mailbox, segment], [mailbox_fd, segment_fd]))
-}
-
-fn mapped(rank: u32, memory: &[OwnedFd; 2]) -> Result<[Segment; 2], Error> {
-    let map = |fd: &OwnedFd| match Segment::map(fd) {
-        Err(Error::Refused { why, .. }) => Err(Error::Refused { rank, why }),
-        mapped => mapped,
-    };
-    Ok([map(&memory[0])?, map(&memory[1])?])
+    Ok(((mailbox, segment), [mailbox_fd, segment_fd]))
 }
 
 impl Shared {
     /// Of a rank that has met nobody yet.
-    fn new(config: &Config, own: [Segment; 2]) -> Shared {
+    fn new(config: &Config, own: (Mailbox, Segment)) -> Shared {
         let peers = Slots::new(config.capacity);
         let is_own = peers.fill(config.rank, Peer::new(own, None));
         debug_assert!(is_own, "ranks are below the capacity");
-        let readers = || (0..config.capacity).map(|_| Reader::default()).collect();
-        let inbox = || Mutex::new(Inbox { readers: readers(), copied: Copied::new() });
-        Shared { rank: config.rank, founders: config.size, peers, inboxes: QUEUES.map(|_| inbox()) }
+        let inbox = Inbox::new(config.capacity);
+        Shared { rank: config.rank, founders: config.size, peers, inbox }
     }
 
     /// Takes what a rank has brought, which is reached and watched from now on.
     fn admit(
         &self,
         rank: u32,
-        mut lanes: Vec<Joined<[OwnedFd; 2]>>,
+        mut lanes: Vec<Joined<Memory<OwnedFd>>>,
         watched: &Watched,
     ) -> Result<(), Error> {
         let refused = |why| Error::Refused { rank, why };
         let Joined { socket, gift, .. } = lanes.pop().ok_or(refused("has no socket"))?;
-        let memory = mapped(rank, &gift)?;
-        if memory[0].bytes() != self.me().mailbox.bytes() {
-            return Err(refused("its mailbox is of another size"));
-        }
+        let map = |fd: &OwnedFd| match Segment::map(fd) {
+            Err(Error::Refused { why, .. }) => Err(refused(why)),
+            mapped => mapped,
+        };
+        let [mailbox, segment] = [map(&gift[0])?, map(&gift[1])?];
+        let mailbox = Mailbox::of(mailbox, self.peers.capacity());
+        let mailbox = mailbox.ok_or(refused("its mailbox is of another size"))?;
         let clone = socket.0.try_clone().map_err(Error::io("watching a rank"))?;
-        if !self.peers.fill(rank, Peer::new(memory, Some(socket))) {
+        if !self.peers.fill(rank, Peer::new((mailbox, segment), Some(socket))) {
             return Err(refused("has joined already"));
         }
         watched.add(rank as usize, clone);
@@ -231,40 +208,43 @@ impl Shared {
         self.lose(peer, why);
         let Some(peer) = self.peers.get(peer) else { return };
         lock(&peer.socket).take();
-        [&peer.segment, &peer.mailbox].into_iter().for_each(Segment::give_up);
+        [&peer.segment, peer.outbox.mailbox.memory()].into_iter().for_each(Segment::give_up);
     }
 
-    fn is_ready(&self, queue: Queue) -> bool {
-        // Whoever has it may have looked before something came.
-        let Some(inbox) = try_lock(&self.inboxes[queue as usize]) else { return true };
-        let me = self.me();
-        self.peers.iter().any(|(from, peer)| {
-            peer.is_heard() && inbox.readers[from].is_ready(me.ring(from, queue))
-        })
+    /// This rank's mailbox, and who writes to it.
+    fn own(&self) -> (&Mailbox, &Shared) {
+        (&self.me().outbox.mailbox, self)
+    }
+}
+
+impl Senders for Shared {
+    fn ranks(&self) -> impl Iterator<Item = usize> {
+        0..self.peers.size() as usize
+    }
+
+    fn is_heard(&self, from: usize) -> bool {
+        let peer = self.peers.get(from);
+        peer.is_some_and(|peer| peer.standing.lost() != Some(Lost::Broken))
+    }
+
+    fn condemn(&self, from: usize) {
+        self.lose(from, Lost::Broken);
+    }
+
+    fn wake(&self, from: usize) {
+        self.peers.get(from).into_iter().for_each(Peer::wake);
     }
 }
 
 impl Peer {
-    fn new([mailbox, segment]: [Segment; 2], socket: Option<Socket>) -> Peer {
-        let (writers, standing) = (Default::default(), Standing::default());
-        let socket = Mutex::new(socket);
-        Peer { mailbox, segment, socket, writers, standing }
-    }
-
-    /// The ring in its mailbox that `from` writes.
-    fn ring(&self, from: usize, queue: Queue) -> Words<'_> {
-        let start = BELL_WORDS + (from * QUEUES.len() + queue as usize) * RING_WORDS;
-        Words(&self.mailbox.words()[start..start + RING_WORDS])
-    }
-
-    /// Whether what it sends is taken; also what it had sent before it died or left.
-    fn is_heard(&self) -> bool {
-        self.standing.lost() != Some(Lost::Broken)
+    fn new((mailbox, segment): (Mailbox, Segment), socket: Option<Socket>) -> Peer {
+        let (outbox, socket) = (Outbox::new(mailbox), Mutex::new(socket));
+        Peer { outbox, segment, socket, standing: Standing::default() }
     }
 
     /// Wakes whoever of the peer's sleeps.
     fn wake(&self) {
-        bell::wake(&Bell(self.mailbox.bell()));
+        bell::wake(&Bell(self.outbox.mailbox.bell()));
     }
 }
 
@@ -290,7 +270,7 @@ impl Futex for Bell<'_> {
 impl Conduit for Shm {
     fn capabilities(&self) -> Capabilities {
         // The reader may be a quarter behind in what it says, and one line stays free.
-        Capabilities { medium_bytes: MOST_BYTES, credits: LINES - LINES / 4 - 1, spin: SPIN }
+        Capabilities { medium_bytes: MOST_BYTES, credits: CREDITS, spin: SPIN }
     }
 
     fn place(&self) -> (NodeId, u32) {
@@ -311,9 +291,7 @@ impl Conduit for Shm {
         if peer.standing.lost().is_some() {
             return Err(Refusal::Lost);
         }
-        let ring = peer.ring(shared.rank as usize, queue);
-        let pushed = lock(&peer.writers[queue as usize]).push(ring, message);
-        match pushed {
+        match peer.outbox.push(shared.rank as usize, queue, message) {
             Ok(()) => {
                 peer.wake();
                 Ok(())
@@ -327,38 +305,14 @@ impl Conduit for Shm {
     }
 
     fn receive(&self, queue: Queue, run: &mut dyn FnMut(NodeId, Message<'_>)) -> usize {
-        let shared = &*self.shared;
-        let Some(mut inbox) = try_lock(&shared.inboxes[queue as usize]) else { return 0 };
-        let Inbox { readers, copied } = &mut *inbox;
-        let (me, mut count) = (shared.me(), 0);
-        let size = shared.peers.size() as usize;
-        for (from, reader) in readers[..size].iter_mut().enumerate() {
-            let ring = me.ring(from, queue);
-            for _ in 0..BATCH {
-                if !reader.is_ready(ring) {
-                    break;
-                }
-                let peer = shared.peers.get(from).filter(|peer| peer.is_heard());
-                let Some(peer) = peer else { break };
-                match reader.pop(ring, copied) {
-                    Found::Nothing => break,
-                    Found::Broken => shared.lose(from, Lost::Broken),
-                    Found::Message { wakes } => {
-                        if wakes {
-                            peer.wake();
-                        }
-                        count += 1;
-                        copied.with(|message| run(NodeId(from as u32), message));
-                    }
-                }
-            }
-        }
-        count
+        self.shared.inbox.receive(self.shared.own(), queue, run)
     }
 
     fn sleep(&self, queues: &[Queue], is_over: &dyn Fn() -> bool, most: Option<Duration>) {
-        let bell = Bell(self.shared.me().mailbox.bell());
-        let is_over = || is_over() || queues.iter().any(|&queue| self.shared.is_ready(queue));
+        let Shared { inbox, .. } = &*self.shared;
+        let own = self.shared.own();
+        let bell = Bell(own.0.bell());
+        let is_over = || is_over() || queues.iter().any(|&queue| inbox.is_ready(own, queue));
         if !bell::sleep(&bell, most, is_over) {
             std::thread::yield_now();
         }

@@ -1,9 +1,11 @@
 //! The ring against a queue of the standard library, and ranks of one process.
 
+use super::ring::{Found, LINE_WORDS, LINES, RING_WORDS, Reader, Words, Writer};
 use super::sync::{AtomicU64, Ordering};
 use super::*;
+use crate::conduit::QUEUES;
 use crate::config::Job;
-use crate::message::Payload;
+use crate::message::{Copied, Payload};
 use crate::segment::is_shared;
 use proptest::prelude::*;
 use rustix::net::{Shutdown, listen, shutdown};
@@ -116,7 +118,7 @@ fn a_peer_that_sends_nonsense_is_lost_and_others_are_not() {
     second.send(me, Queue::Request, &SHORT).unwrap();
     assert_eq!(count(&first, Queue::Request), 2);
     second.send(me, Queue::Request, &SHORT).unwrap();
-    let ring = second.shared.peers.get(0).unwrap().ring(1, Queue::Request);
+    let ring = second.shared.peers.get(0).unwrap().outbox.mailbox.ring(1, Queue::Request);
     ring.0[2 * LINE_WORDS].store(u64::MAX, Ordering::Relaxed);
     assert_eq!(count(&first, Queue::Request), 0);
     assert_eq!((first.lost(other), first.lost(me)), (Some(Lost::Broken), None));
@@ -130,7 +132,7 @@ fn a_peer_that_sends_nonsense_is_lost_and_others_are_not() {
 #[test]
 fn a_reader_that_says_nonsense_is_lost() {
     let [first, second] = pair();
-    let ring = second.shared.me().ring(0, Queue::Request);
+    let ring = second.shared.me().outbox.mailbox.ring(0, Queue::Request);
     ring.0[0].store(u64::MAX, Ordering::Relaxed);
     let mut sends = (0..=LINES).map(|_| first.send(NodeId(1), Queue::Request, &SHORT));
     assert_eq!(sends.find(Result::is_err), Some(Err(Refusal::Lost)));
@@ -157,7 +159,7 @@ fn the_memory_of_a_rank_that_has_gone_is_held_by_nobody_else() {
         let own = Shm::join(&Config { segment_bytes: 1 << 16, ..late }).unwrap();
         let theirs = own.shared.peers.get(0).unwrap();
         let ours = root.shared.peers.get(1).unwrap();
-        assert!(is_shared(&ours.segment) && is_shared(&ours.mailbox));
+        assert!(is_shared(&ours.segment) && is_shared(ours.outbox.mailbox.memory()));
         if is_dead {
             shutdown(lock(&theirs.socket).as_ref().unwrap(), Shutdown::Both).unwrap();
         } else {
@@ -169,7 +171,7 @@ fn the_memory_of_a_rank_that_has_gone_is_held_by_nobody_else() {
         }
         assert_eq!(root.lost(NodeId(1)), Some(why));
         let end = Instant::now() + Duration::from_secs(20);
-        while is_shared(&ours.segment) || is_shared(&ours.mailbox) {
+        while is_shared(&ours.segment) || is_shared(ours.outbox.mailbox.memory()) {
             assert!(Instant::now() < end, "it is held still");
             thread::yield_now();
         }
