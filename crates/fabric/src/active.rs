@@ -115,7 +115,7 @@ impl<'a> Call<'a> {
 
     /// The most bytes that an answer has.
     pub(crate) fn medium_bytes(&self) -> usize {
-        self.fabric.capabilities().medium_bytes
+        self.fabric.conduit().medium_bytes(self.source)
     }
 
     /// Sends a short or medium reply, which runs handler `handler` where the request came from.

@@ -9,7 +9,7 @@ use std::time::Duration;
 /// What a conduit can do, in numbers.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Capabilities {
-    /// The most bytes of a payload that travels with a message.
+    /// The most bytes of a payload that travels with a message, to whichever peer.
     pub medium_bytes: usize,
     /// How many messages of no payload a peer's queue holds at least: the credits of a sender.
     pub credits: usize,
@@ -69,6 +69,12 @@ pub trait Conduit: Debug + Send + Sync {
     /// What it can do; constant over its life.
     fn capabilities(&self) -> Capabilities;
 
+    /// The most bytes of a payload that travels with a message between this process and `peer`, of which
+    /// both think alike: at least as many as to whichever.
+    fn medium_bytes(&self, _peer: NodeId) -> usize {
+        self.capabilities().medium_bytes
+    }
+
     /// This process, and how many ranks there are: one more than the highest that has ever joined.
     fn place(&self) -> (NodeId, u32);
 
@@ -82,7 +88,7 @@ pub trait Conduit: Debug + Send + Sync {
         peer.0 < self.place().1
     }
 
-    /// Sends `message`, which is no longer than [`Capabilities`] say. What this process wrote to memory
+    /// Sends `message`, which is no longer than [`Conduit::medium_bytes`] says. What this process wrote to memory
     /// before is seen by whoever receives it.
     ///
     /// # Errors

@@ -8,6 +8,7 @@ use crate::config::{Config, Root};
 use crate::error::Error;
 use crate::held::{self, NoInterrupt};
 use crate::message::{MOST_ARGS, Message, Payload};
+use crate::nearby;
 use crate::patience::{self, Heard};
 use crate::remote::{self, Asked};
 use crate::segment::Segment;
@@ -48,9 +49,9 @@ impl Fabric {
     pub fn join(config: &Config, handlers: Handlers) -> Result<Fabric, Error> {
         let conduit: Box<dyn Conduit> = match config.check()? {
             Root::Local(_) => Box::new(Shm::join(config)?),
-            Root::At(_) => Box::new(Tcp::join(config)?),
+            Root::At(_) => nearby::join(config, |near| Tcp::join_near(config, near))?,
             #[cfg(feature = "ucx")]
-            Root::Ucx(_) => Box::new(Ucx::join(config)?),
+            Root::Ucx(_) => nearby::join(config, |near| Ucx::join_near(config, near))?,
             #[cfg(not(feature = "ucx"))]
             Root::Ucx(_) => {
                 let why = "this program was built without UCX".to_owned();
@@ -375,7 +376,8 @@ impl Fabric {
         (to, at): (NodeId, u64),
         bytes: &[u8],
     ) -> Result<Payload<'static>, Error> {
-        let length = u32::try_from(bytes.len()).map_err(|_| self.too_long(0, bytes.len()))?;
+        let length = u32::try_from(bytes.len());
+        let length = length.map_err(|_| too_long(0, bytes.len(), u32::MAX as usize))?;
         self.check(to, at, bytes.len())?;
         match self.mapped(to) {
             Some(_) => self.put(to, at, bytes)?,
@@ -470,8 +472,9 @@ impl Fabric {
         if !self.has(to) {
             return Err(self.unreachable(to));
         }
-        if !message.fits(self.capabilities().medium_bytes) {
-            return Err(self.too_long(message.args.len(), message.bytes()));
+        let most = self.conduit.medium_bytes(to);
+        if !message.fits(most) {
+            return Err(too_long(message.args.len(), message.bytes(), most));
         }
         Ok(())
     }
@@ -579,15 +582,14 @@ impl Fabric {
         Error::OutOfBounds { peer, at, bytes: bytes as u64, of }
     }
 
-    #[cold]
-    fn too_long(&self, args: usize, bytes: usize) -> Error {
-        let (most_args, most_bytes) = (MOST_ARGS, self.capabilities().medium_bytes);
-        Error::TooLong { args, bytes, most_args, most_bytes }
-    }
-
     pub(crate) fn lost_error(&self, peer: NodeId) -> Error {
         Error::PeerLost { peer, why: self.conduit.lost(peer).unwrap_or(Lost::Died) }
     }
+}
+
+#[cold]
+fn too_long(args: usize, bytes: usize, most_bytes: usize) -> Error {
+    Error::TooLong { args, bytes, most_args: MOST_ARGS, most_bytes }
 }
 
 /// What a request waits for is that its receiver takes anything, which may wait for this rank; what a

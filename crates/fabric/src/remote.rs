@@ -292,7 +292,7 @@ impl Fabric {
         bytes: &[u8],
         id: u64,
     ) -> Result<(), Error> {
-        let chunk = self.capabilities().medium_bytes;
+        let chunk = self.conduit().medium_bytes(to);
         let last = bytes.len().saturating_sub(1) / chunk;
         for i in 0..=last {
             let payload = &bytes[i * chunk..bytes.len().min((i + 1) * chunk)];
@@ -308,7 +308,7 @@ impl Fabric {
     /// Asks `from` for `bytes` bytes.
     pub(crate) fn ask_get(&self, from: NodeId, at: u64, bytes: usize) -> Result<Ticket<'_>, Error> {
         self.ask_within(from, at, bytes)?;
-        let chunk = self.capabilities().medium_bytes;
+        let chunk = self.conduit().medium_bytes(from);
         let ticket = Ticket::new(self, from, bytes.div_ceil(chunk), bytes);
         for start in (0..bytes).step_by(chunk) {
             let some = chunk.min(bytes - start) as u64;

@@ -31,9 +31,7 @@ pub(crate) fn sleep(
     most: Option<Duration>,
     is_over: impl FnOnce() -> bool,
 ) -> bool {
-    let value = futex.word().fetch_or(SLEEPS, Ordering::Relaxed) | SLEEPS;
-    // Between saying that it sleeps and looking once more; its like is in `wake`.
-    fence(Ordering::SeqCst);
+    let value = announce(futex.word());
     if is_over() {
         return false;
     }
@@ -41,16 +39,28 @@ pub(crate) fn sleep(
     true
 }
 
+/// Says that one is about to sleep, who looks afterwards whether it may; returns the word.
+pub(crate) fn announce(word: &AtomicU32) -> u32 {
+    let value = word.fetch_or(SLEEPS, Ordering::Relaxed) | SLEEPS;
+    // Between saying that it sleeps and looking once more; its like is in `claim`.
+    fence(Ordering::SeqCst);
+    value
+}
+
 /// Wakes all that said they sleep before they could see what was done before this call.
 pub(crate) fn wake(futex: &impl Futex) {
-    // Between what was done and whether somebody sleeps.
-    fence(Ordering::SeqCst);
-    let (word, relaxed) = (futex.word(), Ordering::Relaxed);
-    let value = word.load(relaxed);
-    // Where it has changed since, somebody else wakes them.
-    if value & SLEEPS != 0
-        && word.compare_exchange(value, value.wrapping_add(1), relaxed, relaxed).is_ok()
-    {
+    if claim(futex.word()) {
         futex.wake();
     }
+}
+
+/// Whether somebody said so, all of whom the caller is to wake: nobody else does.
+pub(crate) fn claim(word: &AtomicU32) -> bool {
+    // Between what was done and whether somebody sleeps.
+    fence(Ordering::SeqCst);
+    let relaxed = Ordering::Relaxed;
+    let value = word.load(relaxed);
+    // Where it has changed since, somebody else wakes them.
+    value & SLEEPS != 0
+        && word.compare_exchange(value, value.wrapping_add(1), relaxed, relaxed).is_ok()
 }

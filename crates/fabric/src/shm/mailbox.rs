@@ -132,7 +132,10 @@ impl Inbox {
                 }
                 match reader.pop(ring, copied) {
                     Found::Nothing => break,
-                    Found::Broken => senders.condemn(from),
+                    Found::Broken => {
+                        senders.condemn(from);
+                        break;
+                    }
                     Found::Message { wakes } => {
                         if wakes {
                             senders.wake(from);

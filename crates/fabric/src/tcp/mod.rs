@@ -28,13 +28,14 @@ use crate::error::Error;
 use crate::locks::{lock, try_lock};
 use crate::meeting::{Door, Joined, Members, Socket, names};
 use crate::message::Message;
+use crate::nearby::{Neighbours, Network};
 use crate::segment::Segment;
 use crate::slots::Slots;
 use closable::Closable;
 use join::{Book, Joining, LANES, SILENT};
 use model::NodeId;
 pub(crate) use peer::keep_alive;
-use peer::{Peer, Told, name, place};
+use peer::{Peer, name, place};
 use rustix::event::epoll::{self, CreateFlags, EventData, EventFlags};
 use rustix::event::{PollFd, PollFlags, Timespec, poll};
 use rustix::io::Errno;
@@ -50,6 +51,12 @@ use stream::{
 
 /// What who leaves says on the silent connection, so that nobody cuts what it has sent.
 const BYE: u8 = b'B';
+
+/// What is said there to whom sleeps.
+const NUDGE: u8 = b'N';
+
+/// The most of what is said there that is heard at once.
+const HEARD_BYTES: usize = 64;
 
 /// How long a thread sleeps for which there is no descriptor to sleep on.
 const BREATH: Duration = Duration::from_millis(1);
@@ -75,8 +82,9 @@ struct Shared {
     founders: u32,
     peers: Slots<Peer>,
     segment: Segment,
-    // By which others of this machine find it.
+    // By which neighbours find it.
     _fd: OwnedFd,
+    neighbours: Option<Arc<Neighbours>>,
     silence: Duration,
     /// Readable while a stream of that queue is, or a silent connection.
     ins: [OwnedFd; 2],
@@ -97,13 +105,19 @@ impl Tcp {
     /// in; [`Error::Io`], also
     /// where somebody listens at rank 0's port already.
     pub fn join(config: &Config) -> Result<Tcp, Error> {
+        Tcp::join_near(config, None)
+    }
+
+    /// As [`Tcp::join`], as one that may have neighbours.
+    pub(crate) fn join_near(config: &Config, near: Option<Arc<Neighbours>>) -> Result<Tcp, Error> {
         let Root::At(root) = config.check()? else {
             let why = format!("`{}` is no host and port", config.root);
             return Err(Error::Config { name: ROOT, why });
         };
         let (segment, fd) = Segment::create(config.segment_bytes)?;
-        let gift = Told::gift(segment.bytes(), Some(&fd).filter(|_| config.is_near()));
-        let own = (segment, fd);
+        let told = near.as_ref().map(|near| near.told(&fd)).unwrap_or_default();
+        let gift = [&segment.bytes().to_le_bytes()[..], &told].concat();
+        let own = Own { segment, fd, near };
         if !config.is_late {
             return Tcp::of(config, own, join::meet_at(config, root, &gift)?);
         }
@@ -113,11 +127,7 @@ impl Tcp {
         Ok(tcp)
     }
 
-    fn of(
-        config: &Config,
-        own: (Segment, OwnedFd),
-        joining: Joining<LANES, 2>,
-    ) -> Result<Tcp, Error> {
+    fn of(config: &Config, own: Own, joining: Joining<LANES, 2>) -> Result<Tcp, Error> {
         let shared = Arc::new(Shared::new(config, own)?);
         shared.admit_self()?;
         let Joining { peers, way, listener, root } = joining;
@@ -137,6 +147,13 @@ impl Tcp {
     }
 }
 
+/// What a rank brings.
+struct Own {
+    segment: Segment,
+    fd: OwnedFd,
+    near: Option<Arc<Neighbours>>,
+}
+
 /// What rank 0 tells those that come later.
 struct Roll {
     shared: Arc<Shared>,
@@ -145,7 +162,7 @@ struct Roll {
 
 impl Members for Roll {
     fn is_there(&self, rank: u32) -> bool {
-        self.shared.peers.get(rank as usize).is_some_and(Peer::is_there)
+        self.shared.is_there(rank as usize)
     }
 
     fn note(&self, rank: u32, socket: &Socket, said: &[u8]) -> io::Result<()> {
@@ -158,7 +175,7 @@ impl Members for Roll {
 }
 
 impl Shared {
-    fn new(config: &Config, (segment, fd): (Segment, OwnedFd)) -> Result<Shared, Error> {
+    fn new(config: &Config, own: Own) -> Result<Shared, Error> {
         let failed = Error::os("setting up sockets");
         let set = || epoll::create(CreateFlags::CLOEXEC).map_err(&failed);
         let readers = || Mutex::new((0..config.capacity).map(|_| Reader::default()).collect());
@@ -166,8 +183,9 @@ impl Shared {
             rank: config.rank as usize,
             founders: config.size,
             peers: Slots::new(config.capacity),
-            segment,
-            _fd: fd,
+            segment: own.segment,
+            _fd: own.fd,
+            neighbours: own.near,
             silence: config.silence,
             ins: [set()?, set()?],
             waiting: Waiting::new().map_err(&failed)?,
@@ -176,18 +194,21 @@ impl Shared {
     }
 
     fn admit_self(&self) -> Result<(), Error> {
-        let told = Told { segment_bytes: self.segment.bytes(), segment: None };
-        let own = Peer::new((self.rank, false), Vec::new(), (told, self.silence));
+        let told = (self.segment.bytes(), self.silence);
+        let own = Peer::new((self.rank, false), Vec::new(), told);
         self.take(self.rank as u32, own)
     }
 
     /// Takes what a rank has brought, which is reached from now on.
     fn admit(&self, rank: u32, lanes: Vec<Joined<Vec<u8>>>) -> Result<(), Error> {
-        let told = lanes.first().and_then(|lane| Told::of(&lane.gift));
-        let told = told.ok_or(Error::Refused { rank, why: "says nothing of its segment" })?;
+        let told = lanes.first().and_then(|lane| lane.gift.split_first_chunk());
+        let (bytes, there) =
+            told.ok_or(Error::Refused { rank, why: "says nothing of its segment" })?;
+        let bytes = u64::from_le_bytes(*bytes);
+        self.neighbours.iter().for_each(|near| near.admit(rank, (there, bytes)));
         let sockets = lanes.into_iter().map(|lane| lane.socket.0).collect();
         let is_lower = (rank as usize) < self.rank;
-        self.take(rank, Peer::new((rank as usize, is_lower), sockets, (told, self.silence)))
+        self.take(rank, Peer::new((rank as usize, is_lower), sockets, (bytes, self.silence)))
     }
 
     fn take(&self, rank: u32, peer: rustix::io::Result<Peer>) -> Result<(), Error> {
@@ -295,7 +316,7 @@ impl Shared {
         if let [Some(one), Some(other)] = ends {
             peer.close(&self.waiting);
             let worst = [Lost::Broken, Lost::Died].into_iter().find(|l| [one, other].contains(l));
-            peer.lose(worst.unwrap_or(Lost::Left));
+            self.lose(from, worst.unwrap_or(Lost::Left));
         }
         self.waiting.bells.ring();
     }
@@ -305,7 +326,7 @@ impl Shared {
         for (queue, inbox) in self.inboxes.iter().enumerate() {
             // Nobody is in the middle of a frame.
             let _readers = lock(inbox);
-            for (_, peer) in self.peers.iter() {
+            for (rank, peer) in self.peers.iter() {
                 let Some(silent) = &peer.silent else { continue };
                 let watched = [peer.streams[queue].source(), silent.get()];
                 watched
@@ -313,9 +334,15 @@ impl Shared {
                     .flatten()
                     .for_each(|fd| _ = epoll::delete(&self.ins[queue], fd));
                 lock(&peer.ends)[queue].get_or_insert(Lost::Left);
-                peer.lose(Lost::Left);
+                self.lose(rank, Lost::Left);
             }
         }
+    }
+
+    /// A peer is lost: its memory is of no use any more.
+    fn lose(&self, peer: usize, why: Lost) {
+        self.peers.get(peer).iter().for_each(|peer| _ = peer.standing.lose(why));
+        self.neighbours.iter().for_each(|near| near.part(peer));
     }
 
     /// What a peer has sent is the last that comes of it.
@@ -354,7 +381,14 @@ impl Shared {
         self.peers.get(peer.0 as usize)
     }
 
-    /// Something became of a silent connection.
+    /// Whether a rank is not lost, nor will be once somebody polls.
+    fn is_there(&self, rank: usize) -> bool {
+        self.hear(rank);
+        let is_there = |peer: &Peer| peer.standing.lost().is_none() && !*lock(&peer.has_spoken);
+        self.peers.get(rank).is_some_and(is_there)
+    }
+
+    /// Something may have become of a silent connection.
     fn hear(&self, from: usize) {
         let Some(peer) = self.peers.get(from) else { return };
         let Some(silent) = peer.silent.as_ref().and_then(Closable::get) else { return };
@@ -363,15 +397,20 @@ impl Shared {
         if *has_spoken {
             return;
         }
-        let mut said = [0];
-        let heard = recv(&silent, &mut said, RecvFlags::DONTWAIT).map(|(read, _)| read);
-        if matches!(heard, Err(Errno::AGAIN | Errno::INTR)) {
-            return;
+        let mut said = [0; HEARD_BYTES];
+        let heard = recv(&silent, &mut said, RecvFlags::DONTWAIT).map(|(read, _)| &said[..read]);
+        let word = match heard {
+            Err(Errno::AGAIN | Errno::INTR) => return,
+            heard => heard.ok().and_then(|said| said.iter().find(|&&byte| byte != NUDGE)),
+        };
+        if heard.is_ok_and(|said| !said.is_empty()) && word.is_none() {
+            // All that sleep are to look, since nobody else hears it.
+            return self.waiting.bells.ring();
         }
         *has_spoken = true;
         drop(has_spoken);
         self.ins.iter().for_each(|set| _ = epoll::delete(set, &silent));
-        if heard != Ok(1) || said != [BYE] {
+        if word != Some(&BYE) {
             self.cut(from);
         }
     }
@@ -452,10 +491,7 @@ impl Conduit for Tcp {
     }
 
     fn segment(&self, peer: NodeId) -> Option<&Segment> {
-        if peer.0 as usize == self.shared.rank {
-            return Some(&self.shared.segment);
-        }
-        self.shared.peer(peer).and_then(Peer::mapped)
+        (peer.0 as usize == self.shared.rank).then_some(&self.shared.segment)
     }
 
     fn segment_bytes(&self, peer: NodeId) -> u64 {
@@ -474,6 +510,19 @@ impl Conduit for Tcp {
 
     fn puts(&self) -> Option<&dyn Puts> {
         Some(self)
+    }
+}
+
+impl Network for Tcp {
+    fn nudge(&self, peer: NodeId) {
+        let silent = self.shared.peer(peer).and_then(|peer| peer.silent.as_ref()?.get());
+        // Where there is no room, it has not heard those before.
+        let nudge = |fd| send(fd, &[NUDGE], SendFlags::NOSIGNAL | SendFlags::DONTWAIT);
+        silent.iter().for_each(|silent| _ = nudge(silent));
+    }
+
+    fn condemn(&self, peer: NodeId) {
+        QUEUES.into_iter().for_each(|queue| self.shared.end(peer.0 as usize, queue, Lost::Broken));
     }
 }
 

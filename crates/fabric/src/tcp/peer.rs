@@ -5,14 +5,12 @@ use super::join::{LANES, SILENT};
 use super::stream::{Stream, Waiting};
 use crate::conduit::{Lost, Queue};
 use crate::locks::lock;
-use crate::nearby::Whereabouts;
-use crate::segment::Segment;
 use crate::standing::Standing;
-use rustix::io::{Errno, ioctl_fionbio};
+use rustix::io::ioctl_fionbio;
 use rustix::net::sockopt::{
     set_socket_keepalive, set_tcp_keepcnt, set_tcp_keepidle, set_tcp_keepintvl, set_tcp_nodelay,
 };
-use rustix::net::{AddressFamily, RecvFlags, SocketFlags, SocketType, recv, socketpair};
+use rustix::net::{AddressFamily, SocketFlags, SocketType, socketpair};
 use std::os::fd::OwnedFd;
 use std::sync::{Arc, Mutex};
 use std::time::Duration;
@@ -20,41 +18,15 @@ use std::time::Duration;
 /// How often the kernel asks over a silent connection whether the other end is there.
 const PROBE: Duration = Duration::from_secs(1);
 
-/// What a rank tells of its segment.
-#[derive(Debug)]
-pub(super) struct Told {
-    pub(super) segment_bytes: u64,
-    /// Where it is mapped.
-    pub(super) segment: Option<Segment>,
-}
-
-impl Told {
-    /// As it is told: how many bytes there are, and where, unless that is nobody's business.
-    pub(super) fn gift(bytes: u64, fd: Option<&OwnedFd>) -> Vec<u8> {
-        let there = fd.and_then(Whereabouts::of).map(Whereabouts::to_bytes);
-        bytes.to_le_bytes().into_iter().chain(there.into_iter().flatten()).collect()
-    }
-
-    /// `None` for what no rank tells.
-    pub(super) fn of(gift: &[u8]) -> Option<Told> {
-        let (bytes, rest) = gift.split_first_chunk()?;
-        let segment_bytes = u64::from_le_bytes(*bytes);
-        let there = rest.first_chunk().map(Whereabouts::from_bytes);
-        Some(Told { segment_bytes, segment: there.and_then(|it| it.map(segment_bytes)) })
-    }
-}
-
 #[derive(Debug)]
 pub(super) struct Peer {
     /// By queue: to where it goes, and whence it comes, are two connections.
     pub(super) streams: [Stream; 2],
     /// `None` for this rank.
     pub(super) silent: Option<Closable>,
-    /// Whether that said something, or has ended; held by who hears it.
+    /// Whether that said farewell, or has ended; held by who hears it.
     pub(super) has_spoken: Mutex<bool>,
     pub(super) segment_bytes: u64,
-    /// Where that is mapped.
-    pub(super) segment: Option<Segment>,
     /// How the streams ended.
     pub(super) ends: Mutex<[Option<Lost>; 2]>,
     pub(super) standing: Standing,
@@ -65,7 +37,7 @@ impl Peer {
     pub(super) fn new(
         (rank, is_lower): (usize, bool),
         mut sockets: Vec<OwnedFd>,
-        (told, silence): (Told, Duration),
+        (segment_bytes, silence): (u64, Duration),
     ) -> rustix::io::Result<Peer> {
         for socket in &sockets {
             set_tcp_nodelay(socket, true)?;
@@ -91,30 +63,7 @@ impl Peer {
         ];
         let (ends, standing) = (Mutex::default(), Standing::default());
         let has_spoken = Mutex::default();
-        let Told { segment_bytes, segment } = told;
-        Ok(Peer { streams, silent, has_spoken, segment_bytes, segment, ends, standing })
-    }
-
-    /// Its segment, where that is mapped and it is not lost.
-    pub(super) fn mapped(&self) -> Option<&Segment> {
-        self.segment.as_ref().filter(|_| self.standing.lost().is_none())
-    }
-
-    /// It is lost: its memory is of no use any more.
-    pub(super) fn lose(&self, why: Lost) {
-        self.standing.lose(why);
-        self.segment.iter().for_each(Segment::give_up);
-    }
-
-    /// Whether it is not lost, nor will be once somebody polls.
-    pub(super) fn is_there(&self) -> bool {
-        let is_silent = |silent: &Closable| {
-            let Some(silent) = silent.get() else { return false };
-            let heard = recv(silent, &mut [0], RecvFlags::PEEK | RecvFlags::DONTWAIT);
-            matches!(heard, Err(Errno::AGAIN | Errno::INTR))
-        };
-        let has_spoken = lock(&self.has_spoken);
-        self.standing.lost().is_none() && !*has_spoken && self.silent.as_ref().is_none_or(is_silent)
+        Ok(Peer { streams, silent, has_spoken, segment_bytes, ends, standing })
     }
 
     /// Nothing is said to it any more, nor heard of it.

@@ -204,7 +204,7 @@ fn two_that_hear_of_leaving_at_once_take_what_still_comes() {
     let message = Message { handler: 1, args: &[7], payload: Payload::Bytes(&bytes), rest: &[] };
     (0..24).for_each(|_| second.send(ME, Queue::Request, &message).unwrap());
     drop(second);
-    while first.shared.peers.get(1).unwrap().is_there() {
+    while first.shared.is_there(1) {
         thread::yield_now();
     }
     // As threads do that take a queue each.

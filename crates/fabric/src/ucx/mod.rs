@@ -21,7 +21,7 @@ use crate::error::Error;
 use crate::locks::{lock, try_lock};
 use crate::meeting::Socket;
 use crate::message::Message;
-use crate::nearby::Whereabouts;
+use crate::nearby::{Neighbours, Network};
 use crate::segment::Segment;
 use crate::shm::watch::{BYE, Watch};
 use crate::standing::Standing;
@@ -64,7 +64,7 @@ pub struct Ucx {
     /// Until this rank leaves.
     owner: Mutex<Option<JoinHandle<()>>>,
     _watch: Watch,
-    // By which others of this machine find the segment.
+    // By which neighbours find the segment.
     _fd: OwnedFd,
 }
 
@@ -73,6 +73,7 @@ pub struct Ucx {
 struct Shared {
     rank: usize,
     segment: Arc<Segment>,
+    neighbours: Option<Arc<Neighbours>>,
     peers: Vec<Peer>,
     /// By queue.
     inboxes: [Mutex<Inbox>; 2],
@@ -93,27 +94,17 @@ struct Peer {
     /// By queue, whether it has said farewell.
     ends: Mutex<[bool; 2]>,
     segment_bytes: OnceLock<u64>,
-    /// Where that is mapped.
-    segment: OnceLock<Segment>,
 }
 
-impl Peer {
-    /// Its segment, where that is mapped and it is not lost.
-    fn mapped(&self) -> Option<&Segment> {
-        self.segment.get().filter(|_| self.standing.lost().is_none())
-    }
-}
-
-/// What a peer tells of itself: its segment's bytes and place, its key, its worker's address, and where others
-/// of its machine find the segment.
-fn described(gift: &[u8]) -> Option<(u64, Described, Option<Whereabouts>)> {
+/// What a peer tells of itself: its segment's bytes and place, its key, its worker's address, and what
+/// neighbours are to know.
+fn described(gift: &[u8]) -> Option<(u64, Described, &[u8])> {
     let (bytes, rest) = gift.split_first_chunk()?;
     let (start, rest) = rest.split_first_chunk()?;
     let (key, rest) = split_counted(rest)?;
     let (address, there) = split_counted(rest)?;
     let start = u64::from_le_bytes(*start);
     let described = Described { address: address.to_vec(), key: key.to_vec(), start };
-    let there = there.first_chunk().map(Whereabouts::from_bytes);
     Some((u64::from_le_bytes(*bytes), described, there))
 }
 
@@ -185,13 +176,18 @@ impl Ucx {
     /// # Errors
     /// As [`Tcp::join`](crate::tcp::Tcp::join), and [`Error::Config`] where there is no UCX.
     pub fn join(config: &Config) -> Result<Ucx, Error> {
+        Ucx::join_near(config, None)
+    }
+
+    /// As [`Ucx::join`], as one that may have neighbours.
+    pub(crate) fn join_near(config: &Config, near: Option<Arc<Neighbours>>) -> Result<Ucx, Error> {
         let Root::Ucx(root) = config.check()? else {
             let why = format!("`{}` is no `ucx:HOST:PORT`", config.root);
             return Err(Error::Config { name: ROOT, why });
         };
         let (segment, fd) = Segment::create(config.segment_bytes)?;
-        let there = Some(&fd).filter(|_| config.is_near()).and_then(Whereabouts::of);
-        let shared = Arc::new(Shared::new(config, Arc::new(segment)));
+        let place = near.as_ref().map(|near| near.told(&fd)).unwrap_or_default();
+        let shared = Arc::new(Shared::new(config, Arc::new(segment), near));
         let ((open, opened), (tell, told)) = (channel(), channel());
         let (library, theirs) = (config.ucx.clone(), Arc::clone(&shared));
         let run = move || own(library.as_deref(), &theirs, &open, &told);
@@ -201,7 +197,7 @@ impl Ucx {
             opened.recv().unwrap_or(Err(Error::Refused { rank: config.rank, why: "its UCX ended" }))
         };
         let (can, mut gift) = hear()?;
-        gift.extend(there.map(Whereabouts::to_bytes).into_iter().flatten());
+        gift.extend(place);
         let mut joined = meet_at::<1, 3>(config, root, &gift)?.peers;
         let (mut peers, mut sockets) = (Vec::new(), Vec::new());
         for rank in 0..config.size {
@@ -212,10 +208,8 @@ impl Ucx {
             };
             let refused = Error::Refused { rank, why: "says nothing of its worker" };
             let (bytes, described, there) = described(&peer.gift).ok_or(refused)?;
-            let known = &shared.peers[rank as usize];
-            let _ = known.segment_bytes.set(bytes);
-            let mapped = there.and_then(|there| there.map(bytes));
-            mapped.into_iter().for_each(|segment| _ = known.segment.set(segment));
+            let _ = shared.peers[rank as usize].segment_bytes.set(bytes);
+            shared.neighbours.iter().for_each(|near| near.admit(rank, (there, bytes)));
             peers.push(Some(described));
             sockets.push(Some(peer.socket));
         }
@@ -251,7 +245,7 @@ impl Drop for Ucx {
 }
 
 impl Shared {
-    fn new(config: &Config, segment: Arc<Segment>) -> Shared {
+    fn new(config: &Config, segment: Arc<Segment>, neighbours: Option<Arc<Neighbours>>) -> Shared {
         let size = config.size as usize;
         let peers: Vec<_> = (0..size).map(|_| Peer::default()).collect();
         let rank = config.rank as usize;
@@ -259,6 +253,7 @@ impl Shared {
         Shared {
             rank,
             segment,
+            neighbours,
             peers,
             inboxes: QUEUES.map(|_| Mutex::new(Inbox::new(size))),
             running: Default::default(),
@@ -313,9 +308,8 @@ impl Shared {
     }
 
     fn lose(&self, peer: usize, why: Lost) {
-        let lost = &self.peers[peer];
-        lost.standing.lose(why);
-        lost.segment.get().into_iter().for_each(Segment::give_up);
+        self.peers[peer].standing.lose(why);
+        self.neighbours.iter().for_each(|near| near.part(peer));
         self.sleepers.ring();
     }
 
@@ -465,10 +459,7 @@ impl Conduit for Ucx {
     }
 
     fn segment(&self, peer: NodeId) -> Option<&Segment> {
-        if peer.0 as usize == self.shared.rank {
-            return Some(&self.shared.segment);
-        }
-        self.shared.peers.get(peer.0 as usize).and_then(Peer::mapped)
+        (peer.0 as usize == self.shared.rank).then_some(&*self.shared.segment)
     }
 
     fn segment_bytes(&self, peer: NodeId) -> u64 {
@@ -507,6 +498,18 @@ impl Conduit for Ucx {
 
     fn windows(&self) -> Option<&dyn Windows> {
         self.can.reaches_cuda.then_some(self)
+    }
+}
+
+impl Network for Ucx {
+    fn nudge(&self, peer: NodeId) {
+        // No credits at all: these need none, and whoever sleeps is woken.
+        let none = self.shared.framed((CREDIT, 0), &[]);
+        self.shared.tell(Command::Send(peer.0 as usize, none));
+    }
+
+    fn condemn(&self, peer: NodeId) {
+        self.shared.tell(Command::Lose(peer.0 as usize, Lost::Broken));
     }
 }
 
