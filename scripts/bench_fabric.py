@@ -21,6 +21,7 @@ sys.path.insert(0, str(Path(__file__).resolve().parent / "ranks"))
 
 from contenders import (  # noqa: E402
     ROOT,
+    WAYS,
     Join,
     Perftest,
     Way,
@@ -40,7 +41,6 @@ from timing import Bench, Case  # noqa: E402
 
 PROBLEMS = tomllib.loads((ROOT / "bench/problems/ranks.toml").read_text())
 REQUIRED = {"openmpi", "mpich", "nixl"}
-WAYS = ["shm", "tcp"]
 
 CONTENDERS: dict[str, Join] = {
     "isometry": isometry,

@@ -118,6 +118,8 @@ class Way:
 
     name: str
     link: Link | None = None
+    # Whether ours meet by TCP, though they share memory.
+    meets_by_tcp: bool = False
 
     def at(self, rank: int) -> list[str]:
         """What starts a program where that rank is."""
@@ -138,11 +140,19 @@ class Way:
         return "lo" if self.link is None else DEVICE
 
 
+WAYS = {
+    "shm": ("shared memory", Way("shm")),
+    "near": ("shared memory where they meet by TCP", Way("shm", meets_by_tcp=True)),
+    "tcp": ("TCP loopback", Way("tcp")),
+}
+
+
 @contextmanager
 def way_of(over: str, gigabits: float) -> Iterator[tuple[str, Way]]:
     """How ranks reach each other, and what is said of it; a link is as fast as that."""
     if over != "link":
-        yield {"shm": "shared memory", "tcp": "TCP loopback"}[over], Way(over)
+        name, way = WAYS[over]
+        yield name, way
         return
     with Link(gigabits) as link:
         yield f"a link of {gigabits:g} Gbit/s", Way("link", link)
@@ -150,8 +160,13 @@ def way_of(over: str, gigabits: float) -> Iterator[tuple[str, Way]]:
 
 def joining(way: Way) -> dict[str, str]:
     """What two ranks of ours join by, but for the rank: the root's spelling says by what they go."""
-    # What goes by a network is to go by that, though the ranks are of one machine.
-    root = f"local:{secrets.token_hex(8)}" if way.name == "shm" else f"apart:{way.address(0)}"
+    if way.meets_by_tcp:
+        root = way.address(0)
+    elif way.name == "shm":
+        root = f"local:{secrets.token_hex(8)}"
+    else:
+        # What goes by a network is to go by that, though the ranks are of one machine.
+        root = f"apart:{way.address(0)}"
     return {"ISOMETRY_ROOT": root, "ISOMETRY_SIZE": "2", "ISOMETRY_KEY": secrets.token_hex(16)}
 
 

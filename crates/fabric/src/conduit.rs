@@ -114,6 +114,12 @@ pub trait Conduit: Debug + Send + Sync {
     /// each peer's.
     fn receive(&self, queue: Queue, run: &mut dyn FnMut(NodeId, Message<'_>)) -> usize;
 
+    /// As [`Conduit::receive`], but may leave out what takes much longer to look at than memory: for who looks
+    /// again and again, and calls that at times.
+    fn glance(&self, queue: Queue, run: &mut dyn FnMut(NodeId, Message<'_>)) -> usize {
+        self.receive(queue, run)
+    }
+
     /// Sleeps until a message of one of `queues` comes, there is room again for what was refused, a
     /// peer is lost, [`Conduit::wake`] is called, or the time is over; not at all if `is_over`, which
     /// is called once, when all of these would wake. It may also wake for nothing.

@@ -21,7 +21,7 @@ use std::cell::Cell;
 use std::sync::atomic::{AtomicU64, Ordering, fence};
 use std::time::{Duration, Instant};
 
-/// Looks at the clock once in so many polls.
+/// Looks at the clock, and at all that may have come, once in so many polls.
 const POLLS: u32 = 16;
 
 /// A process among others: sends them active messages, and reads and writes what they published.
@@ -279,10 +279,15 @@ impl Fabric {
     /// Runs the handlers of messages that have come, and returns how many; none in a handler or a
     /// [`NoInterrupt`] section.
     pub fn poll(&self) -> usize {
+        self.look(false)
+    }
+
+    /// As [`Fabric::poll`], unless that is a glance, which may leave out what takes long to look at.
+    fn look(&self, is_glance: bool) -> usize {
         if held::is_held() {
             return 0;
         }
-        QUEUES.iter().map(|&queue| self.receive(queue)).sum()
+        QUEUES.iter().map(|&queue| self.receive(queue, is_glance)).sum()
     }
 
     /// Polls, and then sleeps, until `is_over`, which is looked at after every message and whenever
@@ -323,12 +328,13 @@ impl Fabric {
         let mut idle_since = start;
         let mut polls = 0_u32;
         while !is_over() {
-            if self.poll() > 0 {
-                (idle_since, polls) = (Instant::now(), 0);
+            polls = polls.wrapping_add(1);
+            let is_glance = !spin.is_zero() && !polls.is_multiple_of(POLLS);
+            if self.look(is_glance) > 0 {
+                idle_since = Instant::now();
                 continue;
             }
-            polls += 1;
-            if !spin.is_zero() && !polls.is_multiple_of(POLLS) {
+            if is_glance {
                 std::hint::spin_loop();
                 continue;
             }
@@ -485,17 +491,21 @@ impl Fabric {
 
     /// Runs what has come, of the queues that are taken while `queue` has no room.
     fn drain(&self, queue: Queue) -> usize {
-        drained(queue).iter().map(|&queue| self.receive(queue)).sum()
+        drained(queue).iter().map(|&queue| self.receive(queue, false)).sum()
     }
 
-    fn receive(&self, queue: Queue) -> usize {
+    fn receive(&self, queue: Queue, is_glance: bool) -> usize {
         let section = NoInterrupt::begin();
-        let count = self.conduit.receive(queue, &mut |from, message| {
+        let mut run = |from: NodeId, message: Message<'_>| {
             if self.conduit.puts().is_some() {
                 self.heard.note(from);
             }
             self.run((from, queue), message);
-        });
+        };
+        let count = match is_glance {
+            true => self.conduit.glance(queue, &mut run),
+            false => self.conduit.receive(queue, &mut run),
+        };
         drop(section);
         if count > 0 {
             // Others may wait for what a handler did, or for what was left.

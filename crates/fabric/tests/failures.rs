@@ -325,14 +325,14 @@ fn sleeps(fabric: &Fabric) {
 /// Rank 1 does not poll; a thread of it does.
 #[test]
 fn a_service_answers_while_its_process_does_something_else() {
-    JOBS.into_iter().for_each(is_served);
+    [Over::Shm, Over::Tcp, Over::NearTcp].into_iter().for_each(is_served);
 }
 
-fn is_served(job: NewJob) {
+fn is_served(over: Over) {
     let served = Arc::new(AtomicU32::new(0));
     let count = Arc::clone(&served);
     let both = together(
-        &job(2).unwrap(),
+        over,
         vec![
             Handlers::new().with(HANDLER + 1, move |_| _ = count.fetch_add(1, Ordering::Relaxed)),
             Handlers::new().with(HANDLER, |call| call.reply(HANDLER + 1, &[], &[]).unwrap()),
@@ -348,6 +348,35 @@ fn is_served(job: NewJob) {
     drop(service);
     first.request(NodeId(1), HANDLER, &[], &[]).unwrap();
     assert_eq!(Arc::into_inner(second).unwrap().poll(), 1, "nobody else took it");
+}
+
+/// What comes by a network is looked at less often than what neighbours write, but is.
+#[test]
+fn who_is_flooded_by_a_neighbour_hears_others_too() {
+    let flooded = Arc::new(AtomicU32::new(0));
+    let count = Arc::clone(&flooded);
+    let answered = Arc::new(AtomicU32::new(0));
+    let answers = Arc::clone(&answered);
+    let handlers = Handlers::new()
+        .with(HANDLER, move |_| _ = count.fetch_add(1, Ordering::Relaxed))
+        .with(HANDLER + 1, |call| call.reply(HANDLER + 2, &[], &[]).unwrap())
+        .with(HANDLER + 2, move |_| _ = answers.fetch_add(1, Ordering::Relaxed));
+    let [first, second] =
+        <[Fabric; 2]>::try_from(together(Over::NearTcp, vec![handlers, Handlers::new()])).unwrap();
+    let is_over = || answered.load(Ordering::Relaxed) == 1;
+    thread::scope(|scope| {
+        scope.spawn(|| {
+            while !is_over() {
+                second.request(NodeId(0), HANDLER, &[], &[]).unwrap();
+            }
+        });
+        first.wait_until(LONG, || flooded.load(Ordering::Relaxed) > 1000).unwrap();
+        // A rank's own go by the network.
+        first.request(NodeId(0), HANDLER + 1, &[], &[]).unwrap();
+        first.wait_until(LONG, is_over).unwrap();
+        // The other may wait for room.
+        first.wait_until(Some(Duration::from_millis(100)), || false).unwrap_err();
+    });
 }
 
 /// Makes a meeting place that no other ranks have.

@@ -3,9 +3,9 @@
 #[allow(dead_code, reason = "ranks here are no processes")]
 mod common;
 
-use common::{Over, together, unmapped};
+use common::{Over, together, ways};
 use isometry_fabric::model::NodeId;
-use isometry_fabric::{Error, Fabric, Handlers, Job, Lost, strided};
+use isometry_fabric::{Error, Fabric, Handlers, Lost, strided};
 use rustix::time::{ClockId, clock_gettime};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU32, Ordering};
@@ -34,7 +34,7 @@ fn counting(handler: u8) -> (Arc<AtomicU32>, Handlers) {
 /// Two ranks that meet by TCP; all room of the second's stream to the first is taken, so that it
 /// leaves in the middle of a message.
 fn with_no_room() -> Vec<Fabric> {
-    let both = together(&Job::loopback(2).unwrap(), vec![Handlers::new(), Handlers::new()]);
+    let both = together(Over::Tcp, vec![Handlers::new(), Handlers::new()]);
     let message = vec![7; 60 << 10];
     while both[1].try_request(NodeId(0), HANDLER, &[], &message).unwrap() {}
     both
@@ -42,15 +42,14 @@ fn with_no_room() -> Vec<Fabric> {
 
 #[test]
 fn who_leaves_is_lost_to_others_and_they_to_it() {
-    let is_ucx = |over: &Over| over.is_ucx();
-    let ucx = unmapped("who_leaves_is_lost_to_others_and_they_to_it").iter().any(is_ucx);
-    let jobs = [Some(Job::new(2)), Some(Job::loopback(2)), ucx.then(|| Job::ucx(2))];
-    jobs.into_iter().flatten().for_each(|job| leaves(&job.unwrap()));
+    let is_real = |over: &Over| !matches!(over, Over::Messages);
+    let ways = ways("who_leaves_is_lost_to_others_and_they_to_it");
+    ways.into_iter().filter(is_real).for_each(leaves);
 }
 
-fn leaves(job: &Job) {
+fn leaves(over: Over) {
     let (count, handlers) = counting(HANDLER);
-    let both = together(job, vec![handlers, Handlers::new()]);
+    let both = together(over, vec![handlers, Handlers::new()]);
     let [first, second] = &both[..] else { unreachable!("there are two") };
     for _ in 0..100 {
         second.request(NodeId(0), HANDLER, &[], &[]).unwrap();
@@ -81,7 +80,7 @@ fn a_handler_does_not_leave() {
         assert!(matches!(call.fabric().leave(), Err(Error::InHandler { .. })));
         call.reply(HANDLER + 1, &[], &[]).unwrap();
     });
-    let both = together(&Job::loopback(2).unwrap(), vec![handlers, leaving]);
+    let both = together(Over::Tcp, vec![handlers, leaving]);
     both[0].request(NodeId(1), HANDLER, &[], &[]).unwrap();
     thread::scope(|scope| {
         scope.spawn(|| both[1].barrier());
@@ -112,7 +111,7 @@ fn who_has_left_sleeps() {
 #[test]
 fn who_has_left_takes_nothing_for_what_it_is_not() {
     let (forged, handlers) = counting(FORGED);
-    let both = together(&Job::loopback(2).unwrap(), vec![Handlers::new(), handlers]);
+    let both = together(Over::Tcp, vec![Handlers::new(), handlers]);
     let word = 1_u64 | u64::from(FORGED) << 8;
     let bytes: Vec<u8> = std::iter::repeat_n(word.to_le_bytes(), 128 << 10).flatten().collect();
     let is_over = AtomicBool::new(false);
@@ -137,7 +136,7 @@ fn who_has_left_takes_nothing_for_what_it_is_not() {
 /// In messages that are written several at once, and find no room.
 #[test]
 fn who_puts_strided_to_one_that_leaves_meanwhile_is_told_so() {
-    let both = together(&Job::loopback(2).unwrap(), vec![Handlers::new(), Handlers::new()]);
+    let both = together(Over::Tcp, vec![Handlers::new(), Handlers::new()]);
     let src = vec![7; 1 << 20];
     let copies = vec![strided(&[8, 1 << 16], &[16], &[16]); 100];
     thread::scope(|scope| {

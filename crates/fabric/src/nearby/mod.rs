@@ -7,6 +7,8 @@
 //! its own mailbox before it looks once more; who writes there then and finds that has the network
 //! [nudge](Network::nudge) it.
 
+#[cfg(test)]
+mod tests;
 mod whereabouts;
 
 use crate::conduit::{Capabilities, Conduit, Lost, Puts, Queue, Refusal, Windows};
@@ -129,6 +131,11 @@ impl<N: Network> Near<N> {
         (&self.neighbours.mailbox, self)
     }
 
+    /// Takes what neighbours have sent.
+    fn receive_here(&self, queue: Queue, run: &mut dyn FnMut(NodeId, Message<'_>)) -> usize {
+        self.neighbours.inbox.receive(self.own(), queue, run)
+    }
+
     fn wake_peer(&self, peer: NodeId, mailbox: &Mailbox) {
         if bell::claim(mailbox.bell()) {
             self.network.nudge(peer);
@@ -150,7 +157,7 @@ impl<N: Network> Senders for Near<N> {
         self.network.condemn(NodeId(from as u32));
     }
 
-    fn wake(&self, from: usize) {
+    fn wake_sender(&self, from: usize) {
         let peer = NodeId(from as u32);
         match self.neighbours.mapped(from) {
             Some(mapped) => self.wake_peer(peer, &mapped.outbox.mailbox),
@@ -220,8 +227,14 @@ impl<N: Network> Conduit for Near<N> {
 
     fn receive(&self, queue: Queue, run: &mut dyn FnMut(NodeId, Message<'_>)) -> usize {
         // Whoever was nudged finds what that was for.
-        let count = self.network.receive(queue, run);
-        count + self.neighbours.inbox.receive(self.own(), queue, run)
+        self.network.receive(queue, run) + self.receive_here(queue, run)
+    }
+
+    fn glance(&self, queue: Queue, run: &mut dyn FnMut(NodeId, Message<'_>)) -> usize {
+        match self.neighbours.ranks.size() {
+            0 => self.network.glance(queue, run),
+            _ => self.receive_here(queue, run),
+        }
     }
 
     fn sleep(&self, queues: &[Queue], is_over: &dyn Fn() -> bool, most: Option<Duration>) {

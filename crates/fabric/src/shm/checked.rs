@@ -72,6 +72,77 @@ fn two_sleepers() {
     sleepers.into_iter().chain(wakers).for_each(|thread| thread.join().unwrap());
 }
 
+/// A network that wakes by nudges, each of which one takes, who then rings all that are about to sleep.
+#[derive(Default)]
+struct Network {
+    state: Mutex<State>,
+    rung: Condvar,
+}
+
+#[derive(Default)]
+struct State {
+    nudges: u32,
+    /// By sleeper: whether its bell hangs, and was rung.
+    bells: [Option<bool>; 2],
+}
+
+impl Network {
+    fn ring(&self, state: &mut State) {
+        state.bells.iter_mut().flatten().for_each(|is_rung| *is_rung = true);
+        self.rung.notify_all();
+    }
+
+    /// As conduits do who sleep on descriptors, and then look at what has come.
+    fn sleep(&self, who: usize, is_over: impl FnOnce() -> bool) {
+        self.state.lock().unwrap().bells[who] = Some(false);
+        let is_over = is_over();
+        let mut state = self.state.lock().unwrap();
+        while !is_over && state.nudges == 0 && state.bells[who] == Some(false) {
+            state = self.rung.wait(state).unwrap();
+        }
+        state.bells[who] = None;
+        if state.nudges > 0 {
+            state.nudges -= 1;
+            self.ring(&mut state);
+        }
+    }
+}
+
+/// As neighbours do: a word says that somebody sleeps, but on the network.
+fn two_neighbours() {
+    let network: Arc<Network> = Arc::default();
+    let word: Arc<AtomicU32> = Arc::default();
+    let flags: Arc<[AtomicBool; 2]> = Arc::default();
+    let sleepers = [0, 1].map(|i| {
+        let (network, word, flags) = (Arc::clone(&network), Arc::clone(&word), Arc::clone(&flags));
+        thread::spawn(move || {
+            while !flags[i].load(Ordering::SeqCst) {
+                network.sleep(i, || {
+                    bell::announce(&word);
+                    flags[i].load(Ordering::SeqCst)
+                });
+            }
+        })
+    });
+    let writers = [0, 1].map(|i| {
+        let (network, word, flags) = (Arc::clone(&network), Arc::clone(&word), Arc::clone(&flags));
+        thread::spawn(move || {
+            flags[i].store(true, Ordering::SeqCst);
+            if bell::claim(&word) {
+                network.state.lock().unwrap().nudges += 1;
+                network.rung.notify_all();
+            }
+        })
+    });
+    sleepers.into_iter().chain(writers).for_each(|thread| thread.join().unwrap());
+}
+
+#[test]
+fn nobody_sleeps_through_a_nudge() {
+    shuttle::check_random(two_neighbours, 2000);
+    shuttle::check_pct(two_neighbours, 2000, 4);
+}
+
 #[test]
 fn nobody_sleeps_through_what_wakes_another() {
     shuttle::check_random(two_sleepers, 2000);

@@ -51,7 +51,7 @@ impl Mailbox {
     }
 
     /// The ring that `from` writes.
-    pub(super) fn ring(&self, from: usize, queue: Queue) -> Words<'_> {
+    pub(crate) fn ring(&self, from: usize, queue: Queue) -> Words<'_> {
         let start = BELL_WORDS + (from * QUEUES.len() + queue as usize) * RING_WORDS;
         Words(&self.0.words()[start..start + RING_WORDS])
     }
@@ -93,7 +93,7 @@ pub(crate) trait Senders {
     fn condemn(&self, from: usize);
 
     /// Wakes whoever of it sleeps.
-    fn wake(&self, from: usize);
+    fn wake_sender(&self, from: usize);
 }
 
 /// What reads a mailbox, by queue.
@@ -138,7 +138,7 @@ impl Inbox {
                     }
                     Found::Message { wakes } => {
                         if wakes {
-                            senders.wake(from);
+                            senders.wake_sender(from);
                         }
                         count += 1;
                         copied.with(|message| run(NodeId(from as u32), message));

@@ -231,7 +231,7 @@ impl Senders for Shared {
         self.lose(from, Lost::Broken);
     }
 
-    fn wake(&self, from: usize) {
+    fn wake_sender(&self, from: usize) {
         self.peers.get(from).into_iter().for_each(Peer::wake);
     }
 }

@@ -218,6 +218,22 @@ fn two_that_hear_of_leaving_at_once_take_what_still_comes() {
     assert_eq!((first.lost(OTHER), heard), (Some(Lost::Left), 24));
 }
 
+/// Whoever takes it is one, and others may just have looked.
+#[test]
+fn a_nudge_wakes_all_that_are_about_to_sleep() {
+    let [first, second] = pair();
+    let bells = [0; 2].map(|_| first.shared.waiting.bells.hang().unwrap());
+    second.nudge(ME);
+    let mut fds = bells.each_ref().map(|bell| PollFd::new(bell, PollFlags::IN));
+    let moment = Timespec { tv_sec: 0, tv_nsec: 1_000_000 };
+    let is_rung = |_| {
+        first.shared.hear(1);
+        poll(&mut fds, Some(&moment)).unwrap() == 2
+    };
+    assert!((0..10_000).any(is_rung));
+    assert!(first.shared.is_there(1) && first.lost(OTHER).is_none());
+}
+
 #[test]
 fn a_silent_connection_that_ends_is_a_peer_that_died() {
     let [first, second] = pair();

@@ -213,9 +213,10 @@ impl Conduit for Bare {
 
 /// Ranks of this process, each with handlers of its own, and with some memory.
 #[allow(dead_code, reason = "most tests have a process for each rank")]
-pub(crate) fn together(job: &Job, handlers: Vec<Handlers>) -> Vec<Fabric> {
+pub(crate) fn together(over: Over, handlers: Vec<Handlers>) -> Vec<Fabric> {
     let size = handlers.len() as u32;
-    let [(_, root), ..] = job.variables(0);
+    let [(_, root), ..] = new_job(size, over).variables(0);
+    let root = over.root(root);
     let join = |rank: u32, handlers| {
         let mut config = Config::new(&root, (rank, size), b"key");
         config.segment_bytes = 1 << 20;
