@@ -1,15 +1,16 @@
 use crate::active::{Call, Handlers};
 use crate::atomic::Atomic;
 use crate::barrier::{self, Rounds};
-use crate::conduit::{Capabilities, Conduit, Lost, Puts, QUEUES, Queue, Refusal, Run};
+use crate::conduit::{Capabilities, Conduit, Lost, Puts, Queue, Refusal, Run};
 #[cfg(not(feature = "ucx"))]
 use crate::config::ROOT;
 use crate::config::{Config, Root};
 use crate::error::Error;
-use crate::held::{self, NoInterrupt};
+use crate::held;
 use crate::message::{MOST_ARGS, Message, Payload};
 use crate::nearby;
 use crate::patience::{self, Heard};
+use crate::progress::drained;
 use crate::remote::{self, Asked};
 use crate::segment::Segment;
 use crate::shm::Shm;
@@ -19,10 +20,7 @@ use crate::ucx::Ucx;
 use model::NodeId;
 use std::cell::Cell;
 use std::sync::atomic::{AtomicU64, Ordering, fence};
-use std::time::{Duration, Instant};
-
-/// Looks at the clock, and at all that may have come, once in so many polls.
-const POLLS: u32 = 16;
+use std::time::Instant;
 
 /// A process among others: sends them active messages, and reads and writes what they published.
 ///
@@ -276,95 +274,16 @@ impl Fabric {
         Ok(u64::from_le_bytes(value))
     }
 
-    /// Runs the handlers of messages that have come, and returns how many; none in a handler or a
-    /// [`NoInterrupt`] section.
-    pub fn poll(&self) -> usize {
-        self.look(false)
-    }
-
-    /// As [`Fabric::poll`], unless that is a glance, which may leave out what takes long to look at.
-    fn look(&self, is_glance: bool) -> usize {
-        if held::is_held() {
-            return 0;
-        }
-        QUEUES.iter().map(|&queue| self.receive(queue, is_glance)).sum()
-    }
-
-    /// Polls, and then sleeps, until `is_over`, which is looked at after every message and whenever
-    /// [`Fabric::wake`] is called.
-    ///
-    /// # Errors
-    /// [`Error::Timeout`] where that takes longer than `most`; [`Error::InHandler`].
-    pub fn wait_until(
-        &self,
-        most: Option<Duration>,
-        is_over: impl Fn() -> bool,
-    ) -> Result<(), Error> {
-        self.wait(most, self.capabilities().spin, is_over)
-    }
-
-    /// As [`Fabric::wait_until`], but sleeps as soon as nothing comes: for threads that serve others,
-    /// which may want the core.
-    ///
-    /// # Errors
-    /// As [`Fabric::wait_until`].
-    pub fn sleep_until(
-        &self,
-        most: Option<Duration>,
-        is_over: impl Fn() -> bool,
-    ) -> Result<(), Error> {
-        self.wait(most, Duration::ZERO, is_over)
-    }
-
-    /// Polls for `spin` after each message before it sleeps.
-    fn wait(
-        &self,
-        most: Option<Duration>,
-        spin: Duration,
-        is_over: impl Fn() -> bool,
-    ) -> Result<(), Error> {
-        self.outside("wait")?;
-        let start = Instant::now();
-        let mut idle_since = start;
-        let mut polls = 0_u32;
-        while !is_over() {
-            polls = polls.wrapping_add(1);
-            let is_glance = !spin.is_zero() && !polls.is_multiple_of(POLLS);
-            if self.look(is_glance) > 0 {
-                idle_since = Instant::now();
-                continue;
-            }
-            if is_glance {
-                std::hint::spin_loop();
-                continue;
-            }
-            let now = Instant::now();
-            let left = most.map(|most| most.saturating_sub(now - start));
-            if let Some(waited) = most.filter(|_| left == Some(Duration::ZERO)) {
-                return Err(Error::Timeout { waited });
-            }
-            if now - idle_since >= spin {
-                self.conduit.sleep(&QUEUES, &is_over, left);
-            }
-        }
-        Ok(())
-    }
-
     /// Leaves, as dropping it does: peers that go on speaking to this rank get [`Error::PeerLost`], as
     /// it does when it speaks to them. What it sent before still comes; what others have sent may not be
     /// heard. It may wait a second for peers that take nothing, which then take this rank for dead.
     ///
     /// # Errors
-    /// [`Error::InHandler`] in a handler or a [`NoInterrupt`] section.
+    /// [`Error::InHandler`] in a handler or a [`NoInterrupt`](crate::NoInterrupt) section.
     pub fn leave(&self) -> Result<(), Error> {
         self.outside("leave")?;
         self.conduit.leave();
         Ok(())
-    }
-
-    /// Wakes the threads that wait in [`Fabric::wait_until`], so that they look again.
-    pub fn wake(&self) {
-        self.conduit.wake();
     }
 
     pub(crate) fn asked(&self) -> &Asked {
@@ -489,32 +408,7 @@ impl Fabric {
         &*self.conduit
     }
 
-    /// Runs what has come, of the queues that are taken while `queue` has no room.
-    fn drain(&self, queue: Queue) -> usize {
-        drained(queue).iter().map(|&queue| self.receive(queue, false)).sum()
-    }
-
-    fn receive(&self, queue: Queue, is_glance: bool) -> usize {
-        let section = NoInterrupt::begin();
-        let mut run = |from: NodeId, message: Message<'_>| {
-            if self.conduit.puts().is_some() {
-                self.heard.note(from);
-            }
-            self.run((from, queue), message);
-        };
-        let count = match is_glance {
-            true => self.conduit.glance(queue, &mut run),
-            false => self.conduit.receive(queue, &mut run),
-        };
-        drop(section);
-        if count > 0 {
-            // Others may wait for what a handler did, or for what was left.
-            self.conduit.wake();
-        }
-        count
-    }
-
-    fn run(&self, (from, queue): (NodeId, Queue), message: Message<'_>) {
+    pub(crate) fn run(&self, (from, queue): (NodeId, Queue), message: Message<'_>) {
         let bytes = self.segment().bytes();
         if let Payload::Placed { at, bytes: placed } = message.payload
             && at.checked_add(placed.into()).is_none_or(|end| end > bytes)
@@ -600,13 +494,4 @@ impl Fabric {
 #[cold]
 fn too_long(args: usize, bytes: usize, most_bytes: usize) -> Error {
     Error::TooLong { args, bytes, most_args: MOST_ARGS, most_bytes }
-}
-
-/// What a request waits for is that its receiver takes anything, which may wait for this rank; what a
-/// reply waits for is only that its receiver takes replies.
-fn drained(queue: Queue) -> &'static [Queue] {
-    match queue {
-        Queue::Request => &QUEUES,
-        Queue::Reply => &[Queue::Reply],
-    }
 }

@@ -29,6 +29,7 @@ mod nearby;
 mod patience;
 mod pieces;
 mod pmix;
+mod progress;
 mod remote;
 mod scratch;
 mod segment;
