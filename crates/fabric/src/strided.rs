@@ -304,7 +304,7 @@ impl Fabric {
         scratch: &mut Scratch,
     ) -> Result<(), Error> {
         let mut packed = Packed { fabric: self, to, scratch, messages: Vec::new(), bytes: 0 };
-        for piece in pieces(copy, self.capabilities().medium_bytes) {
+        for piece in pieces(copy, self.conduit().medium_bytes(to)) {
             let payload = piece.payload_bytes() as usize;
             let only = &piece.fields[0];
             let start = base.wrapping_add_signed(only.src_offset as isize);
@@ -360,7 +360,7 @@ impl Fabric {
         let mut all = Vec::new();
         for copy in copies.iter().filter(|copy| copy.payload_bytes() > 0) {
             kernels::check_bounds(copy, there, (base, bytes)).map_err(|e| outside(copy, e.side))?;
-            all.extend(pieces(&turned(copy), self.capabilities().medium_bytes));
+            all.extend(pieces(&turned(copy), self.conduit().medium_bytes(from)));
         }
         self.ask_pieces(from, &all, at, (dst, base))
     }
