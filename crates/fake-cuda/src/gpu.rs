@@ -426,7 +426,7 @@ impl State {
     /// An allocation's bytes from `at` on.
     fn rest(&mut self, at: u64) -> Option<&mut [u8]> {
         let (start, block) = self.blocks.range_mut(..=at).next_back()?;
-        block.bytes_mut()?.get_mut(usize::try_from(at - start).ok()?..)
+        block.bytes_mut().get_mut(usize::try_from(at - start).ok()?..)
     }
 
     /// Copies, unless that fails.

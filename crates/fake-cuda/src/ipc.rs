@@ -3,9 +3,9 @@
 //! A handle names a file of the process that exported it. As the driver does, a process refuses what it has
 //! exported itself.
 
-use crate::gpu::Code;
+use crate::gpu::{Code, GPUS};
 use crate::memory::{Block, Mapping};
-use crate::{INVALID_CONTEXT, INVALID_VALUE, call_in, give};
+use crate::{INVALID_CONTEXT, INVALID_VALUE, call, call_in, current, give};
 use cudarc::driver::sys::{CUdeviceptr, CUipcMemHandle, CUresult};
 use std::ffi::{c_char, c_uint};
 use std::fs::File;
@@ -60,7 +60,7 @@ extern "C" fn cuIpcOpenMemHandle_v2(
         }
         let there = format!("/proc/{process}/fd/{file}");
         let file = File::options().read(true).write(true).open(there);
-        let opened = file.ok().and_then(|file| Mapping::of(file.into()).ok());
+        let opened = file.ok().and_then(|file| Mapping::open(file.into()).ok());
         let opened = opened.ok_or(INVALID_HANDLE)?;
         let mut state = gpu.state();
         let address = state.far_away(number);
@@ -69,12 +69,14 @@ extern "C" fn cuIpcOpenMemHandle_v2(
     })
 }
 
+/// A device with a fault answers that, and reaches nothing of others any more all the same.
 #[unsafe(no_mangle)]
 extern "C" fn cuIpcCloseMemHandle(at: CUdeviceptr) -> Code {
-    call_in("cuIpcCloseMemHandle", |gpu, _| {
-        let mut state = gpu.state();
+    call("cuIpcCloseMemHandle", || {
+        let mut state = GPUS[current()?].state();
         let is_opened = state.blocks.get(&at).is_some_and(Block::is_opened);
         let closed = is_opened.then(|| state.blocks.remove(&at)).flatten();
-        closed.map(drop).ok_or(INVALID_VALUE)
+        closed.map(drop).ok_or(INVALID_VALUE)?;
+        if state.fault == 0 { Ok(()) } else { Err(state.fault) }
     })
 }

@@ -78,11 +78,15 @@ fn call(name: &'static str, make: impl FnOnce() -> Result<(), Code>) -> Code {
 /// A call in the current context, whose device has no fault.
 fn call_in(name: &'static str, make: impl FnOnce(&'static Gpu, usize) -> Result<(), Code>) -> Code {
     call(name, || {
-        let current = CURRENT.with_borrow(|current| current.last().copied());
-        let number = current.ok_or(INVALID_CONTEXT)?;
+        let number = current()?;
         let fault = GPUS[number].state().fault;
         if fault == 0 { make(&GPUS[number], number) } else { Err(fault) }
     })
+}
+
+/// The number of the device whose context is current.
+fn current() -> Result<usize, Code> {
+    CURRENT.with_borrow(|current| current.last().copied()).ok_or(INVALID_CONTEXT)
 }
 
 fn device(number: CUdevice) -> Result<&'static Gpu, Code> {
@@ -230,15 +234,15 @@ extern "C" fn cuMemAlloc_v2(address: *mut CUdeviceptr, bytes: usize) -> Code {
     })
 }
 
-/// Unlike the driver it waits for nothing: what a copy still needs is gone.
+/// Unlike the driver it waits for nothing: what a copy still needs is gone. What others have open stays, and so
+/// counts as not given back.
 #[unsafe(no_mangle)]
 extern "C" fn cuMemFree_v2(address: CUdeviceptr) -> Code {
     call_in("cuMemFree_v2", |gpu, _| {
         let mut state = gpu.state();
-        let is_own = state.blocks.get(&address).is_some_and(|block| !block.is_opened());
-        let freed = is_own.then(|| state.blocks.remove(&address)).flatten();
-        freed.ok_or(INVALID_VALUE)?.free();
-        Ok(())
+        let may_be_freed = state.blocks.get(&address).is_some_and(Block::may_be_freed);
+        let freed = may_be_freed.then(|| state.blocks.remove(&address)).flatten();
+        freed.map(drop).ok_or(INVALID_VALUE)
     })
 }
 

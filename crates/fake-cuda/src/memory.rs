@@ -2,7 +2,7 @@
 
 use crate::OUT_OF_MEMORY;
 use crate::gpu::Code;
-use rustix::fs::{MemfdFlags, fstat, ftruncate, memfd_create};
+use rustix::fs::{FlockOperation, MemfdFlags, flock, fstat, ftruncate, memfd_create};
 use rustix::mm::{MapFlags, ProtFlags, mmap, munmap};
 use std::ffi::c_void;
 use std::os::fd::{AsRawFd, OwnedFd};
@@ -29,12 +29,19 @@ impl Block {
         matches!(self, Block::Opened(_))
     }
 
-    /// Its bytes; `None` where whoever has exported it has freed it, after which the driver promises nothing.
-    pub(crate) fn bytes_mut(&mut self) -> Option<&mut [u8]> {
+    /// Whether it may be freed: that others have it open still is where the driver promises nothing.
+    pub(crate) fn may_be_freed(&self) -> bool {
         match self {
-            Block::Own(bytes) => Some(bytes),
-            Block::Exported(mapping) => Some(mapping.bytes_mut()),
-            Block::Opened(mapping) => (!mapping.is_freed()).then(|| mapping.bytes_mut()),
+            Block::Own(_) => true,
+            Block::Exported(mapping) => !mapping.is_open_elsewhere(),
+            Block::Opened(_) => false,
+        }
+    }
+
+    pub(crate) fn bytes_mut(&mut self) -> &mut [u8] {
+        match self {
+            Block::Own(bytes) => bytes,
+            Block::Exported(mapping) | Block::Opened(mapping) => mapping.bytes_mut(),
         }
     }
 
@@ -50,16 +57,9 @@ impl Block {
             _ => Err(crate::INVALID_VALUE),
         }
     }
-
-    /// Gives it back, which others that have it open see.
-    pub(crate) fn free(self) {
-        if let Block::Exported(mapping) = self {
-            mapping.mark_freed();
-        }
-    }
 }
 
-/// A file of memory, mapped: bytes, and one behind them that says whether they are freed.
+/// A file of memory, mapped. Who has opened it holds its lock with others.
 pub(crate) struct Mapping {
     start: *mut u8,
     bytes: usize,
@@ -73,17 +73,21 @@ unsafe impl Send for Mapping {}
 impl Mapping {
     fn new(bytes: usize) -> rustix::io::Result<Self> {
         let file = memfd_create(c"fake-cuda", MemfdFlags::CLOEXEC)?;
-        ftruncate(&file, bytes as u64 + 1)?;
+        ftruncate(&file, bytes as u64)?;
         Mapping::of(file)
     }
 
-    /// All of a file that was made so.
-    pub(crate) fn of(file: OwnedFd) -> rustix::io::Result<Self> {
-        let whole = usize::try_from(fstat(&file)?.st_size).unwrap_or(0);
-        let bytes = whole.checked_sub(1).ok_or(rustix::io::Errno::INVAL)?;
+    /// A file that another process has made so.
+    pub(crate) fn open(file: OwnedFd) -> rustix::io::Result<Self> {
+        flock(&file, FlockOperation::NonBlockingLockShared)?;
+        Mapping::of(file)
+    }
+
+    fn of(file: OwnedFd) -> rustix::io::Result<Self> {
+        let bytes = usize::try_from(fstat(&file)?.st_size).unwrap_or(0);
         let access = ProtFlags::READ | ProtFlags::WRITE;
         // SAFETY: a new mapping of as many bytes as the file has, which nobody makes shorter.
-        let start = unsafe { mmap(null_mut(), whole, access, MapFlags::SHARED, &file, 0)? };
+        let start = unsafe { mmap(null_mut(), bytes, access, MapFlags::SHARED, &file, 0)? };
         Ok(Mapping { start: start.cast(), bytes, file })
     }
 
@@ -97,20 +101,14 @@ impl Mapping {
         unsafe { std::slice::from_raw_parts_mut(self.start, self.bytes) }
     }
 
-    fn is_freed(&self) -> bool {
-        // SAFETY: the byte behind the others is mapped too.
-        unsafe { self.start.add(self.bytes).read_volatile() != 0 }
-    }
-
-    fn mark_freed(&self) {
-        // SAFETY: as in `is_freed`.
-        unsafe { self.start.add(self.bytes).write_volatile(1) };
+    fn is_open_elsewhere(&self) -> bool {
+        flock(&self.file, FlockOperation::NonBlockingLockExclusive).is_err()
     }
 }
 
 impl Drop for Mapping {
     fn drop(&mut self) {
         // SAFETY: this value's own mapping, which nobody has references to any more.
-        let _ = unsafe { munmap(self.start.cast::<c_void>(), self.bytes + 1) };
+        let _ = unsafe { munmap(self.start.cast::<c_void>(), self.bytes) };
     }
 }

@@ -198,7 +198,7 @@ impl Machine {
             driver.join(&self.shared);
         }
         if let Some(service) = service {
-            service.join();
+            service.join(&self.shared.regions);
         }
         self.shared.end_fences();
         self.shared.discard_created();

@@ -5,6 +5,7 @@ use fake_cuda::Fake;
 use isometry::fabric::{Config, Job};
 use isometry::planner::Options;
 use isometry::{Accelerators, Array, CopyOptions, Cuda, Error, ErrorKind, Instance, Machine};
+use rustix::process::{Pid, Signal, getpid, kill_process, kill_process_group};
 use std::env;
 use std::process::{Child, Command, Stdio};
 use std::thread;
@@ -22,6 +23,16 @@ const NODE: &str = "ISOMETRY_RANK";
 /// Starts `test` again as two processes, which join each other, and hands them to `watch`; in each of these
 /// runs `node` with what its rank is and its devices' driver. Where these have no fault, all is given back then.
 fn nodes(test: &str, node: impl Fn(u32, &Machine, &Fake), watch: impl Fn(&mut [Child; 2])) {
+    nodes_that_leave([0; 2], test, node, watch);
+}
+
+/// As [`nodes`], but each leaves so many of its driver's objects.
+fn nodes_that_leave(
+    left: [u64; 2],
+    test: &str,
+    node: impl Fn(u32, &Machine, &Fake),
+    watch: impl Fn(&mut [Child; 2]),
+) {
     let Some(fake) = Fake::load() else {
         return println!(
             "skipped: {test}: it needs the fake driver, and the system's is asked for"
@@ -38,9 +49,10 @@ fn nodes(test: &str, node: impl Fn(u32, &Machine, &Fake), watch: impl Fn(&mut [C
     node(config.rank, &machine, &fake);
     let has_fault =
         ["fbm", "fbm1"].iter().any(|memory| machine.empty(array("yx"), memory).is_err());
-    machine.close();
+    machine.close_now();
     drop(machine);
-    assert!(has_fault || fake.live() == 0, "{} are left", fake.live());
+    let left = left[config.rank as usize];
+    assert!(has_fault || fake.live() == left, "{} are left, not {left}", fake.live());
 }
 
 fn start(test: &str, job: &Job, rank: u32) -> Child {
@@ -216,6 +228,53 @@ fn a_node_that_leaves_is_copied_to_no_more() {
         assert!(is_noise(machine, &here), "the device is not lost");
     };
     nodes("a_node_that_leaves_is_copied_to_no_more", node, end_well);
+}
+
+#[test]
+fn a_node_that_closes_waits_for_what_others_have_begun() {
+    let node = |rank, machine: &Machine, fake: &Fake| {
+        if rank == 1 {
+            machine.publish("there", &machine.empty(array("yx"), "fbm").unwrap()).unwrap();
+            found(machine, "node0/begun");
+            return;
+        }
+        let (here, there) = (rows(machine, "fbm"), found(machine, "node1/there"));
+        fake.hold(0, true);
+        let event = machine.copy(&here, &there, &CopyOptions::default()).unwrap();
+        assert!(comes(|| fake.count(OPEN) == 1));
+        machine.publish("begun", &here).unwrap();
+        // Long enough for the other to give back what it does not wait with.
+        thread::sleep(Duration::from_millis(200));
+        assert_eq!(fake.count(CLOSE), 0, "the device has it yet");
+        fake.hold(0, false);
+        assert!(event.wait(PATIENCE).is_err());
+        assert!(comes(|| fake.count(CLOSE) == 1));
+        assert!(is_noise(machine, &here), "the device is not lost");
+    };
+    nodes("a_node_that_closes_waits_for_what_others_have_begun", node, end_well);
+}
+
+#[test]
+fn memory_that_others_do_not_close_in_time_is_left() {
+    let node = |rank, machine: &Machine, fake: &Fake| {
+        if rank == 1 {
+            machine.publish("there", &machine.empty(array("yx"), "fbm").unwrap()).unwrap();
+            return machine.barrier(PATIENCE).unwrap();
+        }
+        let (here, there) = (rows(machine, "fbm"), found(machine, "node1/there"));
+        copy(machine, &here, &there);
+        machine.barrier(PATIENCE).unwrap();
+        kill_process(getpid(), Signal::STOP).unwrap();
+        assert!(comes(|| fake.count(CLOSE) == 1));
+    };
+    // The room of each device, and its context.
+    let left = [0, 4];
+    nodes_that_leave(left, "memory_that_others_do_not_close_in_time_is_left", node, |children| {
+        let [stopped, closes] = children;
+        let ended = closes.wait().unwrap();
+        kill_process_group(Pid::from_child(stopped), Signal::CONT).unwrap();
+        assert!(ended.success() && stopped.wait().unwrap().success(), "{ended}");
+    });
 }
 
 #[test]

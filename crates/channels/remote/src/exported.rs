@@ -2,10 +2,11 @@
 //!
 //! **Hazard.** Memory is opened again and again, is closed while a device writes it, or is another machine's.
 //! **Guarantee.** Each device opens what it copies to once, at the first copy; it is closed once nobody knows
-//! the region any more and no job holds it. What can't be opened is the error of that job, and the device's
-//! health says so from then on, unless the process is lost that has exported it. **Structure.** [`Exported`] is what is behind a region of another process, and
-//! keeps what was opened; a [`DeviceLink`] hands each job to the device whose memory it reads, whose channel
-//! copies as inside its own memory.
+//! the region any more and no job holds it, which whoever withdraws it for its owner can see. What can't be
+//! opened is the error of that job, and the device's health says so from then on, unless the process is lost
+//! that has exported it. **Structure.** [`Exported`] is what is behind a region of another process, and keeps
+//! what was opened; a [`DeviceLink`] hands each job to the device whose memory it reads, whose channel copies as
+//! inside its own memory.
 
 use channel::accelerator::{Device, Direction, IpcHandle};
 use channel::model::{ChannelError, ChannelErrorKind, Completion, MemoryId, NodeId};
@@ -38,6 +39,18 @@ impl Exported {
     #[must_use]
     pub fn into_region(self, memory: MemoryId, len_bytes: u64) -> Region {
         Region::device(memory, len_bytes, Arc::new(self))
+    }
+
+    /// Whether nobody but the caller has `room`, and no job what any device has opened of it. Where that is so
+    /// and nobody is given it, dropping it closes what is open.
+    #[must_use]
+    pub fn is_idle(room: &Arc<Region>) -> bool {
+        // In this order: who has the region may open it.
+        Arc::strong_count(room) == 1
+            && room.view::<Exported>().is_none_or(|exported| {
+                let opened = exported.opened.lock().unwrap_or_else(PoisonError::into_inner);
+                opened.values().all(|region| Arc::strong_count(region) == 1)
+            })
     }
 
     /// The region `there`, which this is behind, as a device finds it that has memory `own`.
@@ -115,8 +128,8 @@ impl fmt::Debug for DeviceLink {
 }
 
 impl DeviceLink {
-    /// A link from these memories, each of a device, to such of the ranks of `fabric`. One that makes no channel is left out, and its health
-    /// says so.
+    /// A link from these memories, each of a device, to such of the ranks of `fabric`. One that makes no channel
+    /// is left out, and its health says so.
     ///
     /// # Errors
     /// When the process has no descriptor left.
@@ -199,4 +212,26 @@ impl Channel for DeviceLink {
 fn unknown(region: &Region) -> ChannelError {
     let detail = format!("a copy of {region:?}, which joins no device of this node to another's");
     ChannelError::new(ChannelErrorKind::UnknownRegion, detail)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_region_is_idle_once_no_job_has_it_nor_what_was_opened_of_it() {
+        let memory = MemoryId { node: NodeId(1), index: 0 };
+        let room = Arc::new(Exported::new(IpcHandle([1; 64])).into_region(memory, 64));
+        assert!(Exported::is_idle(&room));
+        let is_idle_without = |job: Arc<Region>| {
+            assert!(!Exported::is_idle(&room));
+            drop(job);
+            Exported::is_idle(&room)
+        };
+        assert!(is_idle_without(Arc::clone(&room)));
+        let opened = Arc::new(Region::device(memory, 64, Arc::new(())));
+        let exported: &Exported = room.view().unwrap();
+        exported.opened.lock().unwrap().insert(memory, Arc::clone(&opened));
+        assert!(is_idle_without(opened));
+    }
 }

@@ -140,6 +140,8 @@ pub(super) struct Change {
     pub(super) apart: Vec<u16>,
     /// What was measured of a link.
     pub(super) measured: Option<LinkRates>,
+    /// Whether nobody is to put to its devices any more.
+    pub(super) withdraws: bool,
 }
 
 /// All nodes, by rank.
@@ -150,6 +152,10 @@ pub(super) struct Known {
     generation: u64,
     /// Those that have heard what this one is.
     pub(super) told: BTreeSet<NodeId>,
+    /// Rooms that their nodes have withdrawn, and that this one may have open yet.
+    withdrawn: Vec<(NodeId, Arc<Region>)>,
+    /// Those that may have rooms open yet that this one has withdrawn.
+    pub(super) awaited: BTreeSet<NodeId>,
 }
 
 #[derive(Debug)]
@@ -165,8 +171,12 @@ struct Node {
 }
 
 impl Known {
-    /// Takes what a node says of itself.
-    pub(super) fn hear(&mut self, from: NodeId, said: Introduction) -> Result<(), String> {
+    /// Takes what a node says of itself; returns the rooms that it has no more.
+    pub(super) fn hear(
+        &mut self,
+        from: NodeId,
+        said: Introduction,
+    ) -> Result<Vec<Arc<Region>>, String> {
         let topology = cluster::parse_json(&said.topology).map_err(|error| error.to_string())?;
         let [class] = <[NodeClass; 1]>::try_from(topology.classes)
             .map_err(|_| "it says to be several nodes".to_owned())?;
@@ -182,15 +192,18 @@ impl Known {
         let registered = (said.region, Arc::new(of_host));
         let room = |room: &OnDevice| Some((room.region, self.room(from, room)?));
         let rooms = said.rooms.iter().map(room).collect::<Option<_>>();
-        let rooms = rooms.ok_or("nobody can open what it exports")?;
+        let rooms: Vec<_> = rooms.ok_or("nobody can open what it exports")?;
         let rates = topology.links.into_iter().next().and_then(LinkRates::of);
         let at = from.0 as usize;
         if self.nodes.len() <= at {
             self.nodes.resize_with(at + 1, || None);
         }
+        let is_left = |room: &Arc<Region>| !rooms.iter().any(|(_, now)| Arc::ptr_eq(now, room));
+        let before = self.nodes[at].take().map_or(Vec::new(), |node| node.rooms);
+        let gone = before.into_iter().map(|(_, room)| room).filter(is_left).collect();
         self.nodes[at] = Some(Node { said, class, rates, registered, rooms, is_lost: false });
         self.generation += 1;
-        Ok(())
+        Ok(gone)
     }
 
     /// The region that room of a node's is: the one from before, which may be open, where it has said so then.
@@ -200,8 +213,30 @@ impl Known {
         is_known.then(before).flatten().or_else(|| room.region(node))
     }
 
+    /// Closes rooms that `node` has withdrawn as soon as no job has them.
+    pub(super) fn withdraw(&mut self, node: NodeId, rooms: Vec<Arc<Region>>) {
+        self.withdrawn.extend(rooms.into_iter().map(|room| (node, room)));
+    }
+
+    /// Closes what nodes have withdrawn and no job has; returns those of which that was the last.
+    pub(super) fn close_withdrawn(&mut self) -> BTreeSet<NodeId> {
+        let is_idle = |(_, room): &mut (NodeId, Arc<Region>)| Exported::is_idle(room);
+        let closed: Vec<_> = self.withdrawn.extract_if(.., is_idle).collect();
+        let nodes = closed.into_iter().map(|(node, _)| node);
+        let is_left = |node: &NodeId| self.withdrawn.iter().any(|(left, _)| left == node);
+        nodes.filter(|node| !is_left(node)).collect()
+    }
+
+    /// The rooms of a node that others open.
+    pub(super) fn exported(&self, node: NodeId) -> Vec<RegionId> {
+        let rooms = self.said(node).into_iter().flat_map(|said| &said.rooms);
+        let exported = rooms.filter(|room| matches!(room.way, Way::Opened(_)));
+        exported.map(|room| room.region).collect()
+    }
+
     /// Forgets the rooms of a node that is lost, so that what is open of them is closed with the last copy.
     pub(super) fn close(&mut self, node: NodeId) {
+        self.withdrawn.retain(|(whose, _)| *whose != node);
         let Some(Some(node)) = self.nodes.get_mut(node.0 as usize) else { return };
         node.rooms.clear();
         node.is_lost = true;
@@ -233,7 +268,8 @@ impl Known {
     pub(super) fn changed(&self, node: NodeId, change: Change) -> Option<Introduction> {
         let Node { said, class: before, rates, .. } = self.get(node)?;
         let Introduction { ref name, memory: index, region, bytes, ref rooms, .. } = *said;
-        let (memory, rooms) = (MemoryId { node, index }, rooms.clone());
+        let rooms = if change.withdraws { Vec::new() } else { rooms.clone() };
+        let memory = MemoryId { node, index };
         let registered = Registered { memory, region, bytes, rooms };
         let class = change.class.unwrap_or_else(|| before.clone());
         let rates = change.measured.or_else(|| rates.clone());
@@ -475,6 +511,34 @@ mod tests {
         assert_eq!(known.cluster().classes.len(), 2);
         lose(&mut known, 0);
         assert_eq!(ends(&known), None);
+    }
+
+    #[test]
+    fn what_is_withdrawn_is_closed_once_no_job_has_it() {
+        let mut known = Known::default();
+        let exported = OnDevice { way: Way::Opened(vec![7; 64]), ..on_device(0, 1) };
+        let ends = |known: &Known| {
+            let ends = known.cluster().links[1].to.iter().map(|end| end.class).collect::<Vec<_>>();
+            (ends, known.cluster().classes.len())
+        };
+        for node in [0, 1] {
+            let mut said = on_devices(vec![exported.clone()]);
+            said.process = 7 + node;
+            known.hear(NodeId(node), said).unwrap();
+        }
+        let (node, region) = (NodeId(1), exported.region);
+        assert_eq!((known.exported(node), ends(&known)), (vec![region], (vec![0], 1)));
+        let job = known.registered(MemoryId { node, index: 1 }, region).unwrap();
+        let change = Change { withdraws: true, ..Change::default() };
+        let changed = known.changed(node, change).unwrap();
+        let rooms = known.hear(node, changed).unwrap();
+        known.withdraw(node, rooms);
+        assert_eq!((known.exported(node), ends(&known)), (vec![], (vec![0], 2)));
+        assert!(known.registered(job.memory(), region).is_none());
+        assert_eq!(known.close_withdrawn(), BTreeSet::new());
+        drop(job);
+        assert_eq!(known.close_withdrawn(), BTreeSet::from([node]));
+        assert_eq!(known.close_withdrawn(), BTreeSet::new());
     }
 
     fn class() -> NodeClass {

@@ -49,10 +49,12 @@ pub(crate) enum Topic {
     GiveBack,
     /// The sender asks for checksums.
     Sums,
+    /// The sender has nothing open of what the other has withdrawn.
+    Closed,
 }
 
 impl Topic {
-    const ALL: [Topic; 8] = [
+    const ALL: [Topic; 9] = [
         Topic::Packet,
         Topic::Class,
         Topic::Lookup,
@@ -61,6 +63,7 @@ impl Topic {
         Topic::FileAnswer,
         Topic::GiveBack,
         Topic::Sums,
+        Topic::Closed,
     ];
 
     fn of(number: u32) -> Option<Topic> {

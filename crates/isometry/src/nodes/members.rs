@@ -12,8 +12,8 @@ use super::{LinkRates, Nodes, Registered, postcard, registry};
 use crate::{ArgumentError, Error, probe};
 use channel::Channel;
 use channel_remote::{RemoteChannel, RemoteSpan};
-use fabric::{Config, Fabric, Handlers};
-use model::{MemoryId, NodeClass, NodeId, Topology};
+use fabric::{Config, Fabric, Handlers, Lost};
+use model::{MemoryId, NodeClass, NodeId, RegionId, Topology};
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
 use std::time::{Duration, Instant};
@@ -26,6 +26,9 @@ const NAME_PATIENCE: Duration = Duration::from_secs(10);
 
 /// How soon it asks again whether that one has gone.
 const RETRY: Duration = Duration::from_millis(50);
+
+/// How long a node that closes waits for others to close memory of its devices.
+const WITHDRAWAL: Duration = Duration::from_secs(2);
 
 /// Joins the ranks that `config` speaks of, also where its name is about to be free.
 pub(super) fn join(config: &Config, inbox: &Arc<Inbox>) -> Result<Fabric, Error> {
@@ -154,7 +157,8 @@ impl Nodes {
         lost: Vec<(u16, String)>,
         apart: Vec<u16>,
     ) -> Option<Topology> {
-        self.become_another(Change { class: Some(class), lost, apart, measured: None })
+        let class = Some(class);
+        self.become_another(Change { class, lost, apart, ..Change::default() })
     }
 
     fn become_another(&self, change: Change) -> Option<Topology> {
@@ -167,7 +171,8 @@ impl Nodes {
     /// Under the lock, so that nobody hears last what was said before.
     fn tell(&self, known: &mut Known, introduction: Introduction) {
         let bytes = postcard(&introduction);
-        known.hear(self.here(), introduction).expect("it says what it is");
+        // It has nothing open of its own.
+        let _ = known.hear(self.here(), introduction).expect("it says what it is");
         for node in self.others() {
             known.told.insert(node);
             self.outbox.post(&self.fabric, node, Topic::Class, bytes.clone());
@@ -178,15 +183,54 @@ impl Nodes {
     pub(super) fn hear_class(&self, from: NodeId, bytes: &[u8]) -> Result<(), String> {
         let introduction = ::postcard::from_bytes(bytes).map_err(|e| e.to_string())?;
         let mut known = self.known();
-        known.hear(from, introduction)?;
+        let withdrawn = known.hear(from, introduction)?;
+        known.withdraw(from, withdrawn);
         if known.told.insert(from)
             && let Some(said) = known.said(self.here())
         {
             self.outbox.post(&self.fabric, from, Topic::Class, postcard(said));
         }
         drop(known);
+        self.close_withdrawn();
         self.registry.look_again();
         Ok(())
+    }
+
+    /// Has others put to this node's devices no more, and waits until they have closed what they had opened for
+    /// that; returns the regions of which that is not known.
+    pub(super) fn withdraw(&self) -> Vec<RegionId> {
+        let mut known = self.known();
+        let rooms = known.exported(self.here());
+        if rooms.is_empty() {
+            return rooms;
+        }
+        let change = Change { withdraws: true, ..Change::default() };
+        let changed = known.changed(self.here(), change).expect("it has said what it is");
+        known.awaited = self.others().collect();
+        self.tell(&mut known, changed);
+        drop(known);
+        // Who leaves has closed what it had open, and with a process goes what that had.
+        let is_gone =
+            |&node: &NodeId| matches!(self.fabric.lost(node), Some(Lost::Died | Lost::Left));
+        let are_closed = || self.known().awaited.iter().all(is_gone);
+        match self.fabric.wait_until(Some(WITHDRAWAL), are_closed) {
+            Ok(()) => Vec::new(),
+            Err(_) => rooms,
+        }
+    }
+
+    /// A node has closed what this one has withdrawn.
+    pub(super) fn hear_closed(&self, from: NodeId) {
+        self.known().awaited.remove(&from);
+        self.fabric.wake();
+    }
+
+    /// Closes what others have withdrawn, as far as no job has it, and tells them.
+    pub(crate) fn close_withdrawn(&self) {
+        let closed = self.known().close_withdrawn();
+        for node in closed {
+            self.outbox.post(&self.fabric, node, Topic::Closed, Vec::new());
+        }
     }
 
     /// Measures the link to another node, by puts into registered memory that nobody uses yet.

@@ -4,6 +4,7 @@ use super::Nodes;
 use super::desk::Clerk;
 use super::letters::{Letter, Topic};
 use crate::runtime::Shared;
+use channel::Regions;
 use std::io;
 use std::sync::Arc;
 use std::thread::{Builder, JoinHandle};
@@ -35,15 +36,22 @@ impl Service {
         }
     }
 
-    /// Ends the thread, and leaves: to each other, this node and all others are lost.
-    pub(crate) fn join(self) {
+    /// Ends the thread, and leaves: to each other, this node and all others are lost. What of devices' memory
+    /// others may have open yet is never given back.
+    pub(crate) fn join(self, regions: &Regions) {
+        // While the thread hears what others say to that.
+        for room in self.nodes.withdraw().into_iter().filter_map(|room| regions.get(room)) {
+            log::warn!("memory of a device stays allocated, which others may have open: {room:?}");
+            std::mem::forget(room);
+        }
         self.nodes.end();
         // A panic of the thread was printed when it happened.
         let _ = self.thread.join();
         self.clerk.join(&self.nodes.desk);
         self.nodes.clear();
-        self.nodes.leave();
+        // Before others hear that it has left, and give back what it had open.
         self.nodes.close_rooms(&self.nodes.others().collect::<Vec<_>>());
+        self.nodes.leave();
     }
 }
 
@@ -80,6 +88,10 @@ fn hear(shared: &Arc<Shared>, nodes: &Nodes, letter: Letter) -> Option<engine::P
         Topic::FileAnswer => nodes.hear_file_answer(from, &letter.bytes),
         Topic::Sums => nodes.hear_sums_asked(from, &letter.bytes),
         Topic::GiveBack => nodes.hear_give_back(from, &letter.bytes),
+        Topic::Closed => {
+            nodes.hear_closed(from);
+            Ok(())
+        }
     };
     if let Err(why) = heard {
         log::warn!("dropped what {from} said of {:?}: {why}", letter.topic);

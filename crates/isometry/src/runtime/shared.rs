@@ -387,6 +387,7 @@ impl Shared {
         }
         if let Some(nodes) = &self.nodes {
             nodes.send(packets);
+            nodes.close_withdrawn();
         }
         self.tell(ended);
         timeout
