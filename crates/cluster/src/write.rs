@@ -161,14 +161,18 @@ fn channels(topology: &Topology) -> impl Iterator<Item = Value> {
     })
 }
 
-/// One entry for each link and node that it starts at, to all the others.
+/// One entry for each link and node that it starts at, to all the others; one for each memory there where these
+/// are joined to different ones.
 fn links(topology: &Topology) -> impl Iterator<Item = Value> {
-    topology.links.iter().flat_map(move |l| {
+    let starts = topology.links.iter().flat_map(|l| l.starts().map(move |starts| (l, starts)));
+    starts.flat_map(move |(l, starts)| {
+        let is_end = |&&end: &&LinkEnd| l.joins(starts[0], end);
+        let ends: Vec<_> = l.to.iter().filter(is_end).copied().collect();
         nodes(topology).filter_map(move |(class, _, prefix)| {
-            let from = names_at(topology, &l.from, class, &prefix);
+            let from = names_at(topology, starts, class, &prefix);
             let others = nodes(topology).filter(|other| other.2 != prefix);
             let to: Vec<_> =
-                others.flat_map(|(c, _, other)| names_at(topology, &l.to, c, &other)).collect();
+                others.flat_map(|(c, _, other)| names_at(topology, &ends, c, &other)).collect();
             let mut value = serde_json::to_value(link(l, topology)).unwrap_or_default();
             let ends = !from.is_empty() && !to.is_empty();
             (value["from"], value["to"]) = (from.into(), to.into());

@@ -428,7 +428,7 @@ impl Made {
                 }
             }
             accelerators::registered::add(class, own.index, bytes);
-            devices.add(memory, device);
+            devices.add_room(own, memory);
             self.add_pool(regions, (memory, room, bytes));
         }
         rooms

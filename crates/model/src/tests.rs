@@ -84,6 +84,30 @@ fn a_layout_prints_as_the_paper_writes_it() {
 }
 
 #[test]
+fn a_link_joins_its_ends_but_for_some_pairs() {
+    let end = |memory| LinkEnd { class: 0, memory };
+    let mut link = Link {
+        kind: ChannelKind::RemoteMemcpy,
+        from: vec![end(0), end(1)],
+        to: vec![end(2), end(3)],
+        except: vec![],
+        curves: Curves::all(Throughput::constant(1.0).unwrap()),
+        latency_ns: 0,
+        in_flight: None,
+        assumed: true,
+    };
+    assert!(link.joins(end(1), end(2)) && !link.joins(end(2), end(1)));
+    assert_eq!(link.starts().collect::<Vec<_>>(), [[end(0), end(1)]]);
+    link.except.push([end(1), end(2)]);
+    assert!(
+        !link.joins(end(1), end(2)) && link.joins(end(1), end(3)) && link.joins(end(0), end(2))
+    );
+    assert_eq!(link.starts().collect::<Vec<_>>(), [[end(0)], [end(1)]]);
+    link.from.clear();
+    assert_eq!(link.starts().count(), 0);
+}
+
+#[test]
 fn memories_are_found_by_name() {
     let memory = Memory {
         name: "sys".into(),

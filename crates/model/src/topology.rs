@@ -172,6 +172,8 @@ pub struct Link {
     pub from: Vec<LinkEnd>,
     /// Where it ends.
     pub to: Vec<LinkEnd>,
+    /// The pairs of these that it does not join all the same. Cluster files can't say so.
+    pub except: Vec<[LinkEnd; 2]>,
     /// Throughput against request size, for each shape class.
     pub curves: Curves,
     /// Time from submitting a request to its first byte.
@@ -180,6 +182,21 @@ pub struct Link {
     pub in_flight: Option<u32>,
     /// Whether a figure here is assumed rather than given by the table's source.
     pub assumed: bool,
+}
+
+impl Link {
+    /// Whether it leads from the one end to the other.
+    #[must_use]
+    pub fn joins(&self, from: LinkEnd, to: LinkEnd) -> bool {
+        let ends = self.from.contains(&from) && self.to.contains(&to);
+        ends && !self.except.contains(&[from, to])
+    }
+
+    /// Its starts, together where each is joined to all ends, and else each by itself.
+    pub fn starts(&self) -> impl Iterator<Item = &[LinkEnd]> {
+        let together = if self.except.is_empty() { self.from.len().max(1) } else { 1 };
+        self.from.chunks(together)
+    }
 }
 
 /// A whole cluster.

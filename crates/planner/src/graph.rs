@@ -84,8 +84,15 @@ impl<'t> Lane<'t> {
         }
     }
 
-    fn of_link(link: &'t Link, index: u16, site: &Site<'t>, sites: &[Site<'t>]) -> Lane<'t> {
-        let here = link.from.iter().filter(|end| site.is_of(end));
+    /// What of a link starts at `starts`, which are joined to the same ends.
+    fn of_link(
+        (link, index): (&'t Link, u16),
+        starts: &[LinkEnd],
+        site: &Site<'t>,
+        sites: &[Site<'t>],
+    ) -> Lane<'t> {
+        let here = starts.iter().filter(|end| site.is_of(end));
+        let ends = link.to.iter().filter(|&&end| link.joins(starts[0], end));
         Lane {
             id: ChannelId { node: site.node, index },
             kind: link.kind,
@@ -94,7 +101,7 @@ impl<'t> Lane<'t> {
             in_flight: link.in_flight,
             crosses: Crosses::Ports(Vec::new()),
             from: site.bits(here.map(|end| end.memory)),
-            to: far_ends(sites, site.node, &link.to).fold(0, |bits, vertex| bits | 1 << vertex),
+            to: far_ends(sites, site.node, ends).fold(0, |bits, vertex| bits | 1 << vertex),
             ends: Ends::Far(site.node, &link.to),
         }
     }
@@ -215,8 +222,11 @@ impl<'t> Graph<'t> {
         let several = graph.sites.len() > 1;
         for site in graph.sites.iter().filter(|_| several) {
             let first = ChannelId::FIRST_LINK..=u16::MAX;
-            let lane = |(index, link)| Lane::of_link(link, index, site, &graph.sites);
-            graph.lanes.extend(first.zip(&topology.links).map(lane));
+            for (index, link) in first.zip(&topology.links) {
+                let starts = link.starts().filter(|starts| starts.iter().any(|s| site.is_of(s)));
+                let lane = |starts| Lane::of_link((link, index), starts, site, &graph.sites);
+                graph.lanes.extend(starts.map(lane));
+            }
         }
         if graph.lanes.len() > MAX_LANES {
             return Err(PlanError::Query { why: "the nodes have more than 250 channels" });
@@ -273,7 +283,7 @@ impl<'t> Graph<'t> {
                         (0..).zip(ends).for_each(|(order, &end)| offer(order, first + end as u8));
                     }
                     Ends::Far(node, ends) => {
-                        let ends = far_ends(&self.sites, node, ends);
+                        let ends = far_ends(&self.sites, node, ends.iter());
                         (0..).zip(ends).for_each(|(order, end)| offer(order, end));
                     }
                 }
@@ -337,10 +347,10 @@ fn members(mut set: u64) -> impl Iterator<Item = u8> {
 fn far_ends<'a>(
     sites: &'a [Site<'_>],
     node: NodeId,
-    to: &'a [LinkEnd],
+    to: impl Iterator<Item = &'a LinkEnd> + Clone + 'a,
 ) -> impl Iterator<Item = u8> + 'a {
     sites.iter().filter(move |site| site.node != node).flat_map(move |site| {
-        let ends = to.iter().filter(|end| site.is_of(end));
+        let ends = to.clone().filter(|end| site.is_of(end));
         ends.map(|end| site.vertex(end.memory))
     })
 }

@@ -2,10 +2,11 @@
 
 use super::{Direction, Interop, PciPlace};
 use crate::{Channel, HostSpan};
-use model::{ChannelError, ChannelErrorKind};
+use model::{ChannelError, ChannelErrorKind, MemoryId};
 use std::any::Any;
+use std::collections::BTreeMap;
 use std::fmt::{Debug, Display};
-use std::sync::{Arc, OnceLock};
+use std::sync::{Arc, Mutex, OnceLock, PoisonError};
 
 /// What keeps the memory of a region valid.
 pub type Owner = Arc<dyn Any + Send + Sync>;
@@ -91,22 +92,23 @@ pub enum Reach {
     All,
 }
 
-/// What a device is called in errors, whether it is lost, and whether it has no kernels or does not reach
-/// devices of other processes: for good, from the first error on that says so.
+/// What a device is called in errors, whether it is lost, and whether it has no kernels or does not reach some
+/// memory of other processes: for good, from the first error on that says so.
 #[derive(Debug)]
 pub struct Health {
     name: String,
     lost: OnceLock<String>,
     no_kernels: OnceLock<String>,
-    no_peers: OnceLock<String>,
+    unreached: Mutex<BTreeMap<MemoryId, String>>,
 }
 
 impl Health {
     /// That of a device which is not lost. `api` and `name` are what errors call it.
     #[must_use]
     pub fn new(api: &str, name: &str) -> Self {
-        let [lost, no_kernels, no_peers] = Default::default();
-        Health { name: format!("{api} device `{name}`"), lost, no_kernels, no_peers }
+        let [lost, no_kernels] = Default::default();
+        let (name, unreached) = (format!("{api} device `{name}`"), Mutex::default());
+        Health { name, lost, no_kernels, unreached }
     }
 
     /// What errors call the device.
@@ -149,16 +151,17 @@ impl Health {
         let _ = self.no_kernels.set(failure.to_string());
     }
 
-    /// Has nobody count on the device to reach those of other processes from now on.
-    pub fn lose_peers(&self, failure: impl Display) {
+    /// Has nobody count on the device to reach `memory`, of another process, from now on.
+    pub fn lose_reach(&self, memory: MemoryId, failure: impl Display) {
+        let mut unreached = self.unreached.lock().unwrap_or_else(PoisonError::into_inner);
         // As in `lose_kernels`.
-        let _ = self.no_peers.set(failure.to_string());
+        unreached.entry(memory).or_insert_with(|| failure.to_string());
     }
 
-    /// Why it does not reach devices of other processes, if that was seen.
+    /// What memory of other processes it was seen not to reach, and why.
     #[must_use]
-    pub fn no_peers(&self) -> Option<&str> {
-        self.no_peers.get().map(String::as_str)
+    pub fn unreached(&self) -> BTreeMap<MemoryId, String> {
+        self.unreached.lock().unwrap_or_else(PoisonError::into_inner).clone()
     }
 
     /// `failure` as an error of this kind; one that says that the device is lost makes it so.

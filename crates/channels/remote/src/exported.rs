@@ -9,7 +9,7 @@
 //! inside its own memory.
 
 use channel::accelerator::{Device, Direction, IpcHandle};
-use channel::model::{ChannelError, ChannelErrorKind, Completion, MemoryId, NodeId};
+use channel::model::{ChannelError, ChannelErrorKind, Completion, MemoryId};
 use channel::{Bell, Capabilities, Channel, Held, Job, Region};
 use fabric::Fabric;
 use rustix::event::epoll::{CreateFlags, EventData, EventFlags, add, create};
@@ -64,14 +64,14 @@ impl Exported {
         if let Some(region) = opened.get(&own) {
             return Ok(Arc::clone(region));
         }
-        if let Some(why) = device.health().no_peers() {
+        let (memory, len_bytes) = (there.memory(), there.len_bytes());
+        if let Some(why) = device.health().unreached().remove(&memory) {
             return Err(ChannelError::new(ChannelErrorKind::Io, why));
         }
-        let (memory, len_bytes) = (there.memory(), there.len_bytes());
         let interop = device.interop().ok_or_else(|| unknown(there))?;
         let owner = interop
             .import(&self.handle, len_bytes)
-            .map_err(|error| refused(fabric, (device, memory.node), error))?;
+            .map_err(|error| refused(fabric, (device, memory), error))?;
         let region = Arc::new(Region::device(memory, len_bytes, owner));
         opened.insert(own, Arc::clone(&region));
         Ok(region)
@@ -81,13 +81,14 @@ impl Exported {
 /// How long it may take to hear that a process has ended, whose memory can't be opened any more.
 const LAST_SIGN: Duration = Duration::from_millis(100);
 
-/// Why `device` can't open memory of a node's: one of the two is lost, or the device does not reach it, which its
-/// health says from now on.
+/// Why `device` can't open `memory`, of another node: one of the two is lost, or the device does not reach it,
+/// which its health says from now on.
 fn refused(
     fabric: &Fabric,
-    (device, node): (&dyn Device, NodeId),
+    (device, memory): (&dyn Device, MemoryId),
     error: ChannelError,
 ) -> ChannelError {
+    let node = memory.node;
     if error.kind == ChannelErrorKind::DeviceLost {
         return error;
     }
@@ -97,14 +98,20 @@ fn refused(
         return ChannelError::new(ChannelErrorKind::PeerLost, lost.to_string());
     }
     let detail = format!("memory of a device of {node} can't be opened: {}", error.detail);
-    device.health().lose_peers(&detail);
+    device.health().lose_reach(memory, &detail);
     ChannelError { detail, ..error }
 }
 
-/// A device, and what copies from its memory.
+/// A device, and what copies from its memory, or why nothing does.
 struct Lane {
     device: Arc<dyn Device>,
-    channel: Box<dyn Channel>,
+    channel: Result<Box<dyn Channel>, ChannelError>,
+}
+
+impl Lane {
+    fn channel(&mut self) -> Option<&mut Box<dyn Channel>> {
+        self.channel.as_mut().ok()
+    }
 }
 
 /// Copies from memories of this node's devices to [`Exported`] ones. The first copy of a device to one blocks
@@ -129,7 +136,7 @@ impl fmt::Debug for DeviceLink {
 
 impl DeviceLink {
     /// A link from these memories, each of a device, to such of the ranks of `fabric`. One that makes no channel
-    /// is left out, and its health says so.
+    /// reaches none.
     ///
     /// # Errors
     /// When the process has no descriptor left.
@@ -139,12 +146,12 @@ impl DeviceLink {
     ) -> io::Result<Self> {
         let lane = |(own, device): (MemoryId, Arc<dyn Device>)| {
             let channel = device.channel(Direction::Copy, None);
-            let channel = channel.inspect_err(|error| device.health().lose_peers(error)).ok()?;
-            Some((own, Lane { device, channel }))
+            (own, Lane { device, channel })
         };
-        let lanes: BTreeMap<_, _> = devices.into_iter().filter_map(lane).collect();
+        let lanes: BTreeMap<_, _> = devices.into_iter().map(lane).collect();
         // No lane is full then: all of them may be for one.
-        let most = lanes.values().map(|lane| lane.channel.capabilities().max_in_flight).min();
+        let channels = lanes.values().filter_map(|lane| lane.channel.as_ref().ok());
+        let most = channels.map(|channel| channel.capabilities().max_in_flight).min();
         let (bell, watch) = watched(&lanes)?;
         Ok(DeviceLink {
             fabric,
@@ -161,8 +168,12 @@ impl DeviceLink {
         let own = job.src.memory();
         let lane = self.lanes.get_mut(&own).ok_or_else(|| unknown(&job.src))?;
         let there: &Exported = job.dst.view().ok_or_else(|| unknown(&job.dst))?;
+        let channel = lane.channel.as_mut().map_err(|why| {
+            lane.device.health().lose_reach(job.dst.memory(), &*why);
+            why.clone()
+        })?;
         let dst = there.opened(&self.fabric, (own, lane.device.as_ref()), &job.dst)?;
-        let taken = lane.channel.submit(Job { dst, ..job });
+        let taken = channel.submit(Job { dst, ..job });
         taken.map_err(|job| ChannelError::new(ChannelErrorKind::Io, format!("no room for {job:?}")))
     }
 }
@@ -170,7 +181,7 @@ impl DeviceLink {
 /// A bell, and a descriptor that is readable where that is, or one of the lanes'.
 fn watched(lanes: &BTreeMap<MemoryId, Lane>) -> io::Result<(Bell, OwnedFd)> {
     let (bell, watch) = (Bell::new()?, create(CreateFlags::CLOEXEC)?);
-    let of_lanes = lanes.values().filter_map(|lane| lane.channel.wake_fd());
+    let of_lanes = lanes.values().filter_map(|lane| lane.channel.as_ref().ok()?.wake_fd());
     for fd in of_lanes.chain([bell.as_fd()]) {
         add(&watch, fd, EventData::new_u64(0), EventFlags::IN)?;
     }
@@ -196,7 +207,7 @@ impl Channel for DeviceLink {
         let before = done.len();
         self.bell.clear();
         done.append(&mut self.done);
-        self.lanes.values_mut().for_each(|lane| lane.channel.poll(done));
+        self.lanes.values_mut().filter_map(Lane::channel).for_each(|channel| channel.poll(done));
         self.held.tell(done.len() - before);
     }
 
@@ -205,7 +216,7 @@ impl Channel for DeviceLink {
     }
 
     fn drain(&mut self) {
-        self.lanes.values_mut().for_each(|lane| lane.channel.drain());
+        self.lanes.values_mut().filter_map(Lane::channel).for_each(|channel| channel.drain());
     }
 }
 
@@ -217,6 +228,7 @@ fn unknown(region: &Region) -> ChannelError {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use channel::model::NodeId;
 
     #[test]
     fn a_region_is_idle_once_no_job_has_it_nor_what_was_opened_of_it() {

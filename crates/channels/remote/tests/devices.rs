@@ -129,7 +129,12 @@ fn link(fabric: &Arc<Fabric>, devices: &[Arc<Mapping>]) -> DeviceLink {
 }
 
 fn there(byte: u8) -> Arc<Region> {
-    let memory = MemoryId { node: NodeId(1), index: 0 };
+    exported(byte, 0)
+}
+
+/// What rank 1 has exported of a memory, by a handle of `byte`s.
+fn exported(byte: u8, index: u16) -> Arc<Region> {
+    let memory = MemoryId { node: NodeId(1), index };
     Arc::new(Exported::new(IpcHandle([byte; 64])).into_region(memory, BYTES))
 }
 
@@ -188,16 +193,17 @@ fn what_a_device_does_not_reach_is_asked_for_once() {
     let fabric = Arc::new(fabric);
     let devices = devices(&fabric);
     let mut link = link(&fabric, &devices);
-    let (good, bad) = (there(1), there(2));
-    copied(&mut link, 0, 1, &good).unwrap();
+    let bad = there(2);
     for _ in 0..2 {
         let error = copied(&mut link, 0, 1, &bad).unwrap_err();
         assert_eq!(error.kind, ChannelErrorKind::Io);
         assert!(error.detail.contains("no such memory"), "{}", error.detail);
     }
-    assert_eq!(devices[0].opened.load(Ordering::Relaxed), 2);
-    assert!(devices[0].health.no_peers().is_some() && devices[1].health.no_peers().is_none());
-    copied(&mut link, 0, 1, &good).unwrap();
+    assert_eq!(devices[0].opened.load(Ordering::Relaxed), 1);
+    let unreached =
+        |device: &Arc<Mapping>| device.health.unreached().into_keys().collect::<Vec<_>>();
+    assert_eq!(devices.each_ref().map(unreached), [vec![bad.memory()], vec![]]);
+    copied(&mut link, 0, 1, &exported(1, 1)).unwrap();
 }
 
 #[test]
@@ -209,17 +215,18 @@ fn what_a_lost_rank_has_exported_says_nothing_of_the_device() {
     drop(other);
     let error = copied(&mut link, 0, 1, &there(2)).unwrap_err();
     assert_eq!(error.kind, ChannelErrorKind::PeerLost, "{}", error.detail);
-    assert_eq!(devices[0].health.no_peers(), None);
+    assert!(devices[0].health.unreached().is_empty());
 }
 
 #[test]
-fn a_device_that_is_lost_is_left_out() {
+fn a_device_that_makes_no_channel_reaches_nothing() {
     let [fabric, _other] = pair();
     let fabric = Arc::new(fabric);
     let devices = devices(&fabric);
     devices[0].health.failed(ChannelErrorKind::DeviceLost, "it fell");
     let mut link = link(&fabric, &devices);
-    assert!(devices[0].health.no_peers().is_some());
     copied(&mut link, 1, 1, &there(1)).unwrap();
-    assert!(copied(&mut link, 0, 1, &there(1)).is_err());
+    let error = copied(&mut link, 0, 1, &there(1)).unwrap_err();
+    assert_eq!(error.kind, ChannelErrorKind::DeviceLost);
+    assert_eq!(devices[0].health.unreached().len(), 1);
 }

@@ -5,9 +5,8 @@
 //! asks for one hears why there is none. **Structure.** The device's channels join nothing any more, in a
 //! topology of a new generation, which no plan that was kept is for, and which other nodes hear of before
 //! they hear of any copy that has failed so; without kernels these are those that convert. Where a device does
-//! not reach those of other processes, no link leads there from it. Memories and
-//! channels keep their numbers, and host memory that was pinned by the device remains what it is, host
-//! memory.
+//! not reach memory of another process, no link leads there from it. Memories and channels keep their numbers,
+//! and host memory that was pinned by the device remains what it is, host memory.
 
 use crate::runtime::Shared;
 use channel::accelerator::{Device, Direction, Interop};
@@ -15,14 +14,16 @@ use model::{ChannelError, ChannelKind, MemoryId, NodeClass};
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::{Arc, Mutex, PoisonError};
 
-/// The devices of a machine, by their memories, of which one may have several.
+/// The devices of a machine, by their own memories.
 #[derive(Debug, Default)]
 pub(crate) struct Devices {
     all: BTreeMap<MemoryId, Arc<dyn Device>>,
+    /// The memories that other nodes put to, of those that have one.
+    rooms: BTreeMap<MemoryId, MemoryId>,
     /// What is closed of each that has not all its channels any more.
     closed: Mutex<BTreeMap<MemoryId, Closed>>,
-    /// Those that no link leads from any more.
-    apart: Mutex<BTreeSet<MemoryId>>,
+    /// Those of others that no link leads to any more from one.
+    apart: Mutex<BTreeSet<(MemoryId, MemoryId)>>,
 }
 
 /// Which channels of a device are closed.
@@ -50,6 +51,11 @@ impl Closed {
 impl Devices {
     pub(crate) fn add(&mut self, memory: MemoryId, device: Arc<dyn Device>) {
         self.all.insert(memory, device);
+    }
+
+    /// Adds the memory that other nodes put to of the device whose own is `own`.
+    pub(crate) fn add_room(&mut self, own: MemoryId, room: MemoryId) {
+        self.rooms.insert(own, room);
     }
 
     /// All, with their memories.
@@ -84,20 +90,25 @@ impl Devices {
         all.filter_map(|&memory| Some((memory.index, self.why_lost(memory)?))).collect()
     }
 
-    /// The memories of those that don't reach devices of other processes, by their numbers.
-    pub(crate) fn apart(&self) -> Vec<u16> {
-        let apart = self.all.iter().filter(|(_, device)| device.health().no_peers().is_some());
-        apart.map(|(memory, _)| memory.index).collect()
+    /// The memories of other processes that devices don't reach, with the number of the device's own.
+    pub(crate) fn apart(&self) -> Vec<(u16, MemoryId)> {
+        let all = self.all.iter();
+        let apart = all.flat_map(|(own, device)| {
+            device.health().unreached().into_keys().map(|there| (own.index, there))
+        });
+        apart.collect()
     }
 
-    /// Why those don't reach devices of other processes that did the last time that somebody asked.
-    fn newly_apart(&self) -> Vec<&str> {
+    /// Why devices don't reach those memories of other processes that they did the last time that somebody asked.
+    fn newly_apart(&self) -> Vec<String> {
         let mut known = self.apart.lock().unwrap_or_else(PoisonError::into_inner);
-        let why = self.all.iter().filter_map(|(memory, device)| {
-            let why = device.health().no_peers()?;
-            known.insert(*memory).then_some(why)
-        });
-        why.collect()
+        let mut found = Vec::new();
+        for (&own, device) in &self.all {
+            let unreached = device.health().unreached().into_iter();
+            let new = unreached.filter(|&(there, _)| known.insert((own, there)));
+            found.extend(new.map(|(_, why)| why));
+        }
+        found
     }
 
     /// What is to be closed, with why, and is not among `closed`.
@@ -132,12 +143,14 @@ impl Shared {
             return;
         }
         for why in apart {
-            log::warn!("no more copies go straight from there to devices of others: {why}");
+            log::warn!("no more copies go straight there: {why}");
         }
         let (_changing, mut class) = self.class_to_change();
         for (memory, what, why) in found {
             log::warn!("no more copies are planned that need it: {why}");
-            close(&mut class, memory.index, what);
+            for memory in [Some(&memory), self.devices().rooms.get(&memory)].into_iter().flatten() {
+                close(&mut class, memory.index, what);
+            }
             closed.insert(memory, what);
         }
         self.set_class(class);
@@ -245,6 +258,7 @@ mod tests {
         let device = Arc::new(Full::new("a", true, Reach::Nothing));
         let (mut devices, memory) = (Devices::default(), MemoryId { node: NodeId(0), index: 1 });
         devices.add(memory, Arc::clone(&device) as Arc<dyn Device>);
+        devices.add_room(memory, MemoryId { index: 2, ..memory });
         let health = device.health();
         let mut closed = BTreeMap::new();
         let mut found = || {
@@ -259,5 +273,21 @@ mod tests {
         health.failed(ChannelErrorKind::DeviceLost, "it fell");
         assert_eq!(found(), [(Closed::All, ChannelErrorKind::DeviceLost)]);
         assert_eq!(found(), []);
+    }
+
+    #[test]
+    fn what_a_device_does_not_reach_is_told_once_each() {
+        let device = Arc::new(Full::new("a", true, Reach::Nothing));
+        let (mut devices, memory) = (Devices::default(), MemoryId { node: NodeId(0), index: 1 });
+        devices.add(memory, Arc::clone(&device) as Arc<dyn Device>);
+        let there = [1, 2].map(|node| MemoryId { node: NodeId(node), index: 1 });
+        assert_eq!(devices.newly_apart(), Vec::<String>::new());
+        for (at, there) in (1..).zip(there) {
+            device.health().lose_reach(there, at);
+            device.health().lose_reach(there, "again");
+            assert_eq!(devices.newly_apart(), [at.to_string()]);
+            assert_eq!(devices.newly_apart(), Vec::<String>::new());
+        }
+        assert_eq!(devices.apart(), there.map(|there| (memory.index, there)));
     }
 }

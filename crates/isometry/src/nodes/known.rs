@@ -26,8 +26,8 @@ pub(super) struct Introduction {
     rooms: Vec<OnDevice>,
     /// Which of its memories are those of lost devices, and why these are.
     lost: Vec<(u16, String)>,
-    /// Which are those of devices that have found others out of their reach.
-    apart: Vec<u16>,
+    /// Memories of other nodes' devices that its own don't reach, each with that one's own memory.
+    apart: Vec<(u16, MemoryId)>,
     /// Its process, by the number that this has on its machine.
     process: u32,
 }
@@ -123,9 +123,9 @@ impl Introduction {
         let is_lost = |memory| self.lost.iter().any(|(lost, _)| *lost == memory);
         let is_linked = |room: &&OnDevice| may_open || matches!(room.way, Way::Window(..));
         let rooms = self.rooms.iter().filter(is_linked).filter(|room| !is_lost(room.own));
-        let own = rooms.clone().map(|room| room.own);
-        let putting = own.filter(|own| !self.apart.contains(own)).collect();
-        Member { class, putting, rooms: rooms.map(|room| room.memory).collect() }
+        let putting = rooms.clone().map(|room| room.own).collect();
+        let (rooms, apart) = (rooms.map(|room| room.memory).collect(), self.apart.clone());
+        Member { class, putting, rooms, apart }
     }
 }
 
@@ -136,8 +136,8 @@ pub(super) struct Change {
     pub(super) class: Option<NodeClass>,
     /// Of its memories those of lost devices, and why these are.
     pub(super) lost: Vec<(u16, String)>,
-    /// And those of devices that have found others out of their reach.
-    pub(super) apart: Vec<u16>,
+    /// And memories of other nodes' devices that its own don't reach, each with that one's own memory.
+    pub(super) apart: Vec<(u16, MemoryId)>,
     /// What was measured of a link.
     pub(super) measured: Option<LinkRates>,
     /// Whether nobody is to put to its devices any more.
@@ -447,7 +447,8 @@ mod tests {
         let memory = MemoryId { node: NodeId(1), index: 1 };
         let room = |known: &Known| known.registered(memory, on_device(0, 1).region);
         let before = room(&known).unwrap();
-        known.hear(NodeId(1), Introduction { apart: vec![0], ..exporting(8) }).unwrap();
+        let apart = vec![(0, MemoryId { node: NodeId(2), index: 1 })];
+        known.hear(NodeId(1), Introduction { apart, ..exporting(8) }).unwrap();
         assert!(Arc::ptr_eq(&before, &room(&known).unwrap()), "the node has changed");
         let mut another = exporting(8);
         another.rooms[0].way = Way::Opened(vec![8; 64]);
@@ -465,15 +466,16 @@ mod tests {
         let mut known = Known::default();
         let ends = |known: &Known| {
             let link = known.cluster().links.get(1).cloned();
-            link.map_or((0, 0), |link| (link.from.len(), link.to.len()))
+            link.map_or((0, 0, 0), |link| (link.from.len(), link.to.len(), link.except.len()))
         };
         known.hear(NodeId(0), exporting(8)).unwrap();
-        known.hear(NodeId(1), Introduction { apart: vec![0], ..exporting(9) }).unwrap();
-        assert_eq!(ends(&known), (1, 2), "one has found others out of its reach");
+        let apart = vec![(0, MemoryId { node: NodeId(0), index: 1 })];
+        known.hear(NodeId(1), Introduction { apart, ..exporting(9) }).unwrap();
+        assert_eq!(ends(&known), (2, 2, 1), "one does not reach the other");
         known.hear(NodeId(2), exporting(9)).unwrap();
-        assert_eq!(ends(&known), (0, 0));
+        assert_eq!(ends(&known), (0, 0, 0));
         known.close(NodeId(1));
-        assert_eq!(ends(&known), (2, 3), "its process has come back as another node");
+        assert_eq!(ends(&known), (3, 3, 1), "its process has come back as another node");
     }
 
     /// Of a node with two memories of devices before that of its host.

@@ -150,12 +150,12 @@ impl Nodes {
     }
 
     /// Tells all others what this node has become, and which of its memories are those of devices that are
-    /// lost, and why, and of such as don't reach those of others; returns the new cluster.
+    /// lost, and why, and which of others its devices don't reach; returns the new cluster.
     pub(crate) fn change(
         &self,
         class: NodeClass,
         lost: Vec<(u16, String)>,
-        apart: Vec<u16>,
+        apart: Vec<(u16, MemoryId)>,
     ) -> Option<Topology> {
         let class = Some(class);
         self.become_another(Change { class, lost, apart, ..Change::default() })

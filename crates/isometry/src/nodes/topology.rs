@@ -1,8 +1,10 @@
 //! Nodes as one cluster: classes of those that look alike, and the links between all of them.
 
 use model::{
-    ChannelKind, Curves, Link, LinkEnd, Memory, MemoryKind, NodeClass, Throughput, Topology, Wire,
+    ChannelKind, Curves, Link, LinkEnd, Memory, MemoryId, MemoryKind, NodeClass, Throughput,
+    Topology, Wire,
 };
+use std::collections::BTreeSet;
 
 /// What registered memory is called.
 pub(crate) const REG: &str = "reg";
@@ -87,12 +89,14 @@ pub(crate) struct Member {
     /// Its memories of devices that put to those of others where these are, and those that are put to.
     pub(crate) putting: Vec<u16>,
     pub(crate) rooms: Vec<u16>,
+    /// Memories of others that are not put to from one of its own all the same.
+    pub(crate) apart: Vec<(u16, MemoryId)>,
 }
 
 impl Member {
     /// A node whose devices nobody else reaches.
     pub(crate) fn alone(class: NodeClass) -> Member {
-        Member { class, putting: Vec::new(), rooms: Vec::new() }
+        Member { class, putting: Vec::new(), rooms: Vec::new(), apart: Vec::new() }
     }
 }
 
@@ -102,17 +106,23 @@ pub(crate) const LINK_OF_DEVICES: usize = 1;
 
 /// The cluster of these nodes, in the order of their ranks: neighbours that look alike are a class,
 /// and host memory of each is linked to registered memory of all others. That is for what comes in:
-/// nothing goes faster from there. Devices that others reach where they are are linked to each other.
+/// nothing goes faster from there. Devices that others reach where they are are linked to each other. A node
+/// that some device does not reach is a class of its own.
 pub(crate) fn cluster(
     nodes: &[Member],
     generation: u64,
     th_bytes: u64,
     rates: Option<LinkRates>,
 ) -> Topology {
+    let apart = nodes.iter().flat_map(|node| &node.apart);
+    let apart: BTreeSet<u32> = apart.map(|(_, there)| there.node.0).collect();
+    let stand_out = |ranks: [u32; 2]| ranks.iter().any(|rank| apart.contains(rank));
     let mut members: Vec<Member> = Vec::new();
     for (rank, node) in (0..).zip(nodes) {
         match members.last_mut() {
-            Some(member) if looks_like(member, node) => member.class.count += 1,
+            Some(member) if !stand_out([member.class.first, rank]) && looks_like(member, node) => {
+                member.class.count += 1;
+            }
             _ => {
                 let class = NodeClass { first: rank, count: 1, ..node.class.clone() };
                 members.push(Member { class, ..node.clone() });
@@ -128,7 +138,8 @@ pub(crate) fn cluster(
     let from = ends(&members, |(member, index), _| member.putting.contains(&index));
     let to = ends(&members, |(member, index), _| member.rooms.contains(&index));
     if !from.is_empty() && !to.is_empty() {
-        links.push(link((from, to), of_devices, true));
+        let except = exceptions(&members);
+        links.push(Link { except, ..link((from, to), of_devices, true) });
     }
     let classes = members.into_iter().map(|member| member.class).collect();
     Topology { name: format!("{} nodes", nodes.len()), generation, th_bytes, classes, links }
@@ -144,10 +155,24 @@ fn ends(members: &[Member], is_end: impl Fn((&Member, u16), &Memory) -> bool) ->
     (0..).zip(members).flat_map(of_class).collect()
 }
 
+/// The pairs of ends of which the one does not reach the other.
+fn exceptions(members: &[Member]) -> Vec<[LinkEnd; 2]> {
+    let of_class = |(class, member): (u16, &Member)| {
+        let pair = |&(memory, there): &(u16, MemoryId)| {
+            let is_there = |member: &Member| member.class.first == there.node.0;
+            let far = members.iter().position(is_there).and_then(|at| u16::try_from(at).ok())?;
+            Some([LinkEnd { class, memory }, LinkEnd { class: far, memory: there.index }])
+        };
+        member.apart.iter().filter_map(pair).collect::<Vec<_>>()
+    };
+    (0..).zip(members).flat_map(of_class).collect()
+}
+
 fn link((from, to): (Vec<LinkEnd>, Vec<LinkEnd>), rates: LinkRates, assumed: bool) -> Link {
     let LinkRates { curves, latency_ns } = rates;
     let kind = ChannelKind::RemoteMemcpy;
-    Link { kind, from, to, curves, latency_ns, in_flight: None, assumed }
+    let (except, in_flight) = (Vec::new(), None);
+    Link { kind, from, to, except, curves, latency_ns, in_flight, assumed }
 }
 
 fn looks_like(member: &Member, node: &Member) -> bool {
@@ -241,5 +266,23 @@ mod tests {
         for (putting, rooms) in [(vec![], vec![]), (vec![0], vec![]), (vec![], vec![1])] {
             assert_eq!(cluster(&[reached(putting, rooms)], 0, 1, rates()).links.len(), 1);
         }
+    }
+
+    #[test]
+    fn a_device_that_does_not_reach_one_node_reaches_the_others() {
+        let node = |apart| Member { putting: vec![0], rooms: vec![1], apart, ..node(2) };
+        let of = |rank| (0, MemoryId { node: NodeId(rank), index: 1 });
+        let cluster = cluster(
+            &[node(vec![]), node(vec![]), node(vec![]), node(vec![of(1), of(7)])],
+            0,
+            1,
+            None,
+        );
+        assert_eq!(cluster.classes.iter().map(|class| class.count).collect::<Vec<_>>(), [1; 4]);
+        let end = |class, memory| LinkEnd { class, memory };
+        let link = &cluster.links[1];
+        assert_eq!(link.except, [[end(3, 0), end(1, 1)]]);
+        let joined = [0, 1, 2].map(|far| link.joins(end(3, 0), end(far, 1)));
+        assert_eq!((joined, link.joins(end(1, 0), end(3, 1))), ([true, false, true], true));
     }
 }
