@@ -385,20 +385,15 @@ impl Made {
         for memory in &mut class.memories {
             memory.th_bytes = memory.th_bytes.or(Some(settings.th_bytes()));
         }
-        let remote = || {
-            let remote = RemoteChannel::new(Arc::clone(&nodes.fabric));
-            remote.map_err(|e| Error::resource("starting a thread for puts", e))
-        };
-        let mut of_hosts = remote()?;
+        let of_hosts = RemoteChannel::new(Arc::clone(&nodes.fabric));
+        let mut of_hosts = of_hosts.map_err(no_thread)?;
         let rates = nodes.to_measure().and_then(|node| nodes.measure(&mut of_hosts, node));
         let mut push = |place, channel| {
             self.channels.push((nodes.link(place), ChannelKind::RemoteMemcpy, channel));
         };
         push(LINK_OF_HOSTS, Box::new(of_hosts));
-        match registered.rooms.as_slice() {
-            [] => {}
-            _ if nodes.fabric.has_windows() => push(LINK_OF_DEVICES, Box::new(remote()?)),
-            rooms => push(LINK_OF_DEVICES, Box::new(device_link(nodes, rooms, devices)?)),
+        if !registered.rooms.is_empty() {
+            push(LINK_OF_DEVICES, link_of_devices(nodes, &registered.rooms, devices)?);
         }
         self.topology = nodes.introduce((class, rates), &registered, timeout)?;
         Ok(())
@@ -435,12 +430,24 @@ impl Made {
     }
 }
 
-/// The link from devices that have `rooms` to such of other processes of this machine.
-fn device_link(nodes: &Nodes, rooms: &[OnDevice], devices: &Devices) -> Result<DeviceLink, Error> {
+/// The link from devices that have `rooms` to such of others: by the network, or by opening these.
+fn link_of_devices(
+    nodes: &Nodes,
+    rooms: &[OnDevice],
+    devices: &Devices,
+) -> Result<Box<dyn Channel>, Error> {
     let has_room = |(own, _): &(MemoryId, _)| rooms.iter().any(|room| room.own() == own.index);
     let devices = devices.all().into_iter().filter(has_room);
-    let link = DeviceLink::new(Arc::clone(&nodes.fabric), devices);
-    link.map_err(|e| Error::resource("watching the devices of a link", e))
+    let fabric = Arc::clone(&nodes.fabric);
+    if nodes.fabric.has_windows() {
+        return Ok(Box::new(RemoteChannel::of_devices(fabric, devices).map_err(no_thread)?));
+    }
+    let link = DeviceLink::new(fabric, devices);
+    Ok(Box::new(link.map_err(|e| Error::resource("watching the devices of a link", e))?))
+}
+
+fn no_thread(error: std::io::Error) -> Error {
+    Error::resource("starting a thread for puts", error)
 }
 
 /// What discovery needs of the settings.

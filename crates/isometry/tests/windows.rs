@@ -11,14 +11,18 @@ use std::thread;
 use std::time::{Duration, Instant};
 use tempfile::TempDir;
 
+/// While there is a file of this name, the network puts nothing.
+const REFUSES: &str = "refuses";
+
 const PATIENCE: Option<Duration> = Some(Duration::from_secs(30));
 
 /// A library that is UCX, and says that it reaches memory of CUDA's devices; `None` where it can't be made.
 fn reports_cuda(dir: &Path) -> Option<std::path::PathBuf> {
     let source = Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/windows/reports_cuda.c");
     let library = dir.join("libucp.so");
+    let refuses = format!("-DREFUSES={:?}", dir.join(REFUSES));
     let made = Command::new("cc")
-        .args(["-shared", "-fPIC", "-Wl,--no-as-needed", "-o"])
+        .args(["-shared", "-fPIC", "-Wl,--no-as-needed", &refuses, "-o"])
         .arg(&library)
         .arg(source)
         .args(["-l:libucp.so.0", "-ldl"])
@@ -30,7 +34,7 @@ fn reports_cuda(dir: &Path) -> Option<std::path::PathBuf> {
 struct Cluster {
     nodes: Vec<Machine>,
     fake: Fake,
-    _dir: TempDir,
+    dir: TempDir,
 }
 
 /// `None` where there is no UCX, no compiler, or the system's driver is to be used, which it says.
@@ -57,7 +61,7 @@ fn cluster(test: &str, have_devices: &[bool]) -> Option<Cluster> {
         let joining: Vec<_> = joining.collect();
         joining.into_iter().map(|node| node.join().unwrap()).collect()
     });
-    Some(Cluster { nodes, fake, _dir: dir })
+    Some(Cluster { nodes, fake, dir })
 }
 
 /// Two nodes with devices.
@@ -160,6 +164,28 @@ fn a_device_that_is_lost_is_joined_no_more() {
     assert_eq!(joined(&nodes[1]), before[1..]);
     let plan = nodes[1].plan(&from, &to, &Options::default()).unwrap().to_json();
     assert_eq!(plan["hops"][0]["channel"], "RemoteMemcpy");
+}
+
+#[test]
+fn what_the_network_refuses_goes_by_the_hosts_from_then_on() {
+    let test = "what_the_network_refuses_goes_by_the_hosts_from_then_on";
+    let Some(Cluster { nodes, dir, .. }) = pair(test) else { return };
+    let there = published(&nodes);
+    let [here, other] = ["fbm", "fbm1"].map(|at| nodes[1].empty(array("yx"), at).unwrap());
+    let path = |machine: &Machine, dst: &Instance| {
+        let plan = machine.plan(&there, dst, &Options::default()).unwrap().to_json();
+        plan["memories"][1].as_str().unwrap().to_owned()
+    };
+    assert_eq!(path(&nodes[1], &here), "node1.fbm_reg");
+    std::fs::write(dir.path().join(REFUSES), "").unwrap();
+    let refused = nodes[1].copy(&there, &here, &CopyOptions::default()).unwrap();
+    let error = refused.wait(PATIENCE).unwrap_err();
+    assert!(error.to_string().contains("does not put"), "{error}");
+    std::fs::remove_file(dir.path().join(REFUSES)).unwrap();
+    until(|| path(&nodes[1], &here) != "node1.fbm_reg");
+    copy(&nodes[1], &there, &here);
+    assert!(rows_of(&nodes[1], &here) == noise());
+    assert_eq!(path(&nodes[1], &other), "node1.fbm1_reg", "nobody said so of that");
 }
 
 #[test]

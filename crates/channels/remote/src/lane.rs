@@ -1,9 +1,12 @@
 use crate::RemoteSpan;
-use channel::model::{ChannelError, ChannelErrorKind, Completion, CopyWork, NodeId, Work};
+use channel::accelerator::Device;
+use channel::model::{
+    ChannelError, ChannelErrorKind, Completion, CopyWork, MemoryId, NodeId, Work,
+};
 use channel::{DoneQueue, Job, Region, check_bounds};
 use fabric::{Error, ErrorKind, Fabric, Handle, Patience};
 use std::collections::{BTreeMap, VecDeque};
-use std::sync::{Condvar, Mutex, MutexGuard, PoisonError};
+use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
 use std::time::{Duration, Instant};
 
 /// How long a peer may take nothing and say nothing until what goes to it is given up, so that others
@@ -16,7 +19,9 @@ const SMALL_BYTES: u64 = 64 << 10;
 /// What a channel and its thread share.
 #[derive(Debug)]
 pub(crate) struct Lane {
-    fabric: std::sync::Arc<Fabric>,
+    fabric: Arc<Fabric>,
+    /// Those whose memory is put out of, by that.
+    devices: BTreeMap<MemoryId, Arc<dyn Device>>,
     tasks: Mutex<Tasks>,
     changed: Condvar,
     pub(crate) done: DoneQueue<Completion>,
@@ -46,8 +51,12 @@ struct Serving<'a> {
 }
 
 impl Lane {
-    pub(crate) fn new(fabric: std::sync::Arc<Fabric>, done: DoneQueue<Completion>) -> Lane {
-        Lane { fabric, tasks: Mutex::default(), changed: Condvar::new(), done }
+    pub(crate) fn new(
+        fabric: Arc<Fabric>,
+        devices: BTreeMap<MemoryId, Arc<dyn Device>>,
+        done: DoneQueue<Completion>,
+    ) -> Lane {
+        Lane { fabric, devices, tasks: Mutex::default(), changed: Condvar::new(), done }
     }
 
     /// Carries out what is small and needs no peer, and leaves the rest to the thread.
@@ -218,7 +227,14 @@ impl Lane {
     }
 
     fn end(&self, job: Job, result: Result<(), ChannelError>) {
-        let request = job.request;
+        let (request, [from, to]) = (job.request, [job.src.memory(), job.dst.memory()]);
+        if let Some(device) = self.devices.get(&from)
+            && let Err(why) = &result
+            && why.kind == ChannelErrorKind::Io
+        {
+            // The network does not take what it says that it does.
+            device.health().lose_reach(to, format!("{}: {}", device.health().name(), why.detail));
+        }
         // Its regions first: who hears of the end may want them back.
         drop(job);
         self.done.push(Completion { request, result });

@@ -17,6 +17,7 @@ mod lane;
 
 pub use exported::{DeviceLink, Exported};
 
+use channel::accelerator::Device;
 use channel::model::{Completion, MemoryId, NodeId};
 use channel::{Bell, Capabilities, Channel, DoneQueue, Held, Job, Region};
 use fabric::{Fabric, Window};
@@ -81,13 +82,25 @@ pub struct RemoteChannel {
 }
 
 impl RemoteChannel {
-    /// A channel by way of `fabric`.
+    /// A channel by way of `fabric`, out of memory of the host.
     ///
     /// # Errors
     /// When the process has no descriptors or threads left.
     pub fn new(fabric: Arc<Fabric>) -> io::Result<Self> {
+        RemoteChannel::of_devices(fabric, [])
+    }
+
+    /// One out of these memories, each of a device: where the network refuses to put from one to a window, that
+    /// device's health says so from then on.
+    ///
+    /// # Errors
+    /// As [`RemoteChannel::new`].
+    pub fn of_devices(
+        fabric: Arc<Fabric>,
+        devices: impl IntoIterator<Item = (MemoryId, Arc<dyn Device>)>,
+    ) -> io::Result<Self> {
         let done = DoneQueue::new(Arc::new(Bell::new()?));
-        let lane = Arc::new(Lane::new(fabric, done));
+        let lane = Arc::new(Lane::new(fabric, devices.into_iter().collect(), done));
         let served = Arc::clone(&lane);
         let thread = Builder::new().name("iso-remote".to_owned()).spawn(move || served.serve())?;
         Ok(RemoteChannel { lane, thread: Some(thread), held: Held::new(MAX_IN_FLIGHT) })

@@ -1,9 +1,10 @@
-/* What stands before UCX in tests: it says that memory of CUDA's devices is reached, and leaves all else to
- * the library that it is linked to. */
+/* What stands before UCX in tests: it says that memory of CUDA's devices is reached, refuses puts while there is
+ * a file REFUSES, and leaves all else to the library that it is linked to. */
 #define _GNU_SOURCE
 #include <dlfcn.h>
 #include <stddef.h>
 #include <stdint.h>
+#include <unistd.h>
 
 /* As in ucp/api/ucp.h. */
 struct attributes {
@@ -22,4 +23,13 @@ signed char ucp_context_query(void *context, struct attributes *said)
     if (said->mask & HAS_MEMORY_TYPES)
         said->memory_types |= CUDA;
     return status;
+}
+
+typedef void *put(void *, const void *, size_t, uint64_t, void *, const void *);
+put ucp_put_nbx;
+
+void *ucp_put_nbx(void *to, const void *from, size_t bytes, uint64_t at, void *key, const void *how)
+{
+    put *real = (put *)dlsym(RTLD_NEXT, "ucp_put_nbx");
+    return access(REFUSES, F_OK) ? real(to, from, bytes, at, key, how) : (void *)(intptr_t)-3;
 }
