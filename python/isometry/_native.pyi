@@ -30,8 +30,8 @@ class _DLPack(Protocol):
     def __dlpack_device__(self) -> tuple[int, int]: ...
 
 Stream: TypeAlias = object
-"""A stream of CUDA's: what has `__cuda_stream__`, `cuda_stream` (PyTorch) or `ptr` (CuPy), or an integer: a
-handle, 1 for the legacy default stream, 2 for that of the calling thread."""
+"""A stream of CUDA's: what has `__cuda_stream__`, `cuda_stream` (PyTorch) or `ptr` beside `wait_event` (CuPy), or
+an integer: a handle, 1 for the legacy default stream, 2 for that of the calling thread."""
 
 @final
 class Machine:

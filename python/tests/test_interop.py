@@ -449,7 +449,7 @@ def test_a_copy_waits_for_a_streams_fence(m: iso.Machine, library: Library) -> N
         Stream(__cuda_stream__=lambda: (0, stream)),
         Stream(__cuda_stream__=(0, stream)),
         Stream(cuda_stream=stream),
-        Stream(ptr=stream),
+        Stream(ptr=stream, wait_event=None),
     ]
     fences = [m.fence(way) for way in ways]
     src, dst = np.arange(8, dtype="u1"), np.zeros(8, "u1")
@@ -462,7 +462,7 @@ def test_a_copy_waits_for_a_streams_fence(m: iso.Machine, library: Library) -> N
     assert (dst == src).all() and all(fence.done() for fence in fences)
     assert fences[0].progress() == (0, 0)
     # PyTorch's and CuPy's default streams.
-    for way in [Stream(cuda_stream=0), Stream(ptr=0), 1, 2]:
+    for way in [Stream(cuda_stream=0), Stream(ptr=0, wait_event=None), 1, 2]:
         m.fence(way).wait(timeout=20)
     m.fence(1, memory="fbm1").wait(timeout=20)
 
@@ -470,9 +470,24 @@ def test_a_copy_waits_for_a_streams_fence(m: iso.Machine, library: Library) -> N
 def test_what_is_no_stream_has_no_fence(m: iso.Machine, library: Library) -> None:
     with pytest.raises(ValueError, match="legacy default"):
         m.fence(0)
-    for wrong in ["1", None, object(), Stream(__cuda_stream__=lambda: (7, 1))]:
-        with pytest.raises(TypeError):
-            m.fence(wrong)
+    wrong: list[tuple[Any, str]] = [
+        ("1", "expected a stream"),
+        (None, "expected a stream"),
+        (object(), "expected a stream"),
+        # As CuPy's events and pointers have it.
+        (Stream(ptr=library.stream()), "expected a stream"),
+        (Stream(ptr="1", wait_event=None), "ptr must be an integer"),
+        (Stream(cuda_stream=None), "cuda_stream must be an integer"),
+        (Stream(__cuda_stream__=lambda: (7, 1)), "version 7"),
+        (Stream(__cuda_stream__=5), "no pair"),
+        (Stream(__cuda_stream__=(0, "1")), "must be an integer"),
+    ]
+    for stream_, match in wrong:
+        with pytest.raises(TypeError, match=match):
+            m.fence(stream_)
+    for stream_ in [-1, Stream(cuda_stream=-1), Stream(ptr=1 << 64, wait_event=None)]:
+        with pytest.raises(ValueError, match="must be from 0"):
+            m.fence(stream_)
     stream = library.stream()
     for memory in ["fbm1", "sys", "none"]:
         with pytest.raises(ValueError, match="stream|sys|none"):
@@ -544,6 +559,23 @@ def test_a_capsule_that_nobody_takes_gives_its_memory_back(
         del capsule
         collect(m)
         assert library.driver.fake_live() == live
+
+
+def test_an_array_without_bytes_needs_no_address(m: iso.Machine, path: str) -> None:
+    array = Array(Library(path, 1), np.zeros((0, 4), "f4"))
+    array.address = 0
+    interface = {"shape": (0, 4), "typestr": "<f4", "data": (0, False), "version": 3, "stream": 1}
+    nothing = m.empty({"y": 0, "x": 4}, "f4", memory="fbm")
+    exporters: list[tuple[Any, str]] = [
+        (array, "fbm1"),
+        (Interface(interface), "fbm"),
+        (nothing, "fbm"),
+    ]
+    for exporter, memory in exporters:
+        there = m.wrap(exporter, dims="yx")
+        assert (there.memory, there.shape) == (memory, (0, 4))
+        assert fetched(m, there).shape == (0, 4)
+        m.copy(m.wrap(np.zeros((0, 4), "f4"), dims="yx"), there).wait(timeout=20)
 
 
 def test_an_instance_goes_out_and_comes_in_again(m: iso.Machine) -> None:

@@ -67,9 +67,8 @@ impl Machine {
     /// [`Error::Forked`].
     pub fn stream_fence(&self, ordinal: i32) -> Result<StreamFence, Error> {
         self.shared.check_open()?;
-        let mut all = self.shared.devices().interops().map(|(_, interop)| interop);
-        let device = all.find(|interop| interop.ordinal() == ordinal);
-        let fence = device.ok_or(ArgumentError::NoOrdinal { ordinal })?.fence();
+        let (_, device) = self.shared.device_numbered(Some(ordinal))?;
+        let fence = device.fence();
         let fence = self.shared.heard(fence.map_err(Error::from))?;
         Ok(StreamFence { shared: Arc::clone(&self.shared), fence })
     }
@@ -127,6 +126,17 @@ impl Shared {
         self.watch(fence)
     }
 
+    /// The device that CUDA calls `ordinal`, or the first, by its memory.
+    pub(crate) fn device_numbered(
+        &self,
+        ordinal: Option<i32>,
+    ) -> Result<(MemoryId, &dyn Interop), ArgumentError> {
+        let is_it =
+            |(_, interop): &(_, &dyn Interop)| ordinal.is_none_or(|it| interop.ordinal() == it);
+        let found = self.devices().interops().find(is_it);
+        found.ok_or(ArgumentError::NoOrdinal { ordinal: ordinal.unwrap_or(0) })
+    }
+
     /// The device that has the byte at `address`, by its memory.
     pub(crate) fn device_at(&self, address: u64) -> Result<(MemoryId, &dyn Interop), Error> {
         let mut unknown = Error::from(ArgumentError::NoDevice { address });
@@ -166,11 +176,15 @@ impl Shared {
     }
 }
 
-/// The memory of a device from where a region of `bytes` starts, which allocations of it have.
+/// The memory of a device from where a region of `bytes` starts, which allocations of it have; of no bytes there
+/// is none.
 ///
 /// # Errors
 /// [`ArgumentError::Outside`] where some of it lies in none.
 pub(crate) fn allocated(interop: &dyn Interop, bytes: &Range<u64>) -> Result<Range<u64>, Error> {
+    if bytes.is_empty() {
+        return Ok(bytes.clone());
+    }
     let start = bytes.start - bytes.start % ALIGN_BYTES;
     let mut seen = start;
     while seen < bytes.end {
@@ -234,6 +248,8 @@ mod tests {
         for outside in [0x1000..0x2001, 0x1fff..0x3001, 0xfff..0x1001, 0x3fff..0x4001] {
             assert_eq!(of(outside), Err(ArgumentError::Outside.to_string()));
         }
-        assert_eq!(of(0x1005..0x1005), Ok(0x1000..0x1005), "no bytes");
+        for nothing in [0..0, 5..5, 0x1005..0x1005] {
+            assert_eq!(of(nothing.clone()), Ok(nothing), "no bytes");
+        }
     }
 }

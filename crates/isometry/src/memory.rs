@@ -37,6 +37,8 @@ pub struct Foreign {
     owner: Arc<dyn Any + Send + Sync>,
     /// The bytes around `base` that are known to be there, where its constructor checks that.
     within: Option<Range<i64>>,
+    /// The device that it is said to lie on, as CUDA numbers them.
+    ordinal: Option<i32>,
 }
 
 /// An array that was found in a machine.
@@ -94,6 +96,7 @@ impl Foreign {
             after: Vec::new(),
             owner,
             within: None,
+            ordinal: None,
         }
     }
 
@@ -113,7 +116,15 @@ impl Foreign {
         owner: Arc<dyn Any + Send + Sync>,
     ) -> Self {
         let base = Base::Device(base, stream);
-        Foreign { base, strides, writable, after: Vec::new(), owner, within: None }
+        let (after, within, ordinal) = (Vec::new(), None, None);
+        Foreign { base, strides, writable, after, owner, within, ordinal }
+    }
+
+    /// The device that it lies on, as CUDA numbers them, which counts where it has no bytes: these have no
+    /// address then that would tell. Default: the machine's first.
+    #[must_use]
+    pub fn on_ordinal(self, ordinal: i32) -> Self {
+        Foreign { ordinal: Some(ordinal), ..self }
     }
 
     /// Has every copy wait until `event` has ended well too, and fail where it does not.
@@ -153,7 +164,8 @@ impl Foreign {
         owner: Arc<dyn Any + Send + Sync>,
     ) -> Self {
         let within = Some(0..i64::try_from(len).unwrap_or(i64::MAX));
-        Foreign { base: Base::Host(base), strides, writable, after: Vec::new(), owner, within }
+        let (base, after, ordinal) = (Base::Host(base), Vec::new(), None);
+        Foreign { base, strides, writable, after, owner, within, ordinal }
     }
 
     /// Where in a machine it is, whose bytes are `span` around the base.
@@ -167,6 +179,11 @@ impl Foreign {
                 let memory = shared.memory_named("sys")?;
                 let region = self.on_host(memory, base, span).ok_or(ArgumentError::Outside)?;
                 Ok(Placed { region, base: span.start.unsigned_abs(), after })
+            }
+            Base::Device(base, _) if span.is_empty() => {
+                let (memory, interop) = shared.device_numbered(self.ordinal)?;
+                let (region, base) = self.adopted((memory, interop), base, span)?;
+                Ok(Placed { region, base, after })
             }
             Base::Device(base, stream) => {
                 let (memory, interop) = shared.device_at(base)?;

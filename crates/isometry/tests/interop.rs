@@ -415,6 +415,41 @@ fn a_device_that_a_fence_finds_lost_is_planned_to_no_more() {
     assert!(machine.plan(&there, &plain_of(&machine), &Options::default()).is_err());
 }
 
+#[test]
+fn a_device_that_is_lost_before_a_fence_is_reached_is_planned_to_no_more() {
+    let test = "a_device_that_is_lost_before_a_fence_is_reached_is_planned_to_no_more";
+    let Some((fake, machine)) = machine(test) else { return };
+    let (there, other) = (machine.empty(row(8), "fbm").unwrap(), fake.neighbour(0));
+    let address = other.allocate(1);
+    let held = Held::with_fill(&fake, &other, (address, 1), 7);
+    let fence = machine.fence(held.handle(), None).unwrap();
+    other.free(address);
+    held.let_go();
+    assert!(matches!(fence.wait(None), Err(Error::Channel(error)) if is_loss(&error)));
+    assert!(machine.plan(&there, &plain_of(&machine), &Options::default()).is_err());
+}
+
+#[test]
+fn an_array_without_bytes_needs_no_address() {
+    let test = "an_array_without_bytes_needs_no_address";
+    let Some((fake, machine)) = machine(test) else { return };
+    let other = fake.neighbour(1);
+    for (foreign, owner) in [(0, 1), (5, -1), (other.allocate(8), 1)]
+        .map(|(address, stride)| bytes_at(address, vec![stride]))
+    {
+        let there = wrap_row(&machine, 0, foreign).unwrap();
+        assert_eq!(there.device_ordinal().unwrap(), 0);
+        start(&machine, &there, &machine.empty(row(0), "sys").unwrap()).wait(None).unwrap();
+        start(&machine, &machine.empty(row(0), "fbm1").unwrap(), &there).wait(None).unwrap();
+        drop(there);
+        assert!(owner.upgrade().is_none());
+    }
+    let there = wrap_row(&machine, 0, bytes_at(0, vec![1]).0.on_ordinal(1)).unwrap();
+    assert_eq!((there.device_ordinal().unwrap(), there.device_byte().unwrap()), (1, 0));
+    let none = wrap_row(&machine, 0, bytes_at(0, vec![1]).0.on_ordinal(2));
+    assert_eq!(argument(none), ArgumentError::NoOrdinal { ordinal: 2 });
+}
+
 /// Has the first device be lost by what a neighbour does there, so that nobody has heard.
 fn lose(fake: &Fake) {
     let other = fake.neighbour(0);

@@ -34,8 +34,16 @@ pub(crate) struct Array {
 /// Where an element is.
 pub(crate) enum Place {
     Host(*mut u8),
-    /// At an address of a device's memory, made on a stream.
-    Device(u64, Option<StreamHandle>),
+    /// At an address of a device's memory.
+    Device(u64, Known),
+}
+
+/// What an exporter says of memory of a device.
+pub(crate) enum Known {
+    /// The stream on which it is made, if any.
+    Stream(Option<StreamHandle>),
+    /// The device, as CUDA numbers them.
+    Ordinal(i32),
 }
 
 impl Array {
@@ -87,7 +95,9 @@ impl Array {
         }
         let stream = given("stream")?.map(|stream| stream::number(&stream)).transpose()?;
         let fields = dtype::fields(&required(interface, "typestr")?)?;
-        Self::described(object, interface, fields, |address| Place::Device(address as u64, stream))
+        Self::described(object, interface, fields, |address| {
+            Place::Device(address as u64, Known::Stream(stream))
+        })
     }
 
     fn described(
@@ -150,8 +160,11 @@ impl From<Array> for Foreign {
                     let first = NonNull::new(first).unwrap_or(NonNull::dangling());
                     Foreign::new(first, strides, writable, owner)
                 }
-                Place::Device(first, stream) => {
+                Place::Device(first, Known::Stream(stream)) => {
                     Foreign::on_device(first, stream, strides, writable, owner)
+                }
+                Place::Device(first, Known::Ordinal(ordinal)) => {
+                    Foreign::on_device(first, None, strides, writable, owner).on_ordinal(ordinal)
                 }
             }
         };

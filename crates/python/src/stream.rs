@@ -6,7 +6,7 @@ use pyo3::exceptions::{PyTypeError, PyValueError};
 use pyo3::prelude::*;
 
 /// The stream that `object` is: an integer as the protocols number them, or what has `__cuda_stream__`,
-/// `cuda_stream` (PyTorch) or `ptr` (CuPy).
+/// `cuda_stream` (PyTorch) or `ptr` and `wait_event` (CuPy, whose events and pointers have a `ptr` too).
 ///
 /// # Errors
 /// `TypeError` for what is none; `ValueError` for the integer 0, which is one of two default streams.
@@ -16,8 +16,20 @@ pub(crate) fn handle(object: &Bound<'_, PyAny>) -> PyResult<StreamHandle> {
         Some(0) => Ok(StreamHandle::LEGACY_DEFAULT),
         // SAFETY: who hands over a stream says that it is there.
         Some(raw) => Ok(unsafe { StreamHandle::new(raw) }),
-        None => number(object),
+        None => number(object).map_err(|error| none(object, error)),
     }
+}
+
+/// `error`, that `object` is no integer, with what else it could be.
+fn none(object: &Bound<'_, PyAny>, error: PyErr) -> PyErr {
+    if !error.is_instance_of::<PyTypeError>(object.py()) {
+        return error;
+    }
+    PyTypeError::new_err(format!(
+        "expected a stream of CUDA's: an integer, or what has __cuda_stream__, cuda_stream (PyTorch), or ptr \
+         and wait_event (CuPy), not {}",
+        object.get_type()
+    ))
 }
 
 /// The stream that the protocols call `number`.
@@ -39,15 +51,21 @@ fn raw(object: &Bound<'_, PyAny>) -> PyResult<Option<u64>> {
     if let Some(protocol) = object.getattr_opt("__cuda_stream__")? {
         // At first it was an attribute.
         let pair = if protocol.is_callable() { protocol.call0()? } else { protocol };
-        let (version, handle): (u64, u64) = pair.extract()?;
+        let wrong =
+            |_| PyTypeError::new_err("__cuda_stream__ is no pair of a version and a handle");
+        let (version, handle): (Bound<'_, PyAny>, Bound<'_, PyAny>) =
+            pair.extract().map_err(wrong)?;
+        let version: i64 = integer("the version of __cuda_stream__", &version, 0..=i64::MAX)?;
         if version != 0 {
             return Err(PyTypeError::new_err(format!("__cuda_stream__ of version {version}")));
         }
-        return Ok(Some(handle));
+        return integer("the handle of __cuda_stream__", &handle, 0..=i64::MAX).map(Some);
     }
-    for name in ["cuda_stream", "ptr"] {
-        if let Some(handle) = object.getattr_opt(name)? {
-            return handle.extract().map(Some);
+    for (name, beside) in [("cuda_stream", None), ("ptr", Some("wait_event"))] {
+        if let Some(handle) = object.getattr_opt(name)?
+            && beside.map_or(Ok(true), |beside| object.hasattr(beside))?
+        {
+            return integer(name, &handle, 0..=i64::MAX).map(Some);
         }
     }
     Ok(None)

@@ -163,7 +163,7 @@ impl Found {
             let setup = Stream::new(&context)?;
             Ok((context, setup))
         });
-        let (info, health) = (self.info.clone(), Health::new(API, &self.info.name));
+        let (info, health) = (self.info.clone(), Arc::new(Health::new(API, &self.info.name)));
         let failed = |failure: Failure| health.failed(kind_of(failure.code), failure);
         let (context, setup) = made.map_err(failed)?;
         let kernels = OnceLock::new();
@@ -185,7 +185,7 @@ pub struct Device {
 #[derive(Debug)]
 struct Inner {
     info: DeviceInfo,
-    health: Health,
+    health: Arc<Health>,
     context: Arc<Context>,
     /// For what memory needs when it is made.
     setup: Stream,
@@ -207,6 +207,11 @@ impl Device {
 
     pub(crate) fn fences(&self) -> &Fences {
         &self.inner.fences
+    }
+
+    /// Its health, for threads of the driver's, which may give nothing of a device back.
+    pub(crate) fn health_alone(&self) -> Arc<Health> {
+        Arc::clone(&self.inner.health)
     }
 
     /// The error that `failure` is; one that says that the device is lost makes it so.

@@ -3,7 +3,9 @@
 use crate::device::Device;
 use crate::driver::{Buffer, INVALID_CONTEXT, Stream};
 use crate::error::kind_of;
-use channel::accelerator::{self, Device as _, Interop, IpcHandle, Owner, Reached, StreamHandle};
+use channel::accelerator::{
+    self, Device as _, Health, Interop, IpcHandle, Owner, Reached, StreamHandle,
+};
 use channel::model::{ChannelError, ChannelErrorKind};
 use channel::{DeviceSpan, Region};
 use std::ops::Range;
@@ -77,23 +79,23 @@ impl accelerator::Fence for Fence {
 
     fn when_reached(self: Box<Self>, reached: Reached) -> Result<(), ChannelError> {
         let Fence { device, stream, holding } = *self;
-        let name = device.health().name().to_owned();
+        let health = device.health_alone();
         let over = move |code| {
             drop(holding);
-            reached(outcome(code, &name));
+            reached(outcome(code, &health));
         };
         stream.when_over(over).map_err(|failure| device.failed(&failure))
     }
 }
 
-/// What became of what was in front of a fence of the device called `name`. The driver may not be asked here
-/// for its word for `code`.
-fn outcome(code: i32, name: &str) -> Result<(), ChannelError> {
+/// What became of what was in front of a fence of a device, which may be lost by that. The driver may not be asked
+/// here for its word for `code`.
+fn outcome(code: i32, health: &Health) -> Result<(), ChannelError> {
     match code {
         0 => Ok(()),
         _ => {
-            let detail = format!("{name}: what a stream was asked has failed ({code})");
-            Err(ChannelError::new(kind_of(code), detail))
+            let failure = format!("what a stream was asked has failed ({code})");
+            Err(health.failed(kind_of(code), failure))
         }
     }
 }

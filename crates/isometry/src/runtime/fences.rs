@@ -71,6 +71,10 @@ impl Shared {
     pub(super) fn tell_fences(&self) {
         let mut reached = Vec::new();
         self.fences().reached.take(&mut reached);
+        if reached.iter().any(|(_, outcome)| outcome.is_err()) {
+            // A device may be lost, before anyone hears of it and copies again.
+            self.close_lost();
+        }
         for (id, outcome) in reached {
             if let Some(state) = self.fences().remove(id) {
                 state.reach(outcome.map_err(Error::from));

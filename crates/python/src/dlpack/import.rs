@@ -2,7 +2,7 @@
 
 use super::dtype;
 use super::raw::{self, Legacy, Managed, Tensor, VERSION, Versioned};
-use crate::array::{Array, Place, packed_strides};
+use crate::array::{Array, Known, Place, packed_strides};
 use crate::errors;
 use isometry::Machine;
 use pyo3::exceptions::{PyTypeError, PyValueError};
@@ -171,7 +171,8 @@ impl Borrowed {
             Some(strides) => in_bytes(strides, fields.item_bytes())?,
         };
         let first = (tensor.data.addr() as u64).wrapping_add(tensor.byte_offset);
-        let (place, after) = (Place::Device(first, None), Vec::new());
+        let known = Known::Ordinal(tensor.device.id);
+        let (place, after) = (Place::Device(first, known), Vec::new());
         Ok(Array { place, shape, strides, fields, writable: self.is_writable(), after, owner })
     }
 }
