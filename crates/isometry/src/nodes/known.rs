@@ -48,8 +48,9 @@ pub(crate) struct OnDevice {
 enum Way {
     /// Through a window of the network's, from where it starts, by its key.
     Window(u64, Vec<u8>),
-    /// By opening it, where they are other processes of the machine.
-    Opened(Vec<u8>),
+    /// By opening it, where they are other processes of the machine, by a handle: two halves, as long as arrays
+    /// that serialize may be.
+    Opened([[u8; 32]; 2]),
 }
 
 impl OnDevice {
@@ -63,11 +64,8 @@ impl OnDevice {
     fn is_of(&self, class: &NodeClass) -> bool {
         let kind = |memory: u16| class.memories.get(usize::from(memory)).map(|memory| memory.kind);
         let are_devices = [self.own, self.memory].iter().all(|&m| kind(m) == Some(MemoryKind::Fbm));
-        let is_way = match &self.way {
-            Way::Window(_, key) => !key.is_empty(),
-            Way::Opened(handle) => handle.len() == size_of::<IpcHandle>(),
-        };
-        are_devices && self.own != self.memory && is_way
+        let has_key = !matches!(&self.way, Way::Window(_, key) if key.is_empty());
+        are_devices && self.own != self.memory && has_key
     }
 
     /// Room of so many bytes that others open by `handle`.
@@ -76,7 +74,8 @@ impl OnDevice {
         (memory, region): (u16, RegionId),
         (bytes, handle): (u64, IpcHandle),
     ) -> Self {
-        OnDevice { own, memory, region, bytes, way: Way::Opened(handle.0.to_vec()) }
+        let halves = [0, 32].map(|from| std::array::from_fn(|at| handle.0[from + at]));
+        OnDevice { own, memory, region, bytes, way: Way::Opened(halves) }
     }
 
     /// The device's own memory, among its node's.
@@ -84,8 +83,8 @@ impl OnDevice {
         self.own
     }
 
-    /// The region, as others see it; `None` where nobody can open it.
-    fn region(&self, node: NodeId) -> Option<Arc<Region>> {
+    /// The region, as others see it.
+    fn region(&self, node: NodeId) -> Arc<Region> {
         let OnDevice { memory: index, bytes, ref way, .. } = *self;
         let memory = MemoryId { node, index };
         let region = match way {
@@ -93,12 +92,12 @@ impl OnDevice {
                 let window = Window { start: *start, bytes, key: key.clone() };
                 RemoteSpan::in_window(node, window).into_region(memory, bytes)
             }
-            Way::Opened(handle) => {
-                let handle = IpcHandle(handle.as_slice().try_into().ok()?);
+            Way::Opened(halves) => {
+                let handle = IpcHandle(std::array::from_fn(|at| halves.as_flattened()[at]));
                 Exported::new(handle).into_region(memory, bytes)
             }
         };
-        Some(Arc::new(region))
+        Arc::new(region)
     }
 }
 
@@ -190,9 +189,8 @@ impl Known {
         let memory = MemoryId { node: from, index: said.memory };
         let of_host = RemoteSpan::in_segment(from, 0).into_region(memory, said.bytes);
         let registered = (said.region, Arc::new(of_host));
-        let room = |room: &OnDevice| Some((room.region, self.room(from, room)?));
-        let rooms = said.rooms.iter().map(room).collect::<Option<_>>();
-        let rooms: Vec<_> = rooms.ok_or("nobody can open what it exports")?;
+        let room = |room: &OnDevice| (room.region, self.room(from, room));
+        let rooms: Vec<_> = said.rooms.iter().map(room).collect();
         let rates = topology.links.into_iter().next().and_then(LinkRates::of);
         let at = from.0 as usize;
         if self.nodes.len() <= at {
@@ -207,10 +205,10 @@ impl Known {
     }
 
     /// The region that room of a node's is: the one from before, which may be open, where it has said so then.
-    fn room(&self, node: NodeId, room: &OnDevice) -> Option<Arc<Region>> {
+    fn room(&self, node: NodeId, room: &OnDevice) -> Arc<Region> {
         let is_known = self.said(node).is_some_and(|said| said.rooms.contains(room));
         let before = || self.registered(MemoryId { node, index: room.memory }, room.region);
-        is_known.then(before).flatten().or_else(|| room.region(node))
+        is_known.then(before).flatten().unwrap_or_else(|| room.region(node))
     }
 
     /// Closes rooms that `node` has withdrawn as soon as no job has them.
@@ -451,7 +449,7 @@ mod tests {
         known.hear(NodeId(1), Introduction { apart, ..exporting(8) }).unwrap();
         assert!(Arc::ptr_eq(&before, &room(&known).unwrap()), "the node has changed");
         let mut another = exporting(8);
-        another.rooms[0].way = Way::Opened(vec![8; 64]);
+        another.rooms[0].way = Way::Opened([[8; 32]; 2]);
         known.hear(NodeId(1), another).unwrap();
         assert!(!Arc::ptr_eq(&before, &room(&known).unwrap()), "and exports other memory");
         let host = || MemoryId { index: exporting(8).memory, ..memory };
@@ -518,17 +516,14 @@ mod tests {
     #[test]
     fn what_is_withdrawn_is_closed_once_no_job_has_it() {
         let mut known = Known::default();
-        let exported = OnDevice { way: Way::Opened(vec![7; 64]), ..on_device(0, 1) };
         let ends = |known: &Known| {
             let ends = known.cluster().links[1].to.iter().map(|end| end.class).collect::<Vec<_>>();
             (ends, known.cluster().classes.len())
         };
         for node in [0, 1] {
-            let mut said = on_devices(vec![exported.clone()]);
-            said.process = 7 + node;
-            known.hear(NodeId(node), said).unwrap();
+            known.hear(NodeId(node), exporting(7 + node)).unwrap();
         }
-        let (node, region) = (NodeId(1), exported.region);
+        let (node, region) = (NodeId(1), on_device(0, 1).region);
         assert_eq!((known.exported(node), ends(&known)), (vec![region], (vec![0], 1)));
         let job = known.registered(MemoryId { node, index: 1 }, region).unwrap();
         let change = Change { withdraws: true, ..Change::default() };
@@ -559,7 +554,6 @@ mod tests {
             on_devices(vec![on_device(2, 1)]),
             on_devices(vec![on_device(1, 1)]),
             on_devices(vec![OnDevice { way: Way::Window(0x7000, Vec::new()), ..on_device(0, 1) }]),
-            on_devices(vec![OnDevice { way: Way::Opened(vec![7; 63]), ..on_device(0, 1) }]),
             Introduction { name: Some("a/b".to_owned()), ..said() },
             Introduction { name: Some("node3".to_owned()), ..said() },
             Introduction {
