@@ -206,7 +206,8 @@ impl Nodes {
         }
         let change = Change { withdraws: true, ..Change::default() };
         let changed = known.changed(self.here(), change).expect("it has said what it is");
-        known.awaited = self.others().collect();
+        // Who comes just now hears of no rooms.
+        known.awaited = known.told.clone();
         self.tell(&mut known, changed);
         drop(known);
         // Who leaves has closed what it had open, and with a process goes what that had.
