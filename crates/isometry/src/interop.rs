@@ -68,8 +68,7 @@ impl Machine {
     pub fn stream_fence(&self, ordinal: i32) -> Result<StreamFence, Error> {
         self.shared.check_open()?;
         let (_, device) = self.shared.device_numbered(Some(ordinal))?;
-        let fence = device.fence();
-        let fence = self.shared.heard(fence.map_err(Error::from))?;
+        let fence = self.shared.heard(device.fence().map_err(Error::from))?;
         Ok(StreamFence { shared: Arc::clone(&self.shared), fence })
     }
 }
