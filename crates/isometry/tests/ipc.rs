@@ -5,11 +5,11 @@ use fake_cuda::Fake;
 use isometry::fabric::{Config, Job};
 use isometry::planner::Options;
 use isometry::{Accelerators, Array, CopyOptions, Cuda, Error, ErrorKind, Instance, Machine};
-use rustix::process::{Pid, Signal, getpid, kill_process, kill_process_group};
-use std::env;
+use rustix::process::{Pid, Signal, kill_process, kill_process_group};
+use std::path::PathBuf;
 use std::process::{Child, Command, Stdio};
-use std::thread;
 use std::time::{Duration, Instant};
+use std::{env, fs, thread};
 
 const PATIENCE: Option<Duration> = Some(Duration::from_secs(30));
 
@@ -258,17 +258,37 @@ fn a_node_that_closes_waits_for_what_others_have_begun() {
     nodes("a_node_that_closes_waits_for_what_others_have_begun", node, end_well);
 }
 
+fn word() -> Array {
+    Array::of(&[("x", 4)], "|u1").unwrap()
+}
+
+/// Stops all threads of a process.
+fn stop(process: u32) {
+    kill_process(Pid::from_raw(process.cast_signed()).unwrap(), Signal::STOP).unwrap();
+    let is_stopped = |thread: PathBuf| {
+        let state = fs::read_to_string(thread.join("stat")).unwrap_or_default();
+        state.rsplit(") ").next().is_some_and(|rest| rest.starts_with('T'))
+    };
+    assert!(comes(|| {
+        let mut threads = fs::read_dir(format!("/proc/{process}/task")).unwrap();
+        threads.all(|thread| is_stopped(thread.unwrap().path()))
+    }));
+}
+
 #[test]
 fn memory_that_others_do_not_close_in_time_is_left() {
     let node = |rank, machine: &Machine, fake: &Fake| {
         if rank == 1 {
             machine.publish("there", &machine.empty(array("yx"), "fbm").unwrap()).unwrap();
-            return machine.barrier(PATIENCE).unwrap();
+            let number = machine.empty(word(), "sys").unwrap();
+            copy(machine, &found(machine, "node0/process"), &number);
+            return stop(u32::from_le_bytes(number.to_vec().unwrap().try_into().unwrap()));
         }
         let (here, there) = (rows(machine, "fbm"), found(machine, "node1/there"));
         copy(machine, &here, &there);
-        machine.barrier(PATIENCE).unwrap();
-        kill_process(getpid(), Signal::STOP).unwrap();
+        let number = machine.empty(word(), "sys").unwrap();
+        number.fill(&std::process::id().to_le_bytes()).unwrap();
+        machine.publish("process", &number).unwrap();
         assert!(comes(|| fake.count(CLOSE) == 1));
     };
     // The room of each device, and its context.
