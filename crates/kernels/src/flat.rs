@@ -359,9 +359,11 @@ unsafe fn squares_of_lines<V: Vector, const E: usize>(
             }
             // SAFETY: a square of the panel, which the stage has room for.
             unsafe {
-                let load = |j: isize| V::load(from.wrapping_offset(rows[j as usize]));
-                square_of_lines::<V, E>(load, |i, column| {
-                    column.store(to.wrapping_add(i as usize * panel.pitch));
+                let (mut row, mut to) = (rows.iter(), to);
+                let load = || V::load(row.next().map_or(from, |row| from.wrapping_offset(*row)));
+                square_of_lines::<V, E>(load, |column| {
+                    column.store(to);
+                    to = to.wrapping_add(panel.pitch);
                 });
             }
         }

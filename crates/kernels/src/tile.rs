@@ -304,10 +304,18 @@ unsafe fn by_lines<V: Vector, const E: usize, const STREAM: bool>(
                 ask(&mut next, side);
                 // SAFETY: a square of the tile.
                 unsafe {
-                    let load = |row: isize| V::load(src.wrapping_offset(row * tile.src.0));
-                    square_of_lines::<V, E>(load, |row, column| {
-                        let dst = dst.wrapping_offset(row * tile.dst.0);
-                        if STREAM { column.stream(dst) } else { column.store(dst) }
+                    let (mut src, mut dst) = (src, dst);
+                    let load = || {
+                        let row = V::load(src);
+                        src = src.wrapping_offset(tile.src.0);
+                        row
+                    };
+                    square_of_lines::<V, E>(load, |column| {
+                        match STREAM {
+                            true => column.stream(dst),
+                            false => column.store(dst),
+                        }
+                        dst = dst.wrapping_offset(tile.dst.0);
                     });
                 }
             }
@@ -315,33 +323,37 @@ unsafe fn by_lines<V: Vector, const E: usize, const STREAM: bool>(
     }
 }
 
-/// Makes the columns of a square with sides of a line of the rows that `load` gives, and gives each
-/// to `store`.
+/// Makes the columns of a square with sides of a line of its rows, which `load` gives one after the
+/// other, and gives one after the other to `store`: whoever goes from each to the next needs no
+/// register for every one's place.
 ///
 /// # Safety
 /// Vectors are lines, and the processor has the instruction set of `V`.
 #[inline(always)]
 pub(crate) unsafe fn square_of_lines<V: Vector, const E: usize>(
-    load: impl Fn(isize) -> V,
-    store: impl Fn(isize, V),
+    mut load: impl FnMut() -> V,
+    mut store: impl FnMut(V),
 ) {
     const LANES: usize = LINE_BYTES / LANE_BYTES;
     let n = const { LANE_BYTES / E };
-    let mut squares = [[load(0); LANE_BYTES]; LANES];
+    let mut rows = [[load(); LANE_BYTES]; LANES];
+    for i in 1..LANES * n {
+        rows[i / n][i % n] = load();
+    }
+    let mut squares = rows;
     // SAFETY: the caller's contract.
     unsafe {
         for j in 0..n {
-            let row = |lane: usize| load((lane * n + j) as isize);
-            let (even, odd) = (row(0).zip_lanes(row(2)), row(1).zip_lanes(row(3)));
+            let (even, odd) = (rows[0][j].zip_lanes(rows[2][j]), rows[1][j].zip_lanes(rows[3][j]));
             let (low, high) = (even.0.zip_lanes(odd.0), even.1.zip_lanes(odd.1));
             for (square, row) in squares.iter_mut().zip([low.0, low.1, high.0, high.1]) {
                 square[j] = row;
             }
         }
-        for (lane, square) in squares.iter_mut().enumerate() {
+        for square in &mut squares {
             shuffle::<V, E>(square, n, n);
-            for (i, column) in square.iter().enumerate().take(n) {
-                store((lane * n + i) as isize, *column);
+            for column in square.iter().take(n) {
+                store(*column);
             }
         }
     }
