@@ -161,7 +161,7 @@ impl Panels {
             _ if shared == parts && joins && self.goes_on() && (blocks || long) => {
                 Some(Lanes::Join)
             }
-            0 if follows && self.is_small(n) => None,
+            0 if follows && self.is_small(n) && !self.has_line_sides => None,
             0 if self.clashes(n, lanes) => None,
             0 if a >= n && row % LINE_BYTES == 0 => Some(Lanes::Lines),
             0 if a < n && a.is_power_of_two() && self.is_packed() => Some(Lanes::Split),
@@ -248,6 +248,11 @@ impl Panels {
         self.is_packed() && self.goes_on() && by.stride == (bytes, bytes)
     }
 
+    /// Whether a block is one panel: cut into several, it would be left and come back to.
+    fn is_one(&self) -> bool {
+        self.chunk() == (self.a.count, self.b.count)
+    }
+
     /// Takes the loop with which the destination goes on out of `nest`, where rows are short.
     fn third(&self, nest: &mut Nest) -> Line {
         let run = if self.goes_on() { self.row_bytes() * self.a.count } else { self.row_bytes() };
@@ -256,7 +261,9 @@ impl Panels {
         let next = plain.min_by_key(|&k| nest.loops()[k].dst.unsigned_abs());
         let turns = if staged { PANEL_BYTES } else { VISIT_BYTES } / run;
         match next {
-            Some(k) if !staged && self.is_followed(line(nest.loops()[k])) => line(nest.take(k)),
+            Some(k) if !staged && self.is_followed(line(nest.loops()[k])) && self.is_one() => {
+                line(nest.take(k))
+            }
             Some(k) if turns > 1 => line(nest.split(k, turns)),
             _ => ONCE,
         }
@@ -487,6 +494,9 @@ impl fmt::Display for Panels {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let (a, b) = self.chunk;
         write!(f, "panels of {a} by {b} elements of {} B, ", self.bytes)?;
+        if self.o.count > 1 {
+            write!(f, "{} at once, ", self.o.count)?;
+        }
         match self.writes {
             Writes::Cached => write!(f, "in place"),
             Writes::Lines(_) => write!(f, "in place, by lines past the caches"),

@@ -566,7 +566,12 @@ fn the_way_is_told() {
     says(&transpose(4, 128), Stores::Streamed, "runs of 128 B, past the caches (");
     // From structures of four fields to hybrids of four of them.
     let blocks = looped(&[(1000, 64, 64), (4, 16, 4), (4, 4, 16)]);
-    says(&blocks, Stores::Streamed, "panels of 4 by 4 elements of 4 B, in place, by lines past");
+    let blocks_at_once = "panels of 4 by 4 elements of 4 B, 1000 at once, in place, by lines past";
+    says(&blocks, Stores::Streamed, blocks_at_once);
+    // Groups of 16 channels taken apart: too large to be one panel each.
+    let groups = looped(&[(8, 802_816, 802_816), (12_544, 64, 4), (16, 4, 50_176)]);
+    let told = told(&groups, Stores::Streamed);
+    assert!(!told.contains("at once"), "{told}");
     says(&transpose(64, 5), Stores::Cached, "1 fields, element by element");
     says(&structures(&[4, 8], 9, false), Stores::Streamed, "2 fields, element by element");
     says(&structures(&[8], 9, false), Stores::Cached, "one run of 72 B");
