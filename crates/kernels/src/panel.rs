@@ -50,6 +50,10 @@ const AHEAD_BYTES: isize = 256;
 const SQUARES_BYTES: usize = 4 * LINE_BYTES;
 const DISTANT_BYTES: isize = 4 * PAGE_BYTES;
 
+/// Rows of the source of more than a line, up to this, are not asked for by squares with sides of a
+/// line, if they lie one right behind the other.
+const FEW_LINES_BYTES: usize = 8 * LINE_BYTES;
+
 /// How far ahead blocks are asked for that follow each other on both sides.
 const BLOCKS_AHEAD_BYTES: isize = 2048;
 
@@ -324,12 +328,18 @@ impl Panels {
     }
 
     fn ahead(&self) -> isize {
+        let row = self.a.count * self.bytes;
+        let few_lines = self.is_packed() && (LINE_BYTES + 1..=FEW_LINES_BYTES).contains(&row);
         match () {
             () if !self.dense => 0,
             () if self.is_followed(self.o) => BLOCKS_AHEAD_BYTES,
+            // They come by themselves, soon enough: to ask for them gets in the way.
+            () if self.has_squares_of_lines() && few_lines => 0,
             () if self.has_squares_of_lines() => LINES_AHEAD_BYTES,
             () if self.writes == Writes::Lines(Lanes::Join) => 0,
-            () if self.is_packed() => self.chunk.1 as isize * self.b.stride.0,
+            () if self.is_packed() && (self.writes == Writes::Staged || row >= LINE_BYTES) => {
+                self.chunk.1 as isize * self.b.stride.0
+            }
             () if self.b.stride.0 % PAGE_BYTES == 0 => 0,
             () => AHEAD_BYTES,
         }
