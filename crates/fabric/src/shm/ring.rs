@@ -7,7 +7,8 @@
 //! the transfer of one line, and the reader asks nothing else. Before, the writer has cleared the word
 //! in which the next message will start, long before where there is room: a line that the reader had
 //! last is as long in coming as a message. The reader stores nothing but, now and then, how far it has
-//! come. A message doesn't go round the end: a word there says to go on at the start.
+//! come, and that it has heard who waits for room. A message doesn't go round the end: a word there says to go
+//! on at the start.
 
 use super::sync::{AtomicU64, Ordering};
 use crate::message::{Copied, Head, MOST_BYTES, MOST_WORDS, Message};
@@ -44,7 +45,7 @@ impl<'a> Words<'a> {
         &self.0[0]
     }
 
-    /// Whether the writer waits for room.
+    /// Whether the writer waits for room, which it says, and the reader takes back.
     fn wanted(self) -> &'a AtomicU64 {
         &self.0[1]
     }
@@ -107,22 +108,24 @@ impl Writer {
 
     /// Sees to it that so many lines are free.
     fn make_room(&mut self, ring: Words<'_>, lines: u64) -> Result<(), Refused> {
-        let has_room = |done: u64, written: u64| written + lines <= done + LINES as u64;
-        if has_room(self.done, self.lines) {
+        let needed = (self.lines + lines).saturating_sub(LINES as u64);
+        if self.done >= needed || self.ask(ring)? >= needed {
             return Ok(());
         }
-        // Asked for before it is looked at: else the reader might miss that.
+        // Wanted before it is looked at once more: else the reader might miss that. It stays so where there
+        // is room now: another thread of the writer's may wait too.
         ring.wanted().store(1, Ordering::SeqCst);
+        if self.ask(ring)? >= needed { Ok(()) } else { Err(Refused::Full) }
+    }
+
+    /// How many lines the reader is done with.
+    fn ask(&mut self, ring: Words<'_>) -> Result<u64, Refused> {
         let done = ring.done().load(Ordering::SeqCst);
         if done > self.lines || done < self.done {
             return Err(Refused::Broken);
         }
         self.done = done;
-        if !has_room(done, self.lines) {
-            return Err(Refused::Full);
-        }
-        ring.wanted().store(0, Ordering::Relaxed);
-        Ok(())
+        Ok(done)
     }
 }
 
@@ -182,6 +185,7 @@ impl Reader {
         self.told = self.lines;
         ring.done().store(self.lines, Ordering::SeqCst);
         // Looked at only now: else it might be asked for in between.
-        ring.wanted().load(Ordering::SeqCst) != 0
+        let wanted = ring.wanted();
+        wanted.load(Ordering::SeqCst) != 0 && wanted.swap(0, Ordering::SeqCst) != 0
     }
 }

@@ -79,6 +79,22 @@ proptest! {
     }
 }
 
+/// It finds it when the reader has said how far it has come, and not yet looked who waits.
+#[test]
+fn who_finds_room_by_itself_leaves_another_that_waits_to_be_woken() {
+    let words = ring();
+    let ring = Words(&words);
+    let (mut writer, mut reader, mut copied) =
+        (Writer::default(), Reader::default(), Copied::new());
+    let mut read = || reader.pop(ring, &mut copied);
+    while writer.push(ring, &SHORT).is_ok() {}
+    let done = LINES as u64 / 4 - 1;
+    (0..done).for_each(|_| assert_eq!(read(), Found::Message { wakes: false }));
+    words[0].store(done, Ordering::SeqCst);
+    writer.push(ring, &SHORT).unwrap();
+    assert_eq!(read(), Found::Message { wakes: true });
+}
+
 /// Two ranks of this process.
 fn pair() -> [Shm; 2] {
     let job = Job::new(2).unwrap();
