@@ -136,6 +136,8 @@ pub(crate) struct Reader {
     lines: u64,
     /// How many of these the writer was told of.
     told: u64,
+    /// Whether it came to what no writer writes.
+    has_ended: bool,
 }
 
 /// What a look at a ring found.
@@ -148,14 +150,14 @@ pub(crate) enum Found {
         /// Whether the writer waits for room, and there is now.
         wakes: bool,
     },
-    /// What no writer writes.
+    /// What no writer writes: nothing follows.
     Broken,
 }
 
 impl Reader {
     /// Whether there is something to read.
     pub(crate) fn is_ready(&self, ring: Words<'_>) -> bool {
-        ring.line(self.lines)[0].load(Ordering::Acquire) != 0
+        !self.has_ended && ring.line(self.lines)[0].load(Ordering::Acquire) != 0
     }
 
     /// Takes the next message.
@@ -170,7 +172,10 @@ impl Reader {
         }
         let left = LINES - (self.lines % LINES as u64) as usize;
         let fits = |head: &Head| head.words() <= left * LINE_WORDS;
-        let Some(head) = Head::of(first, MOST_BYTES).filter(fits) else { return Found::Broken };
+        let Some(head) = Head::of(first, MOST_BYTES).filter(fits) else {
+            self.has_ended = true;
+            return Found::Broken;
+        };
         let words = ring.line(self.lines);
         into.fill(head, |at| words[at].load(Ordering::Relaxed));
         self.lines += head.words().div_ceil(LINE_WORDS) as u64;

@@ -66,14 +66,22 @@ proptest! {
         let ring = Words(&words);
         let (mut writer, mut reader, mut copied) =
             (Writer::default(), Reader::default(), Copied::new());
-        for (at, word) in stores {
-            // Mostly what could be a message's start.
-            words[if at % 3 == 0 { at } else { at / LINE_WORDS * LINE_WORDS }]
-                .store(word & 0xFFFF_001F_FF03, Ordering::Relaxed);
+        for (i, (at, word)) in stores.into_iter().enumerate() {
             let message = Message { handler: 1, args: &[], payload: Payload::None, rest: &[] };
             let _ = writer.push(ring, &message);
-            if let Found::Message { .. } = reader.pop(ring, &mut copied) {
-                copied.with(|message| assert!(message.fits(MOST_BYTES)));
+            // Mostly what could be a message's start, where one is or is to be.
+            let at = match at % 3 {
+                0 => at,
+                1 => at / LINE_WORDS * LINE_WORDS,
+                _ => (1 + i % LINES) * LINE_WORDS,
+            };
+            words[at].store(word & 0xFFFF_001F_FF03, Ordering::Relaxed);
+            match reader.pop(ring, &mut copied) {
+                Found::Message { .. } => {
+                    copied.with(|message| assert!(message.fits(MOST_BYTES)));
+                }
+                Found::Broken => prop_assert!(!reader.is_ready(ring)),
+                Found::Nothing => {}
             }
         }
     }
@@ -143,6 +151,19 @@ fn a_peer_that_sends_nonsense_is_lost_and_others_are_not() {
     assert_eq!(count(&first, Queue::Request), 0);
     first.send(me, Queue::Reply, &SHORT).unwrap();
     assert_eq!(count(&first, Queue::Reply), 1);
+}
+
+/// Why it is lost does not change.
+#[test]
+fn who_has_left_and_sent_nonsense_keeps_nobody_awake() {
+    let [first, second] = pair();
+    let ring = second.shared.peers.get(0).unwrap().outbox.mailbox.ring(1, Queue::Request);
+    ring.0[LINE_WORDS].store(u64::MAX, Ordering::Relaxed);
+    first.shared.lose(1, Lost::Left);
+    let is_ready = || first.shared.inbox.is_ready(first.shared.own(), Queue::Request);
+    assert!(is_ready());
+    assert_eq!(count(&first, Queue::Request), 0);
+    assert!(!is_ready());
 }
 
 #[test]
