@@ -25,11 +25,13 @@ use model::NodeId;
 use std::os::fd::OwnedFd;
 use std::sync::Arc;
 use std::time::Duration;
-use whereabouts::Whereabouts;
+use whereabouts::{Machine, Whereabouts};
 
 /// What ranks of one machine may have of each other beside a network.
 #[derive(Debug)]
 pub(crate) struct Neighbours {
+    /// Looked at once: of two ranks both take the other for a neighbour, or none does.
+    machine: Option<Machine>,
     mailbox: Mailbox,
     // By which others find it.
     fd: OwnedFd,
@@ -53,20 +55,21 @@ impl Neighbours {
         // Who comes later does not know yet how many there may be. What is not written takes no room.
         let (mailbox, fd) = Mailbox::create(MOST_RANKS)?;
         let (inbox, ranks) = (Inbox::new(MOST_RANKS), Slots::new(MOST_RANKS));
-        Ok(Neighbours { mailbox, fd, inbox, ranks })
+        Ok(Neighbours { machine: Machine::this(), mailbox, fd, inbox, ranks })
     }
 
     /// Where others of this machine find the mailbox, and the segment behind `segment`; nothing where the
     /// system doesn't say.
     pub(crate) fn told(&self, segment: &OwnedFd) -> Vec<u8> {
-        let there = Whereabouts::of([&self.fd, segment]);
+        let there = self.machine.and_then(|here| Whereabouts::of(here, [&self.fd, segment]));
         there.map(Whereabouts::to_bytes).into_iter().flatten().collect()
     }
 
     /// Takes what a rank has told that has so many bytes, before anything is sent to it.
     pub(crate) fn admit(&self, rank: u32, (told, segment_bytes): (&[u8], u64)) {
         let there = told.try_into().ok().map(Whereabouts::from_bytes);
-        let Some(there) = there.filter(Whereabouts::are_here) else { return };
+        let is_here = |there: &Whereabouts| self.machine == Some(there.machine);
+        let Some(there) = there.filter(is_here) else { return };
         let mapped = there.map().and_then(|[mailbox, segment]| {
             let outbox = Outbox::new(Mailbox::of(mailbox, MOST_RANKS)?);
             (segment.bytes() == segment_bytes).then_some(Mapped { outbox, segment })

@@ -188,6 +188,28 @@ fn speak_each_by_its_way<N: Network>([first, second]: [Near<N>; 2]) {
 }
 
 #[test]
+fn ranks_are_neighbours_where_both_know_that_they_are_of_one_machine() {
+    let (segment, fd) = Segment::create(64).unwrap();
+    let other = Neighbours::new().unwrap();
+    let told = other.told(&fd);
+    let here = Machine::this().unwrap();
+    let [pid, net] = here.namespaces;
+    // Whether it tells where it is, and takes the other for a neighbour.
+    for (machine, expected) in [
+        (Some(here), (true, true)),
+        (Some(Machine { boot: [7; 16], ..here }), (true, false)),
+        (Some(Machine { namespaces: [pid + 1, net], ..here }), (true, false)),
+        (Some(Machine { namespaces: [pid, net + 1], ..here }), (true, false)),
+        (None, (false, false)),
+    ] {
+        let own = Neighbours { machine, ..Neighbours::new().unwrap() };
+        own.admit(1, (&told, segment.bytes()));
+        let found = (!own.told(&fd).is_empty(), own.ranks.get(1).is_some());
+        assert_eq!(found, expected, "{machine:?}");
+    }
+}
+
+#[test]
 fn a_neighbour_that_writes_nonsense_is_lost() {
     over_each!(write_nonsense, false);
 }

@@ -2,8 +2,8 @@
 //!
 //! **Hazard.** What a rank calls a process or a descriptor is another one elsewhere, or a moment later.
 //! **Guarantee.** What is mapped is the memory that its rank has made, or nothing is. **Structure.** A rank
-//! tells its [`Whereabouts`] as it joins; who finds them to be of its own machine and namespaces opens the
-//! memory by way of `/proc`, and looks whether it is that.
+//! tells its [`Whereabouts`] as it joins; who finds them to be of its own [`Machine`] opens the memory by way of
+//! `/proc`, and looks whether it is that.
 
 use crate::error::Error;
 use crate::segment::Segment;
@@ -14,12 +14,28 @@ use std::os::fd::{AsRawFd, OwnedFd};
 /// The namespaces that have to be the same: `/proc/PID` is of one, and sockets are of another.
 const NAMESPACES: [&str; 2] = ["/proc/self/ns/pid", "/proc/self/ns/net"];
 
+/// A machine, as a process of it sees it.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) struct Machine {
+    /// By which the system knows this start of it.
+    pub(super) boot: [u8; 16],
+    pub(super) namespaces: [u64; 2],
+}
+
+impl Machine {
+    /// This process's; `None` where the system doesn't say.
+    pub(crate) fn this() -> Option<Machine> {
+        let text = read_to_string("/proc/sys/kernel/random/boot_id").ok()?;
+        let boot = u128::from_str_radix(&text.trim().replace('-', ""), 16).ok()?;
+        let [pid, net] = NAMESPACES.map(|path| stat(path).map(|found| found.st_ino).ok());
+        Some(Machine { boot: boot.to_le_bytes(), namespaces: [pid?, net?] })
+    }
+}
+
 /// Where a rank's mailbox and segment lie, as processes of its machine find them.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) struct Whereabouts {
-    /// By which the system knows this start of the machine.
-    boot: [u8; 16],
-    namespaces: [u64; 2],
+    pub(crate) machine: Machine,
     process: u64,
     memory: [Place; 2],
 }
@@ -37,15 +53,15 @@ impl Whereabouts {
     pub(crate) const BYTES: usize = 16 + 9 * 8;
 
     /// Of the memory behind these, while they are open; `None` where the system doesn't say.
-    pub(crate) fn of(fds: [&OwnedFd; 2]) -> Option<Whereabouts> {
-        let (boot, namespaces) = this_machine()?;
+    pub(crate) fn of(machine: Machine, fds: [&OwnedFd; 2]) -> Option<Whereabouts> {
         let process = std::process::id().into();
         let [mailbox, segment] = fds.map(Place::of);
-        Some(Whereabouts { boot, namespaces, process, memory: [mailbox?, segment?] })
+        Some(Whereabouts { machine, process, memory: [mailbox?, segment?] })
     }
 
     pub(crate) fn to_bytes(self) -> [u8; Whereabouts::BYTES] {
-        let Whereabouts { boot, namespaces: [pid, net], process, memory } = self;
+        let Whereabouts { machine, process, memory } = self;
+        let Machine { boot, namespaces: [pid, net] } = machine;
         let mut bytes = [0; Whereabouts::BYTES];
         bytes[..16].copy_from_slice(&boot);
         let place = |place: Place| [place.descriptor, place.device, place.inode];
@@ -62,16 +78,10 @@ impl Whereabouts {
             |at: usize| words[8 * at..].first_chunk().map_or(0, |bytes| u64::from_le_bytes(*bytes));
         let place = |at| Place { descriptor: word(at), device: word(at + 1), inode: word(at + 2) };
         Whereabouts {
-            boot: *boot,
-            namespaces: [word(0), word(1)],
+            machine: Machine { boot: *boot, namespaces: [word(0), word(1)] },
             process: word(2),
             memory: [place(3), place(6)],
         }
-    }
-
-    /// Whether they are of this machine and these namespaces, as is so for both of two ranks or for none.
-    pub(crate) fn are_here(&self) -> bool {
-        this_machine() == Some((self.boot, self.namespaces))
     }
 
     /// Maps the memory, where it is that of a rank of this machine.
@@ -110,14 +120,6 @@ impl Place {
     }
 }
 
-/// This start of the machine, and the namespaces of this process.
-fn this_machine() -> Option<([u8; 16], [u64; 2])> {
-    let text = read_to_string("/proc/sys/kernel/random/boot_id").ok()?;
-    let boot = u128::from_str_radix(&text.trim().replace('-', ""), 16).ok()?;
-    let [pid, net] = NAMESPACES.map(|path| stat(path).map(|found| found.st_ino).ok());
-    Some((boot.to_le_bytes(), [pid?, net?]))
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -126,9 +128,9 @@ mod tests {
     #[test]
     fn memory_of_this_machine_is_found_and_is_the_same() {
         let all = [5000, 64].map(|bytes| Segment::create(bytes).unwrap());
-        let there = Whereabouts::of(all.each_ref().map(|(_, fd)| fd)).unwrap();
+        let machine = Machine::this().unwrap();
+        let there = Whereabouts::of(machine, all.each_ref().map(|(_, fd)| fd)).unwrap();
         assert_eq!(Whereabouts::from_bytes(&there.to_bytes()), there);
-        assert!(there.are_here());
         for ((made, _), mapped) in all.iter().zip(there.map().unwrap()) {
             assert_eq!(mapped.bytes(), made.bytes());
             made.write(60, &[1, 2, 3]).unwrap();
@@ -139,17 +141,9 @@ mod tests {
     }
 
     #[test]
-    fn what_is_elsewhere_or_another_is_not_mapped() {
+    fn what_is_another_is_not_mapped() {
         let [first, second, other] = [0; 3].map(|_| Segment::create(64).unwrap().1);
-        let there = Whereabouts::of([&first, &second]).unwrap();
-        let [pid, net] = there.namespaces;
-        for elsewhere in [
-            Whereabouts { boot: [7; 16], ..there },
-            Whereabouts { namespaces: [pid + 1, net], ..there },
-            Whereabouts { namespaces: [pid, net + 1], ..there },
-        ] {
-            assert!(!elsewhere.are_here(), "{elsewhere:?}");
-        }
+        let there = Whereabouts::of(Machine::this().unwrap(), [&first, &second]).unwrap();
         let place = there.memory[1];
         let with = |second| Whereabouts { memory: [there.memory[0], second], ..there };
         let descriptor = Place::of(&other).unwrap().descriptor;
@@ -175,7 +169,7 @@ mod tests {
             }
             let there = Whereabouts::from_bytes(&told);
             prop_assert_eq!(there.to_bytes(), told);
-            prop_assert!(!there.are_here() && there.map().is_none());
+            prop_assert!(Machine::this() != Some(there.machine) && there.map().is_none());
         }
     }
 }
