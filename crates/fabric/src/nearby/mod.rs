@@ -14,6 +14,7 @@ mod whereabouts;
 use crate::conduit::{Capabilities, Conduit, Lost, Puts, Queue, Refusal, Windows};
 use crate::config::{Config, MOST_RANKS};
 use crate::error::Error;
+use crate::locks::try_lock;
 use crate::message::{MOST_BYTES, Message};
 use crate::segment::Segment;
 use crate::shm::SPIN;
@@ -23,7 +24,7 @@ use crate::shm::ring::Refused;
 use crate::slots::Slots;
 use model::NodeId;
 use std::os::fd::OwnedFd;
-use std::sync::Arc;
+use std::sync::{Arc, Mutex};
 use std::time::Duration;
 use whereabouts::{Machine, Whereabouts};
 
@@ -110,8 +111,7 @@ pub(crate) fn join<N: Network + 'static>(
     }
     let neighbours = Arc::new(Neighbours::new()?);
     let network = network(Some(Arc::clone(&neighbours)))?;
-    let rank = network.place().0.0 as usize;
-    Ok(Box::new(Near { network, neighbours, rank }))
+    Ok(Box::new(Near::new(network, neighbours)))
 }
 
 /// A network, and shared memory between neighbours.
@@ -120,9 +120,16 @@ struct Near<N> {
     network: N,
     neighbours: Arc<Neighbours>,
     rank: usize,
+    /// Held by who runs handlers, by queue, of whatever way.
+    running: [Mutex<()>; 2],
 }
 
 impl<N: Network> Near<N> {
+    fn new(network: N, neighbours: Arc<Neighbours>) -> Near<N> {
+        let rank = network.place().0.0 as usize;
+        Near { network, neighbours, rank, running: Default::default() }
+    }
+
     /// What is mapped of `peer`, unless that is lost or has not joined.
     fn mapped(&self, peer: NodeId) -> Option<&Mapped> {
         let mapped = self.neighbours.mapped(peer.0 as usize)?;
@@ -229,11 +236,13 @@ impl<N: Network> Conduit for Near<N> {
     }
 
     fn receive(&self, queue: Queue, run: &mut dyn FnMut(NodeId, Message<'_>)) -> usize {
+        let Some(_running) = try_lock(&self.running[queue as usize]) else { return 0 };
         // Whoever was nudged finds what that was for.
         self.network.receive(queue, run) + self.receive_here(queue, run)
     }
 
     fn glance(&self, queue: Queue, run: &mut dyn FnMut(NodeId, Message<'_>)) -> usize {
+        let Some(_running) = try_lock(&self.running[queue as usize]) else { return 0 };
         match self.neighbours.ranks.size() {
             0 => self.network.glance(queue, run),
             _ => self.receive_here(queue, run),

@@ -39,7 +39,7 @@ fn pair<N: Network>(
         }
         let neighbours = Arc::new(neighbours);
         let network = network(&config, Some(Arc::clone(&neighbours))).unwrap();
-        Near { network, neighbours, rank: rank as usize }
+        Near::new(network, neighbours)
     };
     thread::scope(|scope| {
         let join = &join;
@@ -248,5 +248,30 @@ fn say_and_leave<N: Network>([first, second]: [Near<N>; 2]) {
     for (near, of) in [(&first, 1), (&second, 0)] {
         let Mapped { outbox, segment } = near.neighbours.mapped(of).unwrap();
         assert!([segment, outbox.mailbox.memory()].into_iter().all(|m| !is_shared(m)));
+    }
+}
+
+/// Of a queue, by whatever way its messages come.
+#[test]
+fn handlers_run_one_at_a_time() {
+    over_each!(run_one_at_a_time, false);
+}
+
+fn run_one_at_a_time<N: Network>([first, second]: [Near<N>; 2]) {
+    for queue in QUEUES {
+        // The one by the network, the other by memory.
+        first.send(ME, queue, &SHORT).unwrap();
+        second.send(ME, queue, &SHORT).unwrap();
+        let others = Cell::new(0);
+        let is_first = Cell::new(true);
+        first.receive(queue, &mut |_, _| {
+            if is_first.take() {
+                others.set(thread::scope(|scope| {
+                    let all = || count(&first, queue) + first.glance(queue, &mut |_, _| {});
+                    scope.spawn(all).join().unwrap()
+                }));
+            }
+        });
+        assert_eq!((others.get(), is_first.get()), (0, false));
     }
 }
