@@ -99,6 +99,11 @@ pub(crate) trait Network: Conduit {
 
     /// `peer` has sent what no rank sends.
     fn condemn(&self, peer: NodeId);
+
+    /// Whether `peer` takes nothing more, though what it has sent may still come: also before it is lost.
+    fn has_ended(&self, peer: NodeId) -> bool {
+        self.lost(peer).is_some()
+    }
 }
 
 /// Joins by `network`, which is to tell the others what its neighbours are, if there may be any.
@@ -227,6 +232,8 @@ impl<N: Network> Conduit for Near<N> {
                 self.wake_peer(to, &outbox.mailbox);
                 Ok(1)
             }
+            // Nobody makes room, and who waits may not be one who hears all that has to come before it is lost.
+            Err(Refused::Full) if self.network.has_ended(to) => Err(Refusal::Lost),
             Err(Refused::Full) => Err(Refusal::Full),
             Err(Refused::Broken) => {
                 self.network.condemn(to);

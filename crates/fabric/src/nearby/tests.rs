@@ -251,6 +251,29 @@ fn say_and_leave<N: Network>([first, second]: [Near<N>; 2]) {
     }
 }
 
+/// A handler of requests takes replies only while it waits for room, and nobody else takes anything here.
+#[test]
+fn who_waits_for_room_hears_that_its_neighbour_takes_no_more() {
+    over_each!(wait_for_room_in_vain, false);
+}
+
+fn wait_for_room_in_vain<N: Network>([first, second]: [Near<N>; 2]) {
+    while first.send(OTHER, Queue::Reply, &SHORT).is_ok() {}
+    second.leave();
+    let sent = Cell::new(Err(Refusal::Full));
+    let is_over = || {
+        sent.set(first.send(OTHER, Queue::Reply, &SHORT));
+        sent.get() != Err(Refusal::Full)
+    };
+    let start = Instant::now();
+    while !is_over() {
+        first.sleep(&[Queue::Reply], &is_over, Some(LONG));
+        count(&first, Queue::Reply);
+        assert!(start.elapsed() < LONG, "nobody has told it");
+    }
+    assert_eq!(sent.get(), Err(Refusal::Lost));
+}
+
 /// Of a queue, by whatever way its messages come.
 #[test]
 fn handlers_run_one_at_a_time() {

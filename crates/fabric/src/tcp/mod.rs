@@ -524,6 +524,11 @@ impl Network for Tcp {
     fn condemn(&self, peer: NodeId) {
         QUEUES.into_iter().for_each(|queue| self.shared.end(peer.0 as usize, queue, Lost::Broken));
     }
+
+    fn has_ended(&self, peer: NodeId) -> bool {
+        // Who reads the one stream may be kept from the other.
+        QUEUES.into_iter().any(|queue| self.shared.has_ended(peer.0 as usize, queue))
+    }
 }
 
 impl Puts for Tcp {
