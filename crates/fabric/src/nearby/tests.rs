@@ -1,16 +1,20 @@
 //! Neighbours of one process, over each network.
 
 use super::*;
+use crate::active::Handlers;
 use crate::conduit::QUEUES;
 use crate::config::{APART, Job};
+use crate::fabric::Fabric;
 use crate::message::Payload;
 use crate::segment::is_shared;
 use crate::shm::ring::LINE_WORDS;
+use crate::strided::strided;
 use crate::tcp::Tcp;
 #[cfg(feature = "ucx")]
 use crate::ucx::Ucx;
 use rustix::fs::{MemfdFlags, memfd_create};
 use std::cell::Cell;
+use std::slice;
 use std::sync::atomic::{AtomicU32, Ordering};
 use std::thread;
 use std::time::Instant;
@@ -297,4 +301,33 @@ fn run_one_at_a_time<N: Network>([first, second]: [Near<N>; 2]) {
         });
         assert_eq!((others.get(), is_first.get()), (0, false));
     }
+}
+
+/// Of one machine, and yet apart to one of them, as ranks of several are.
+#[test]
+fn what_goes_by_the_network_goes_in_messages_as_long_as_that_takes() {
+    let [(_, apart), ..] = Job::loopback(2).unwrap().variables(0);
+    let near = apart.replace(APART, "");
+    let config = |root: &str, rank: u32| Config {
+        segment_bytes: 1 << 17,
+        ..Config::new(root, (rank, 2), b"key")
+    };
+    let (first, second) = thread::scope(|scope| {
+        let second = scope.spawn(|| Tcp::join(&config(&apart, 1)).unwrap());
+        (Fabric::join(&config(&near, 0), Handlers::new()).unwrap(), second.join().unwrap())
+    });
+    const BYTES: usize = 32 << 10;
+    let copy = strided(&[64, BYTES as u64 / 64], &[64], &[128]);
+    first.put_copies(OTHER, slice::from_ref(&copy), (&[7; BYTES], 0), 0).map(drop).unwrap();
+    let mut there = [0; 2 * BYTES];
+    first.get_copies(OTHER, &[copy], 0, (&mut there, 0)).map(drop).unwrap();
+    let mut lengths = Vec::new();
+    let mut hear = || {
+        second.receive(Queue::Request, &mut |_, message| lengths.push(message.bytes()));
+        lengths.len()
+    };
+    while hear() < 3 {}
+    thread::sleep(Duration::from_millis(50));
+    assert_eq!(hear(), 3, "bytes, what asks whether they are there, and what asks for them");
+    assert!(lengths[0] > BYTES, "{lengths:?}");
 }
