@@ -66,7 +66,7 @@ impl fmt::Display for Lost {
 /// called by any thread at any time; none but [`Conduit::sleep`],
 /// [`Conduit::leave`] and [`Puts::put`] block.
 pub trait Conduit: Debug + Send + Sync {
-    /// What it can do; constant over its life.
+    /// What it can do; constant over its life, but for how long it pays to look again.
     fn capabilities(&self) -> Capabilities;
 
     /// The most bytes of a payload that travels with a message between this process and `peer`, of which

@@ -15,6 +15,7 @@ use crate::remote::{self, Asked};
 use crate::segment::Segment;
 use crate::shm::Shm;
 use crate::tcp::Tcp;
+use crate::turn::Turn;
 #[cfg(feature = "ucx")]
 use crate::ucx::Ucx;
 use model::NodeId;
@@ -36,6 +37,8 @@ pub struct Fabric {
     rounds: Rounds,
     asked: Asked,
     pub(crate) heard: Heard,
+    /// By queue.
+    turns: [Turn; 2],
 }
 
 impl Fabric {
@@ -65,7 +68,8 @@ impl Fabric {
         let handlers = handlers.with_any(barrier::HANDLER, Box::new(barrier::arrived));
         let handlers = remote::handlers(handlers);
         let rounds = Rounds::new(conduit.founders());
-        Fabric { conduit, handlers, rounds, asked: Asked::default(), heard: Heard::new() }
+        let (asked, turns) = Default::default();
+        Fabric { conduit, handlers, rounds, asked, heard: Heard::new(), turns }
     }
 
     /// This process.
@@ -286,6 +290,10 @@ impl Fabric {
         Ok(())
     }
 
+    pub(crate) fn turn(&self, queue: Queue) -> &Turn {
+        &self.turns[queue as usize]
+    }
+
     pub(crate) fn asked(&self) -> &Asked {
         &self.asked
     }
@@ -388,7 +396,7 @@ impl Fabric {
                 }
             } else {
                 // From here on room wakes, so there is one more try before it sleeps.
-                self.conduit.sleep(drained(queue), &try_again, most);
+                self.sleep(drained(queue), try_again, most);
             }
         }
     }

@@ -39,9 +39,12 @@ mod slots;
 mod standing;
 mod strided;
 pub mod tcp;
+mod turn;
 #[cfg(feature = "ucx")]
 pub mod ucx;
 mod windows;
+
+use shm::sync;
 
 pub use active::{Call, Handler, Handlers};
 pub use atomic::Atomic;

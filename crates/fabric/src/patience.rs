@@ -68,8 +68,8 @@ impl Heard {
 }
 
 impl Fabric {
-    /// How long ago a message of `peer` was taken, where its memory is not mapped; of one that sent none,
-    /// for how long this fabric has been there.
+    /// How long ago a message of `peer` was taken, where ranks meet by a network; of one that sent none, and
+    /// where they don't, for how long this fabric has been there.
     #[must_use]
     pub fn silence(&self, peer: NodeId) -> Duration {
         self.heard.silence(peer)

@@ -80,7 +80,7 @@ impl Fabric {
                 return Err(Error::Timeout { waited });
             }
             if now - idle_since >= spin {
-                self.conduit().sleep(&QUEUES, &is_over, left);
+                self.sleep(&QUEUES, &is_over, left);
             }
         }
         Ok(())
@@ -96,7 +96,23 @@ impl Fabric {
         drained(queue).iter().map(|&queue| self.receive(queue, false)).sum()
     }
 
+    /// As [`Conduit::sleep`](crate::Conduit::sleep), but for what is another thread's turn to take until that is
+    /// over.
+    pub(crate) fn sleep(
+        &self,
+        queues: &[Queue],
+        is_over: impl Fn() -> bool,
+        most: Option<Duration>,
+    ) {
+        let is_missed = |queue: &&Queue| self.turn(**queue).is_missed();
+        let (missed, taken): (Vec<Queue>, Vec<Queue>) = queues.iter().partition(is_missed);
+        // It may have been over before this thread could be woken.
+        let is_over = || is_over() || !missed.iter().all(|queue| is_missed(&queue));
+        self.conduit().sleep(&taken, &is_over, most);
+    }
+
     fn receive(&self, queue: Queue, is_glance: bool) -> usize {
+        let Some(turn) = self.turn(queue).take(|| self.wake()) else { return 0 };
         let section = NoInterrupt::begin();
         let mut run = |from: NodeId, message: Message<'_>| {
             if self.conduit().puts().is_some() {
@@ -108,7 +124,7 @@ impl Fabric {
             true => self.conduit().glance(queue, &mut run),
             false => self.conduit().receive(queue, &mut run),
         };
-        drop(section);
+        drop((section, turn));
         if count > 0 {
             // Others may wait for what a handler did, or for what was left.
             self.conduit().wake();

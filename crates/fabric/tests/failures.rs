@@ -350,6 +350,43 @@ fn is_served(over: Over) {
     assert_eq!(Arc::into_inner(second).unwrap().poll(), 1, "nobody else took it");
 }
 
+/// Which others can't take for it meanwhile.
+#[test]
+fn who_waits_sleeps_while_a_handler_takes_its_time() {
+    let ways = ways("who_waits_sleeps_while_a_handler_takes_its_time");
+    let is_real = |over: &Over| !matches!(over, Over::Messages);
+    ways.into_iter().filter(is_real).for_each(sleeps_beside_a_handler);
+}
+
+fn sleeps_beside_a_handler(over: Over) {
+    const LENGTH: Duration = Duration::from_millis(500);
+    let (begun, calls) = (Arc::new(AtomicU32::new(0)), Arc::new(AtomicU32::new(0)));
+    let (begins, counts) = (Arc::clone(&begun), Arc::clone(&calls));
+    let handlers = Handlers::new()
+        .with(HANDLER, move |_| {
+            begins.fetch_add(1, Ordering::Relaxed);
+            thread::sleep(LENGTH);
+        })
+        .with(HANDLER + 1, move |_| _ = counts.fetch_add(1, Ordering::Relaxed));
+    let [first, second] =
+        <[Fabric; 2]>::try_from(together(over, vec![handlers, Handlers::new()])).unwrap();
+    thread::scope(|scope| {
+        scope.spawn(|| first.wait_until(LONG, || calls.load(Ordering::Relaxed) == 100).unwrap());
+        second.request(NodeId(0), HANDLER, &[], &[]).unwrap();
+        while begun.load(Ordering::Relaxed) == 0 {
+            thread::yield_now();
+        }
+        let spent = || Duration::try_from(clock_gettime(ClockId::ThreadCPUTime)).unwrap();
+        let before = spent();
+        for _ in 0..100 {
+            second.request(NodeId(0), HANDLER + 1, &[], &[]).unwrap();
+        }
+        first.wait_until(LONG, || calls.load(Ordering::Relaxed) == 100).unwrap();
+        let spent = spent() - before;
+        assert!(spent < LENGTH / 5, "{spent:?} of the processor over {over:?}");
+    });
+}
+
 /// What comes by a network is looked at less often than what neighbours write, but is.
 #[test]
 fn who_is_flooded_by_a_neighbour_hears_others_too() {
@@ -474,8 +511,9 @@ where
         let second = join(1).unwrap();
         let first = first.join().unwrap().unwrap();
         // Who was silent has been hung up on.
-        assert_eq!((&silent).read(&mut [0; 128]).ok(), Some(HELLO_BYTES));
-        assert_eq!((&silent).read(&mut [0; 128]).ok(), Some(0));
+        let mut said = Vec::new();
+        (&silent).read_to_end(&mut said).unwrap();
+        assert_eq!(said.len(), HELLO_BYTES);
         second.request(NodeId(0), HANDLER, &[], &[]).unwrap();
         drop(second);
         let left = first.wait_until(LONG, || first.lost(NodeId(1)) == Some(Lost::Left));

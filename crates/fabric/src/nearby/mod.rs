@@ -111,10 +111,11 @@ pub(crate) fn join<N: Network + 'static>(
     config: &Config,
     network: impl FnOnce(Option<Arc<Neighbours>>) -> Result<N, Error>,
 ) -> Result<Box<dyn Conduit>, Error> {
-    if !config.is_near() {
+    let tell = |error: &Error| log::warn!("ranks of this machine are as apart as others: {error}");
+    let neighbours = config.is_near().then(|| Neighbours::new().inspect_err(tell).ok());
+    let Some(neighbours) = neighbours.flatten().map(Arc::new) else {
         return Ok(Box::new(network(None)?));
-    }
-    let neighbours = Arc::new(Neighbours::new()?);
+    };
     let network = network(Some(Arc::clone(&neighbours)))?;
     Ok(Box::new(Near::new(network, neighbours)))
 }

@@ -8,6 +8,9 @@ mod bell;
 #[path = "ring.rs"]
 #[allow(clippy::duplicate_mod, unreachable_pub, dead_code)]
 mod ring;
+#[path = "../turn.rs"]
+#[allow(clippy::duplicate_mod, unreachable_pub, dead_code)]
+mod turn;
 
 mod sync {
     pub(crate) use shuttle::sync::atomic::{AtomicU32, AtomicU64, Ordering, fence};
@@ -22,6 +25,7 @@ use shuttle::thread;
 use std::sync::Arc;
 use std::time::Duration;
 use sync::{AtomicU32, AtomicU64, Ordering};
+use turn::Turn;
 
 /// As the system's.
 #[derive(Default)]
@@ -135,6 +139,52 @@ fn two_neighbours() {
         })
     });
     sleepers.into_iter().chain(writers).for_each(|thread| thread.join().unwrap());
+}
+
+/// A thread looks once whether something has come; another sleeps until that was taken, by either.
+fn one_that_looks_once() {
+    let network: Arc<Network> = Arc::default();
+    let (word, turn): (Arc<AtomicU32>, Arc<Turn>) = Default::default();
+    // Whether it has come, and was taken.
+    let flags: Arc<[AtomicBool; 2]> = Arc::default();
+    let threads = [false, true].map(|sleeps| {
+        let (network, word) = (Arc::clone(&network), Arc::clone(&word));
+        let (turn, flags) = (Arc::clone(&turn), Arc::clone(&flags));
+        thread::spawn(move || {
+            let [has_come, was_taken] = &*flags;
+            let has_come = || has_come.load(Ordering::SeqCst);
+            let is_over = || was_taken.load(Ordering::SeqCst);
+            let ring = || network.ring(&mut network.state.lock().unwrap());
+            loop {
+                if let Some(_taken) = turn.take(ring)
+                    && has_come()
+                {
+                    was_taken.store(true, Ordering::SeqCst);
+                    ring();
+                }
+                if !sleeps || is_over() {
+                    return;
+                }
+                let is_missed = turn.is_missed();
+                network.sleep(0, || {
+                    bell::announce(&word);
+                    is_over() || if is_missed { !turn.is_missed() } else { has_come() }
+                });
+            }
+        })
+    });
+    flags[0].store(true, Ordering::SeqCst);
+    if bell::claim(&word) {
+        network.state.lock().unwrap().nudges += 1;
+        network.rung.notify_all();
+    }
+    threads.into_iter().for_each(|thread| thread.join().unwrap());
+}
+
+#[test]
+fn nobody_sleeps_through_what_another_has_missed() {
+    shuttle::check_random(one_that_looks_once, 2000);
+    shuttle::check_pct(one_that_looks_once, 2000, 4);
 }
 
 #[test]

@@ -17,7 +17,7 @@ mod tests;
 pub(crate) mod watch;
 
 /// What rings and bells synchronise with. A test compiles the same files against shuttle's.
-mod sync {
+pub(crate) mod sync {
     pub(crate) use std::sync::atomic::{AtomicU32, AtomicU64, Ordering, fence};
 }
 
