@@ -45,10 +45,15 @@ const BLOCK_BYTES: usize = 64 << 10;
 /// How far ahead a row of the source is asked for.
 const AHEAD_BYTES: isize = 256;
 
-/// What panels of squares with sides of a line have of rows, on either side: half of it where all
-/// rows are so far apart that they are at one place of a second-level cache.
+/// What panels of squares with sides of a line have of rows, and how many rows of the source.
 const SQUARES_BYTES: usize = 4 * LINE_BYTES;
+const SQUARES_ROWS: usize = 128;
+
+/// Rows at multiples of this are at few places of a second-level cache: squares with sides of a line
+/// ask for nothing ahead of them. At multiples of as much as one way of it has, they are at one place:
+/// panels have a pair of lines' worth of them.
 const DISTANT_BYTES: isize = 4 * PAGE_BYTES;
+const CROWDED_BYTES: isize = 32 * PAGE_BYTES;
 
 /// Rows of the source of more than a line, up to this, are not asked for by squares with sides of a
 /// line, if they lie one right behind the other.
@@ -282,11 +287,15 @@ impl Panels {
         }
         let few = |count: usize, few: usize| if count < 2 * few { count } else { few };
         if self.has_squares_of_lines() {
-            let distant = (self.a.stride.1 | self.b.stride.0) % DISTANT_BYTES == 0;
-            let side = if distant { PAIR_BYTES } else { SQUARES_BYTES } / self.bytes;
+            let side = SQUARES_BYTES / self.bytes;
             // The source is read as it lies, unless lines of the destination get in each other's way.
             let follows = self.is_packed() && self.a.stride.1 % CLASHING_BYTES != 0;
-            return (if follows { a } else { few(a, side) }, few(b, side));
+            return match () {
+                () if follows => (a, few(b, side)),
+                () if self.is_packed() => (few(a, side), few(b, side)),
+                () if self.b.stride.0 % CROWDED_BYTES == 0 => (few(a, side), few(b, pair)),
+                () => (few(a, side), few(b, SQUARES_ROWS)),
+            };
         }
         if self.is_copied() {
             return (a.min(COPIED_BYTES / self.bytes), b.min(COPIED_ROWS));
@@ -328,20 +337,29 @@ impl Panels {
     }
 
     fn ahead(&self) -> isize {
-        let row = self.a.count * self.bytes;
-        let few_lines = self.is_packed() && (LINE_BYTES + 1..=FEW_LINES_BYTES).contains(&row);
+        let short = self.a.count * self.bytes < LINE_BYTES;
         match () {
             () if !self.dense => 0,
             () if self.is_followed(self.o) => BLOCKS_AHEAD_BYTES,
-            // They come by themselves, soon enough: to ask for them gets in the way.
-            () if self.has_squares_of_lines() && few_lines => 0,
-            () if self.has_squares_of_lines() => LINES_AHEAD_BYTES,
+            () if self.has_squares_of_lines() => self.ahead_of_squares(),
             () if self.writes == Writes::Lines(Lanes::Join) => 0,
-            () if self.is_packed() && (self.writes == Writes::Staged || row >= LINE_BYTES) => {
+            () if self.is_packed() && (self.writes == Writes::Staged || !short) => {
                 self.chunk.1 as isize * self.b.stride.0
             }
             () if self.b.stride.0 % PAGE_BYTES == 0 => 0,
             () => AHEAD_BYTES,
+        }
+    }
+
+    /// How far ahead squares with sides of a line ask. A few rows, or lines that follow each other, the
+    /// processor finds by itself.
+    fn ahead_of_squares(&self) -> isize {
+        let row = self.a.count * self.bytes;
+        match () {
+            () if self.is_packed() && (LINE_BYTES + 1..=FEW_LINES_BYTES).contains(&row) => 0,
+            () if self.is_packed() || self.chunk.1 < SQUARES_ROWS => LINES_AHEAD_BYTES,
+            () if self.b.stride.0 % DISTANT_BYTES == 0 => 0,
+            () => 2 * SQUARES_BYTES as isize,
         }
     }
 

@@ -541,10 +541,10 @@ fn the_way_is_told() {
     };
     let whole = "panels of 32 by 32 elements of 4 B, ";
     says(&transpose(4080, 4), Stores::Cached, &format!("{whole}in place ("));
-    let lines = "panels of 64 by 64 elements of 4 B, in place, by lines past";
+    let lines = "panels of 64 by 128 elements of 4 B, in place, by lines past";
     let is_line = best.abilities.lanes == 4;
     let (whole, long) = match is_line {
-        true => (lines.to_owned(), "panels of 32 by 32 elements of 4 B, in place, by lines past"),
+        true => (lines.to_owned(), lines),
         false => (format!("{whole}in place, by lines past"), "long rows, 4096 by 4096 elements"),
     };
     let copied = if is_line { "32 by 32" } else { "64 by 64" };
@@ -552,6 +552,9 @@ fn the_way_is_told() {
     says(&transpose(4096, 4), Stores::Cached, &copied);
     says(&transpose(4080, 4), Stores::Streamed, &whole);
     says(&transpose(4096, 4), Stores::Streamed, long);
+    // All rows at one place of the caches.
+    let crowded = if is_line { "panels of 64 by 32 elements" } else { "long rows, 32768 by 32768" };
+    says(&transpose(32_768, 4), Stores::Streamed, crowded);
     says(&transpose(4095, 4), Stores::Streamed, "long rows, 4095 by 4095 elements of 4 B");
     says(
         &transpose(64, 128),
