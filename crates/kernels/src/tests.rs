@@ -395,6 +395,9 @@ fn fields_of_any_sizes_go_by_windows_where_vectors_take_such() {
         assert!(!by_windows(&words, none));
         let long = structures(&[16, 32], 100_000, back);
         assert!(!by_windows(&long, abilities(4, 1)), "these are vectors as they are");
+        let three = structures(&[4; 3], 100_000, back);
+        let amd = Abilities { scatters: true, ..abilities(4, 1) };
+        assert!(by_windows(&three, abilities(4, 1)) && told(&three, amd).contains("by tables"));
     }
     let sparse = padded_structures(&[4, 8], 100_000, (24, 1), false);
     assert!(!by_windows(&sparse, abilities(4, 4)), "most of a window is of no use");
