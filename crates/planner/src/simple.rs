@@ -41,28 +41,28 @@ pub(crate) fn search(
 
 /// The path through a Memcpy channel, and the hop that is one. Without any, or where kernels between
 /// two memories of the path convert faster than it, the hop that converts fastest, by whichever
-/// channel does between its memories.
+/// channel does between its memories; or kernels inside one of them, where a path past the host has
+/// no faster hop.
 fn converting(graph: &Graph<'_>, rates: &Rates<'_>, path: Path) -> (Path, usize) {
     let ways = path.edges().iter().map(|edge| fastest_between(graph, rates, *edge));
     let converts = |edge: &Edge| rates.convert(edge.lane);
     let fastest = ways.enumerate().rev().max_by(|a, b| converts(&a.1).total_cmp(&converts(&b.1)));
     let Some((hop, edge)) = fastest else { return (path, 0) };
     let by_kernels = graph.lane(edge).kind == ChannelKind::GpuConvert;
-    match with_memcpy(graph, &path) {
-        Some((path, memcpy))
-            if !by_kernels || converts(&path.edges()[memcpy]) >= converts(&edge) =>
-        {
-            (path, memcpy)
-        }
-        _ => (path.replaced(hop, edge), hop),
-    }
+    let is_faster = |(path, hop): &(Path, usize)| converts(&path.edges()[*hop]) >= converts(&edge);
+    let found = match through(graph, &path, ChannelKind::Memcpy) {
+        None if by_kernels => None,
+        None => through(graph, &path, ChannelKind::GpuConvert).filter(is_faster),
+        by_memcpy => by_memcpy.filter(|found| !by_kernels || is_faster(found)),
+    };
+    found.unwrap_or_else(|| (path.replaced(hop, edge), hop))
 }
 
-/// The path with a Memcpy channel, and the hop that is one: the first on the path, or one put in after
-/// the first host memory that can hold an intermediate.
-fn with_memcpy(graph: &Graph<'_>, path: &Path) -> Option<(Path, usize)> {
-    let is_memcpy = |edge: &Edge| graph.lane(*edge).kind == ChannelKind::Memcpy;
-    if let Some(hop) = path.edges().iter().position(is_memcpy) {
+/// The path with a channel of this kind, and the hop that is one: the first on the path, or one put in after
+/// the first memory that has such inside it, and can hold an intermediate.
+fn through(graph: &Graph<'_>, path: &Path, kind: ChannelKind) -> Option<(Path, usize)> {
+    let is_such = |edge: &Edge| graph.lane(*edge).kind == kind;
+    if let Some(hop) = path.edges().iter().position(is_such) {
         return Some((*path, hop));
     }
     let starts = path.edges().iter().map(|e| e.from).chain([graph.dst]);
@@ -70,7 +70,7 @@ fn with_memcpy(graph: &Graph<'_>, path: &Path) -> Option<(Path, usize)> {
     for (at, vertex) in starts.enumerate().filter(usable) {
         let mut self_loop = None;
         graph.each_edge(1 << vertex, 1 << vertex, |edge| {
-            self_loop = self_loop.or(is_memcpy(&edge).then_some(edge));
+            self_loop = self_loop.or(is_such(&edge).then_some(edge));
         });
         if let Some(edge) = self_loop {
             return Some((path.with(at, edge), at));

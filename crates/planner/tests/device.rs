@@ -2,7 +2,7 @@
 
 use ChannelKind::{GpuConvert, GpuCopy, GpuRead, GpuWrite, Memcpy};
 use isometry_planner::{Options, Query, plan};
-use model::{Algorithm, ChannelKind, Component, Layout, Plan, Topology};
+use model::{Algorithm, Channel, ChannelKind, Component, Layout, Memory, Plan, Topology};
 
 /// A device whose kernels turn 4 bytes at `converts`, while the processor does at `memcpy`; `room` is
 /// the largest buffer that the device has for what passes through.
@@ -158,5 +158,31 @@ fn pinned_memory_is_not_converted_on_its_way_where_that_is_slow() {
     let here = reaching(1e8, 9e9, 1e8);
     for side in [512, 8192] {
         assert_eq!(kinds(&planned(&here, ("zcm", "fbm"), true, side)), [Memcpy, GpuWrite]);
+    }
+}
+
+/// As [`machine`], with a second device, which the first copies to past the host.
+fn joined(converts: f64, room: u64) -> Topology {
+    let mut topology = machine(converts, 1e9, room);
+    let class = &mut topology.classes[0];
+    class.memories.push(Memory { name: "fbm1".to_owned(), ..class.memories[1].clone() });
+    let inside = class.channels.iter().find(|channel| channel.kind == GpuCopy).unwrap();
+    class.channels.push(Channel { to: vec![2], ..inside.clone() });
+    topology
+}
+
+#[test]
+fn what_goes_to_another_device_is_converted_in_its_own() {
+    let ends = ("fbm", "fbm1");
+    for (turns, side, expected) in [
+        (true, 8192, &[GpuConvert, GpuCopy][..]),
+        (true, 512, &[GpuConvert, GpuCopy]),
+        (false, 8192, &[GpuCopy]),
+        (false, 512, &[GpuCopy]),
+    ] {
+        assert_eq!(kinds(&planned(&joined(FAST, ROOM), ends, turns, side)), expected, "{side}");
+    }
+    for slower in [joined(1e7, ROOM), joined(FAST, 0)] {
+        assert_eq!(kinds(&planned(&slower, ends, true, 512)), [GpuCopy]);
     }
 }
