@@ -3,7 +3,8 @@
 use crate::gpu::{Code, Command, Copy3, End, GPUS, MAX_PITCH_BYTES, State};
 use crate::{INVALID_VALUE, call_in};
 use cudarc::driver::sys::{
-    CUDA_MEMCPY2D, CUDA_MEMCPY3D, CUcontext, CUdeviceptr, CUmemorytype, CUstream,
+    CUDA_MEMCPY2D, CUDA_MEMCPY3D, CUDA_MEMCPY3D_PEER, CUcontext, CUdeviceptr, CUmemorytype,
+    CUstream,
 };
 use std::ffi::{c_uchar, c_void};
 
@@ -23,18 +24,43 @@ fn queue(name: &'static str, stream: CUstream, copy: impl FnOnce() -> Result<Cop
 
 /// Whether the device's ends lie inside an allocation, and no end is a pointer to nothing.
 fn check(state: &State, copy: &Copy3) -> Result<(), Code> {
-    let [bytes, rows, slices] = copy.size;
-    for (end, [row, slice]) in [(copy.src, copy.src_pitch), (copy.dst, copy.dst_pitch)] {
-        let span = (slices - 1) * slice + (rows - 1) * row + bytes;
-        let is_there = match end {
-            End::Host(at) => at != 0,
-            End::Device(at) => state.has(at, span),
-        };
-        if !is_there {
+    let is_there = has(state, copy.src, copy.size, copy.src_pitch)
+        && has(state, copy.dst, copy.size, copy.dst_pitch);
+    if is_there { Ok(()) } else { Err(INVALID_VALUE) }
+}
+
+fn has(
+    state: &State,
+    end: End,
+    [bytes, rows, slices]: [usize; 3],
+    [row, slice]: [usize; 2],
+) -> bool {
+    match end {
+        End::Host(at) => at != 0,
+        End::Device(at) => state.has(at, (slices - 1) * slice + (rows - 1) * row + bytes),
+    }
+}
+
+/// Queues a copy between two devices, of these contexts: the stream is the source's, and what it reads is in the
+/// other once it is over.
+fn send(
+    name: &'static str,
+    stream: CUstream,
+    contexts: [CUcontext; 2],
+    copy: impl FnOnce() -> Result<Copy3, Code>,
+) -> Code {
+    call_in(name, |gpu, number| {
+        let [src, dst] = contexts.map(|context| (context as usize).wrapping_sub(1));
+        let (copy, peer) = (copy()?, GPUS.get(dst).ok_or(INVALID_VALUE)?);
+        let is_whole = has(&gpu.state(), copy.src, copy.size, copy.src_pitch)
+            && has(&peer.state(), copy.dst, copy.size, copy.dst_pitch);
+        if src != number || !is_whole {
             return Err(INVALID_VALUE);
         }
-    }
-    Ok(())
+        let asked = gpu.state().ask(stream as u64, Command::Send(copy, peer));
+        gpu.tell();
+        if asked { Ok(()) } else { Err(INVALID_VALUE) }
+    })
 }
 
 fn run(src: End, dst: End, bytes: usize) -> Copy3 {
@@ -94,7 +120,6 @@ extern "C" fn cuMemcpyDtoDAsync_v2(
     queue("cuMemcpyDtoDAsync_v2", stream, || Ok(run(End::Device(src), End::Device(dst), bytes)))
 }
 
-/// Between two devices: the stream is the source's, and what it reads is in the other once it is over.
 #[unsafe(no_mangle)]
 extern "C" fn cuMemcpyPeerAsync(
     dst: CUdeviceptr,
@@ -104,16 +129,30 @@ extern "C" fn cuMemcpyPeerAsync(
     bytes: usize,
     stream: CUstream,
 ) -> Code {
-    call_in("cuMemcpyPeerAsync", |gpu, number| {
-        let of = |context: CUcontext| (context as usize).wrapping_sub(1);
-        let peer = GPUS.get(of(dst_context)).ok_or(INVALID_VALUE)?;
-        let is_whole = gpu.state().has(src, bytes) && peer.state().has(dst, bytes);
-        if of(src_context) != number || !is_whole {
+    send("cuMemcpyPeerAsync", stream, [src_context, dst_context], || {
+        Ok(run(End::Device(src), End::Device(dst), bytes))
+    })
+}
+
+#[unsafe(no_mangle)]
+extern "C" fn cuMemcpy3DPeerAsync(copy: *const CUDA_MEMCPY3D_PEER, stream: CUstream) -> Code {
+    // SAFETY: the caller hands over one.
+    let c = unsafe { &*copy };
+    send("cuMemcpy3DPeerAsync", stream, [c.srcContext, c.dstContext], || {
+        let device = CUmemorytype::CU_MEMORYTYPE_DEVICE;
+        let starts = [c.srcXInBytes, c.srcY, c.srcZ, c.dstXInBytes, c.dstY, c.dstZ];
+        let kinds = [c.srcMemoryType, c.dstMemoryType];
+        if starts != [0; 6] || kinds != [device; 2] || c.srcLOD != 0 || c.dstLOD != 0 {
             return Err(INVALID_VALUE);
         }
-        let asked = gpu.state().ask(stream as u64, Command::Send { src, dst, peer, bytes });
-        gpu.tell();
-        if asked { Ok(()) } else { Err(INVALID_VALUE) }
+        let (width, height) = (c.WidthInBytes, c.Height);
+        Ok(Copy3 {
+            src: End::Device(c.srcDevice),
+            dst: End::Device(c.dstDevice),
+            size: [width, height, c.Depth],
+            src_pitch: pitches(c.srcPitch, c.srcHeight, (width, height))?,
+            dst_pitch: pitches(c.dstPitch, c.dstHeight, (width, height))?,
+        })
     })
 }
 

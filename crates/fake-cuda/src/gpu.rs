@@ -11,6 +11,7 @@ use channel::accelerator::ELEMENT_BYTES;
 use cudarc::driver::sys::{CUresult, CUstream};
 use std::collections::{BTreeMap, VecDeque};
 use std::ffi::c_void;
+use std::sync::atomic::AtomicBool;
 use std::sync::{Condvar, Mutex, MutexGuard, PoisonError};
 use std::thread;
 
@@ -51,12 +52,7 @@ pub(crate) type Call = unsafe extern "C" fn(CUstream, Code, *mut c_void);
 pub(crate) enum Command {
     Copy(Copy3),
     /// To another device's memory.
-    Send {
-        src: u64,
-        dst: u64,
-        peer: &'static Gpu,
-        bytes: usize,
-    },
+    Send(Copy3, &'static Gpu),
     Launch(Box<Launch>),
     Fill(u64, u8, usize),
     Event(u64),
@@ -114,6 +110,8 @@ pub(crate) struct State {
 pub(crate) struct Gpu {
     state: Mutex<State>,
     changed: Condvar,
+    /// Whether access to the other device's memory is enabled.
+    pub(crate) reaches_peer: AtomicBool,
 }
 
 /// The handles of the default streams, that of all threads and that of each, which here is one too.
@@ -138,7 +136,8 @@ impl Gpu {
             most_mapped: usize::MAX,
             names,
         };
-        Gpu { state: Mutex::new(state), changed: Condvar::new() }
+        let reaches_peer = AtomicBool::new(false);
+        Gpu { state: Mutex::new(state), changed: Condvar::new(), reaches_peer }
     }
 
     pub(crate) fn state(&self) -> MutexGuard<'_, State> {
@@ -211,9 +210,9 @@ impl Gpu {
         let mut state = self.state();
         match command {
             Command::Copy(copy) => state.copy(name, &copy),
-            Command::Send { src, dst, peer, bytes } => {
+            Command::Send(copy, peer) => {
                 drop(state);
-                self.send(name, (src, bytes), (peer, dst));
+                self.send(name, &copy, peer);
             }
             Command::Launch(launch) => state.launch(name, &launch),
             Command::Fill(at, byte, bytes) => match state.bytes(at, bytes) {
@@ -236,16 +235,13 @@ impl Gpu {
 
     /// Copies to a peer's memory, unless that fails; one state is locked at a time. What is not there any more
     /// is a fault of this device.
-    fn send(&self, stream: u64, (src, bytes): (u64, usize), (peer, dst): (&Gpu, u64)) {
-        let mut state = self.state();
-        if state.fails(stream) {
+    fn send(&self, stream: u64, copy: &Copy3, peer: &Gpu) {
+        if self.state().fails(stream) {
             return;
         }
-        let read = state.bytes(src, bytes).map(|place| place.to_vec());
-        drop(state);
-        let is_there = read.is_some_and(|read| {
-            let mut state = peer.state();
-            state.bytes(dst, bytes).map(|place| place.copy_from_slice(&read)).is_some()
+        let is_there = copy.rows().all(|(src, dst)| {
+            let row = self.state().read(src, copy.size[0]);
+            row.is_some_and(|row| peer.state().write(dst, &row))
         });
         if !is_there {
             self.state().fault = CUresult::CUDA_ERROR_ILLEGAL_ADDRESS as Code;
@@ -434,37 +430,51 @@ impl State {
         if self.fails(stream) {
             return;
         }
-        for z in 0..copy.size[2] {
-            for y in 0..copy.size[1] {
-                let way = |[row, slice]: [usize; 2]| y * row + z * slice;
-                let ends = (copy.src.by(way(copy.src_pitch)), copy.dst.by(way(copy.dst_pitch)));
-                if !self.copy_row(ends, copy.size[0]) {
-                    self.fault = CUresult::CUDA_ERROR_ILLEGAL_ADDRESS as Code;
-                    return;
-                }
+        let is_there = copy.rows().all(|(src, dst)| {
+            let row = self.read(src, copy.size[0]);
+            row.is_some_and(|row| self.write(dst, &row))
+        });
+        if !is_there {
+            self.fault = CUresult::CUDA_ERROR_ILLEGAL_ADDRESS as Code;
+        }
+    }
+
+    /// What lies at one end; `None` where memory of the device is not there any more.
+    fn read(&mut self, src: End, bytes: usize) -> Option<Vec<u8>> {
+        match src {
+            End::Device(at) => self.bytes(at, bytes).map(|place| place.to_vec()),
+            End::Host(at) => {
+                // SAFETY: who asked keeps the memory of the host until this is over.
+                let place = unsafe { std::slice::from_raw_parts(at as *const u8, bytes) };
+                Some(place.to_vec())
             }
         }
     }
 
-    /// Copies a row; false where memory of the device is not there any more.
-    fn copy_row(&mut self, (src, dst): (End, End), bytes: usize) -> bool {
-        let row = match src {
-            End::Device(at) => match self.bytes(at, bytes) {
-                Some(place) => place.to_vec(),
-                None => return false,
-            },
-            // SAFETY: who asked keeps the memory of the host until this is over.
-            End::Host(at) => unsafe { std::slice::from_raw_parts(at as *const u8, bytes) }.to_vec(),
-        };
+    /// Puts `row` at the other; false where memory of the device is not there any more.
+    fn write(&mut self, dst: End, row: &[u8]) -> bool {
         match dst {
-            End::Device(at) => match self.bytes(at, bytes) {
-                Some(place) => place.copy_from_slice(&row),
-                None => return false,
-            },
-            // SAFETY: as above.
-            End::Host(at) => unsafe { (at as *mut u8).copy_from(row.as_ptr(), bytes) },
+            End::Device(at) => {
+                self.bytes(at, row.len()).map(|place| place.copy_from_slice(row)).is_some()
+            }
+            End::Host(at) => {
+                // SAFETY: as in `read`.
+                unsafe { (at as *mut u8).copy_from(row.as_ptr(), row.len()) };
+                true
+            }
         }
-        true
+    }
+}
+
+impl Copy3 {
+    /// Where each row starts on either side.
+    fn rows(&self) -> impl Iterator<Item = (End, End)> {
+        let [_, rows, slices] = self.size;
+        let places = (0..slices).flat_map(move |z| (0..rows).map(move |y| (y, z)));
+        places.map(|(y, z)| {
+            let way = |[row, slice]: [usize; 2]| y * row + z * slice;
+            (self.src.by(way(self.src_pitch)), self.dst.by(way(self.dst_pitch)))
+        })
     }
 }
 

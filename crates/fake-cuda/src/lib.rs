@@ -28,6 +28,7 @@ use memory::Block;
 use std::alloc::{Layout, alloc, dealloc};
 use std::cell::RefCell;
 use std::ffi::{CStr, c_char, c_int, c_uint, c_void};
+use std::sync::atomic::Ordering;
 
 thread_local! {
     /// The contexts that this thread made current, by the numbers of their devices.
@@ -47,6 +48,8 @@ const INVALID_VALUE: Code = CUresult::CUDA_ERROR_INVALID_VALUE as Code;
 const INVALID_CONTEXT: Code = CUresult::CUDA_ERROR_INVALID_CONTEXT as Code;
 const INVALID_DEVICE: Code = CUresult::CUDA_ERROR_INVALID_DEVICE as Code;
 const OUT_OF_MEMORY: Code = CUresult::CUDA_ERROR_OUT_OF_MEMORY as Code;
+
+const PEER_ACCESS_ALREADY_ENABLED: Code = CUresult::CUDA_ERROR_PEER_ACCESS_ALREADY_ENABLED as Code;
 
 /// The names of results that tests inject.
 const NAMES: [(CUresult, &CStr); 13] = [
@@ -213,6 +216,32 @@ extern "C" fn cuCtxPopCurrent_v2(context: *mut CUcontext) -> Code {
     call("cuCtxPopCurrent_v2", || {
         let number = CURRENT.with_borrow_mut(Vec::pop).ok_or(INVALID_CONTEXT)?;
         give(context, (number + 1) as CUcontext)
+    })
+}
+
+/// Each device reaches the other.
+#[unsafe(no_mangle)]
+extern "C" fn cuDeviceCanAccessPeer(reaches: *mut c_int, id: CUdevice, peer: CUdevice) -> Code {
+    call("cuDeviceCanAccessPeer", || {
+        device(id).and_then(|_| device(peer))?;
+        give(reaches, c_int::from(id != peer))
+    })
+}
+
+/// Once for each pair, as by the driver.
+#[unsafe(no_mangle)]
+extern "C" fn cuCtxEnablePeerAccess(peer: CUcontext, flags: c_uint) -> Code {
+    call_in("cuCtxEnablePeerAccess", |gpu, number| {
+        let peer = (peer as usize).wrapping_sub(1);
+        match flags {
+            0 if peer < GPUS.len() && peer != number => {}
+            _ => return Err(INVALID_VALUE),
+        }
+        if gpu.reaches_peer.swap(true, Ordering::Relaxed) {
+            Err(PEER_ACCESS_ALREADY_ENABLED)
+        } else {
+            Ok(())
+        }
     })
 }
 

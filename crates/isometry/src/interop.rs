@@ -229,6 +229,10 @@ mod tests {
             unreachable!("nobody asks for any")
         }
 
+        fn reach(&self, _peer: i32) -> Result<bool, ChannelError> {
+            Ok(false)
+        }
+
         fn has_stream(&self, _stream: StreamHandle) -> Result<bool, ChannelError> {
             Ok(false)
         }

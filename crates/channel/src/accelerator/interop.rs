@@ -84,6 +84,13 @@ pub trait Interop: Debug + Send + Sync {
     /// or of less memory, or where this device does not reach that.
     fn import(&self, handle: &IpcHandle, len_bytes: u64) -> Result<Owner, ChannelError>;
 
+    /// Whether the device copies straight to memory of number `peer`, another of its API. Where it does, channels
+    /// of [`super::Direction::Copy`] take such memory as their destination from now on, in use by this process.
+    ///
+    /// # Errors
+    /// As [`Interop::locate`].
+    fn reach(&self, peer: i32) -> Result<bool, ChannelError>;
+
     /// Whether `stream` is one of the device's, as a default one is of every device.
     ///
     /// # Errors

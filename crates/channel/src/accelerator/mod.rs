@@ -45,7 +45,8 @@ pub enum Direction {
     Write,
     /// GPURead: from the device's memory to the host's.
     Read,
-    /// GPUCopy: inside the device's memory, by rects.
+    /// GPUCopy: inside the device's memory, or to that of another which it reaches
+    /// ([`Interop::reach`]), by rects.
     Copy,
     /// GPUConvert: inside the device's memory, by kernels that convert layouts.
     Convert,
@@ -92,7 +93,7 @@ pub enum Ends<'a, M> {
     Write(NonNull<u8>, &'a M),
     /// From a device to the host.
     Read(&'a M, NonNull<u8>),
-    /// Inside a device.
+    /// Inside a device, or from there to another that it reaches.
     Copy(&'a M, &'a M),
 }
 
@@ -156,6 +157,12 @@ pub trait Copier: Debug + Send {
     /// Whether `memory` is the device's, by the same opening of it.
     fn has(&self, memory: &Self::Memory) -> bool;
 
+    /// Whether its commands reach `memory`, of another device, as what they copy to.
+    fn has_peer(&self, memory: &Self::Memory) -> bool {
+        let _ = memory;
+        false
+    }
+
     /// Whether its commands reach `host`, a region of host memory, where it lies.
     fn reaches(&self, host: &Region) -> bool {
         let _ = host;
@@ -206,9 +213,8 @@ fn ends<'a, C: Copier>(
         Direction::Read | Direction::ConvertRead => {
             Ends::Read(memory(copier, src)?, host(copier, dst)?)
         }
-        Direction::Copy | Direction::Convert => {
-            Ends::Copy(memory(copier, src)?, memory(copier, dst)?)
-        }
+        Direction::Copy => Ends::Copy(memory(copier, src)?, reached(copier, dst)?),
+        Direction::Convert => Ends::Copy(memory(copier, src)?, memory(copier, dst)?),
     })
 }
 
@@ -224,7 +230,20 @@ fn host<C: Copier>(copier: &C, region: &Region) -> Result<NonNull<u8>, ChannelEr
 
 /// The device's memory that `region` is.
 fn memory<'a, C: Copier>(copier: &C, region: &'a Region) -> Result<&'a C::Memory, ChannelError> {
-    let memory = region.view::<C::Memory>().filter(|memory| copier.has(memory));
+    memory_that(copier, region, |memory| copier.has(memory))
+}
+
+/// The memory that `region` is, of the device or one that it reaches.
+fn reached<'a, C: Copier>(copier: &C, region: &'a Region) -> Result<&'a C::Memory, ChannelError> {
+    memory_that(copier, region, |memory| copier.has(memory) || copier.has_peer(memory))
+}
+
+fn memory_that<'a, C: Copier>(
+    copier: &C,
+    region: &'a Region,
+    may_be: impl FnOnce(&C::Memory) -> bool,
+) -> Result<&'a C::Memory, ChannelError> {
+    let memory = region.view::<C::Memory>().filter(|memory| may_be(memory));
     let what = || format!("memory of {}, or of this opening of it", copier.health().name());
     memory.ok_or_else(|| unknown(region, &what()))
 }

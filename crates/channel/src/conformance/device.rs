@@ -251,6 +251,8 @@ pub enum Host {
 #[derive(Debug)]
 pub struct DeviceSuite<'a> {
     device: &'a Accelerator,
+    /// Whose memory a destination is that is no host's.
+    there: &'a Accelerator,
     direction: Direction,
     host: Host,
     /// The regions made, since a job needs more than a reference to read one.
@@ -261,14 +263,20 @@ impl<'a> DeviceSuite<'a> {
     /// The suite's fixture for one channel.
     #[must_use]
     pub fn new(device: &'a Accelerator, direction: Direction, host: Host) -> Self {
-        DeviceSuite { device, direction, host, made: Mutex::default() }
+        DeviceSuite { device, there: device, direction, host, made: Mutex::default() }
     }
 
-    fn side(&self, bytes: &[u8], on_device: bool) -> Arc<Region> {
+    /// That for the channel from `device` to `there`, which it reaches.
+    #[must_use]
+    pub fn to_peer(device: &'a Accelerator, there: &'a Accelerator) -> Self {
+        DeviceSuite { there, ..DeviceSuite::new(device, Direction::Copy, Host::Sys) }
+    }
+
+    fn side(&self, bytes: &[u8], on_device: Option<&Accelerator>) -> Arc<Region> {
         let region = match (on_device, self.host) {
-            (true, _) => self.device.fbm(bytes),
-            (false, Host::Sys) => sys(bytes),
-            (false, Host::Zcm) => self.device.zcm(bytes),
+            (Some(device), _) => device.fbm(bytes),
+            (None, Host::Sys) => sys(bytes),
+            (None, Host::Zcm) => self.device.zcm(bytes),
         };
         self.made.lock().expect("no test panicked here").push(Arc::downgrade(&region));
         region
@@ -281,17 +289,17 @@ impl Fixture for DeviceSuite<'_> {
     }
 
     fn source(&self, bytes: &[u8]) -> Arc<Region> {
-        self.side(bytes, self.direction.reads_device())
+        self.side(bytes, self.direction.reads_device().then_some(self.device))
     }
 
     fn destination(&self, bytes: &[u8]) -> Arc<Region> {
-        self.side(bytes, self.direction.writes_device())
+        self.side(bytes, self.direction.writes_device().then_some(self.there))
     }
 
     fn contents(&self, destination: &Region) -> Vec<u8> {
         let mut made = self.made.lock().expect("no test panicked here");
         made.retain(|region| region.strong_count() > 0);
         let region = made.iter().find(|region| std::ptr::eq(region.as_ptr(), destination));
-        self.device.contents(&region.and_then(Weak::upgrade).expect("one of this suite's"))
+        self.there.contents(&region.and_then(Weak::upgrade).expect("one of this suite's"))
     }
 }

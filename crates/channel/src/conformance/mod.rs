@@ -85,6 +85,17 @@ pub fn run_channels(device: &Accelerator) {
     }
 }
 
+/// Checks every rule on the channel from a device to another that it reaches.
+///
+/// # Panics
+/// At the first rule that it breaks.
+pub fn run_to_peer([device, there]: &[Accelerator; 2]) {
+    let fixture = DeviceSuite::to_peer(device, there);
+    for case in CASES {
+        judge(case.name, || (case.check)(&fixture));
+    }
+}
+
 /// Checks every rule for devices on two of them.
 ///
 /// # Panics

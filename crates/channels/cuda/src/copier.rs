@@ -135,6 +135,11 @@ impl Copier for Streams {
         memory.is_of(self.device.context())
     }
 
+    fn has_peer(&self, memory: &Buffer) -> bool {
+        let (own, there) = (self.device.context(), memory.context());
+        own.shares_driver(there) && self.device.peers().contains(&there.ordinal())
+    }
+
     unsafe fn copy(
         &mut self,
         queue: usize,

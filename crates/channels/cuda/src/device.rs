@@ -13,10 +13,11 @@ use channel::accelerator::{
 };
 use channel::model::ChannelError;
 use channel::{Channel, HostSpan};
+use std::collections::BTreeSet;
 use std::error::Error as _;
 use std::ffi::CStr;
 use std::path::Path;
-use std::sync::{Arc, OnceLock};
+use std::sync::{Arc, Mutex, MutexGuard, OnceLock, PoisonError};
 use std::time::Instant;
 use thiserror::Error;
 
@@ -167,8 +168,9 @@ impl Found {
         let failed = |failure: Failure| health.failed(kind_of(failure.code), failure);
         let (context, setup) = made.map_err(failed)?;
         let kernels = OnceLock::new();
-        let fences = Fences::default();
-        Ok(Device { inner: Arc::new(Inner { info, health, context, setup, kernels, fences }) })
+        let (fences, peers) = (Fences::default(), Mutex::default());
+        let inner = Inner { info, health, context, setup, kernels, fences, peers };
+        Ok(Device { inner: Arc::new(inner) })
     }
 }
 
@@ -192,6 +194,8 @@ struct Inner {
     /// The kernels that convert layouts, or why there are none.
     kernels: OnceLock<Result<Module, Failure>>,
     fences: Fences,
+    /// The numbers of the devices that copies go straight to.
+    peers: Mutex<BTreeSet<i32>>,
 }
 
 impl Device {
@@ -207,6 +211,10 @@ impl Device {
 
     pub(crate) fn fences(&self) -> &Fences {
         &self.inner.fences
+    }
+
+    pub(crate) fn peers(&self) -> MutexGuard<'_, BTreeSet<i32>> {
+        self.inner.peers.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
     /// Its health, for threads of the driver's, which may give nothing of a device back.

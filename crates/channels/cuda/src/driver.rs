@@ -208,6 +208,32 @@ impl Context {
         Ok(Context { driver, device: device.id, raw })
     }
 
+    /// Whether both are of one loaded driver.
+    pub(crate) fn shares_driver(&self, other: &Context) -> bool {
+        Arc::ptr_eq(&self.driver.api, &other.driver.api)
+    }
+
+    /// Whether the device copies straight to device number `peer`, whose primary context is in use. It does so
+    /// from now on, for all of this process, where it can.
+    pub(crate) fn reach(&self, peer: c_int) -> Result<bool, Failure> {
+        let reaches = self.driver.number("cuDeviceCanAccessPeer", |place| {
+            // SAFETY: a place for a number.
+            unsafe { (self.driver.api.devices.reaches)(place, self.device, peer) }
+        })?;
+        if reaches == 0 {
+            return Ok(false);
+        }
+        let peer = Context::retain(&DeviceId { driver: self.driver.clone(), id: peer })?;
+        let enabled = self.with("cuCtxEnablePeerAccess", |api| {
+            // SAFETY: both contexts are retained.
+            unsafe { (api.contexts.reach)(peer.raw, 0) }
+        });
+        match enabled {
+            Err(failure) if failure.code != raw::PEER_ACCESS_ALREADY_ENABLED => Err(failure),
+            _ => Ok(true),
+        }
+    }
+
     /// Makes `call` with the context current.
     fn with(&self, call: &'static str, make: impl FnOnce(&Api) -> Code) -> Result<(), Failure> {
         let _entered = self.enter()?;
@@ -289,6 +315,11 @@ impl Buffer {
         Arc::ptr_eq(&self.context, context)
     }
 
+    /// The context that it is of.
+    pub(crate) fn context(&self) -> &Context {
+        &self.context
+    }
+
     /// Where it is.
     pub(crate) fn span(&self) -> DeviceSpan {
         // SAFETY: it was allocated, and is freed when this is dropped.
@@ -345,8 +376,7 @@ impl Pinned {
     /// Whether `span` is a part of it, and kernels in `context` find it at its address, where that device
     /// shares the host's addresses.
     pub(crate) fn is_reached(&self, context: &Context, span: HostSpan) -> bool {
-        let by_one_driver = Arc::ptr_eq(&self.context.driver.api, &context.driver.api);
-        by_one_driver && self.span().contains(span)
+        self.context.shares_driver(context) && self.span().contains(span)
     }
 }
 

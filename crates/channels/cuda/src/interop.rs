@@ -142,6 +142,15 @@ impl Interop for Device {
         }
     }
 
+    fn reach(&self, peer: i32) -> Result<bool, ChannelError> {
+        self.health().check()?;
+        let reaches = self.context().reach(peer).map_err(|failure| self.failed(&failure))?;
+        if reaches {
+            self.peers().insert(peer);
+        }
+        Ok(reaches)
+    }
+
     fn has_stream(&self, stream: StreamHandle) -> Result<bool, ChannelError> {
         self.health().check()?;
         self.context().has_stream(stream).map_err(|failure| self.failed(&failure))

@@ -3,9 +3,9 @@
 mod common;
 
 use channel::Provider;
-use channel::accelerator::{Device, Direction};
+use channel::accelerator::{Device, Direction, Interop};
 use channel::conformance::{Accelerator, Shape, job, run_one, sys};
-use channel::model::{CopyDim, FieldCopy, NdCopy, Stride};
+use channel::model::{ChannelErrorKind, CopyDim, FieldCopy, NdCopy, Stride};
 use common::{devices, emulated, fake};
 use isometry_channel_cuda::{Absent, find, find_in};
 use std::path::Path;
@@ -28,6 +28,37 @@ fn devices_say_what_they_are() {
         assert_eq!((info.cuda_version, info.capability), ((12, 8), (8, 6)));
         assert_eq!((info.memory_bytes, info.most_pitch_bytes), (64 << 20, 65_536));
     }
+}
+
+#[test]
+fn a_device_takes_memory_of_another_that_it_reaches_as_a_destination_alone() {
+    let test = "a_device_takes_memory_of_another_that_it_reaches_as_a_destination_alone";
+    let Some(fake) = fake(test) else { return };
+    let devices = emulated(&fake);
+    let [number, peer] = devices.each_ref().map(Interop::ordinal);
+    let copied = |[first, second]: &[Accelerator; 2]| {
+        let (ours, theirs) = (first.fbm(&[1; 64]), second.fbm(&[2; 64]));
+        [(&ours, &theirs), (&theirs, &ours)].map(|(src, dst)| {
+            let job = job(1, &[Shape::run(64).copy], (0, 0), (Arc::clone(src), Arc::clone(dst)));
+            let done = run_one(first.channel(Direction::Copy).as_mut(), job).result;
+            done.map(|()| second.contents(&theirs)).map_err(|error| error.kind)
+        })
+    };
+    let under_test = devices.clone().map(|device| Accelerator::new(device, 1));
+    let refused = || Err(ChannelErrorKind::UnknownRegion);
+    assert!(!devices[0].reach(number).unwrap(), "it is no other device");
+    for call in ["cuDeviceCanAccessPeer", "cuCtxEnablePeerAccess"] {
+        fake.refuse(call, 217);
+        let error = devices[0].reach(peer).unwrap_err();
+        assert!(error.detail.contains(call) && error.detail.contains("(217)"), "{}", error.detail);
+        assert_eq!(copied(&under_test), [refused(), refused()]);
+    }
+    for _ in 0..2 {
+        assert!(devices[0].reach(peer).unwrap(), "also where it was enabled before");
+    }
+    assert_eq!(copied(&under_test), [Ok(vec![1; 64]), refused()]);
+    let [first, second] = under_test;
+    assert_eq!(copied(&[second, first]), [refused(), refused()], "the other way nobody asked");
 }
 
 #[test]

@@ -102,6 +102,10 @@ impl Interop for Mapping {
         }
     }
 
+    fn reach(&self, _peer: i32) -> Result<bool, ChannelError> {
+        Ok(false)
+    }
+
     fn has_stream(&self, _stream: StreamHandle) -> Result<bool, ChannelError> {
         Ok(false)
     }

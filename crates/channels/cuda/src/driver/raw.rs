@@ -44,6 +44,9 @@ pub(crate) const POINTER: [c_uint; 6] = [1, 2, 8, 9, 11, 12];
 pub(crate) const HOST: c_uint = 1;
 pub(crate) const DEVICE: c_uint = 2;
 
+/// Access to a peer's memory is enabled already.
+pub(crate) const PEER_ACCESS_ALREADY_ENABLED: Code = 704;
+
 /// What another process opens memory by: `CUipcMemHandle`.
 #[repr(C)]
 #[derive(Clone, Copy)]
@@ -75,7 +78,7 @@ pub(crate) struct Copy2d {
     pub(crate) height: usize,
 }
 
-/// One end of a copy of slices.
+/// One end of a copy of slices; `context` is that of its device where these are two, and null elsewhere.
 #[repr(C)]
 pub(crate) struct Side3d {
     pub(crate) x_bytes: usize,
@@ -86,12 +89,12 @@ pub(crate) struct Side3d {
     pub(crate) host: *mut c_void,
     pub(crate) device: Address,
     pub(crate) array: Pointer,
-    pub(crate) reserved: Pointer,
+    pub(crate) context: Pointer,
     pub(crate) pitch_bytes: usize,
     pub(crate) height: usize,
 }
 
-/// `CUDA_MEMCPY3D`.
+/// `CUDA_MEMCPY3D`, and `CUDA_MEMCPY3D_PEER`, whose fields lie as these.
 #[repr(C)]
 pub(crate) struct Copy3d {
     pub(crate) src: Side3d,
@@ -125,6 +128,7 @@ pub(crate) struct Devices {
     pub(crate) bus_id: unsafe extern "C" fn(*mut c_char, c_int, c_int) -> Code,
     pub(crate) memory: unsafe extern "C" fn(*mut usize, c_int) -> Code,
     pub(crate) attribute: unsafe extern "C" fn(*mut c_int, c_int, c_int) -> Code,
+    pub(crate) reaches: unsafe extern "C" fn(*mut c_int, c_int, c_int) -> Code,
 }
 
 pub(crate) struct Contexts {
@@ -132,6 +136,7 @@ pub(crate) struct Contexts {
     pub(crate) release: unsafe extern "C" fn(c_int) -> Code,
     pub(crate) push: unsafe extern "C" fn(Pointer) -> Code,
     pub(crate) pop: unsafe extern "C" fn(*mut Pointer) -> Code,
+    pub(crate) reach: unsafe extern "C" fn(Pointer, c_uint) -> Code,
 }
 
 pub(crate) struct Memory {
@@ -154,6 +159,10 @@ pub(crate) struct Copies {
     pub(crate) copy: unsafe extern "C" fn(Address, Address, usize, Pointer) -> Code,
     pub(crate) rows: unsafe extern "C" fn(*const Copy2d, Pointer) -> Code,
     pub(crate) slices: unsafe extern "C" fn(*const Copy3d, Pointer) -> Code,
+    /// Of one run, to another device: address and context there, and here.
+    pub(crate) run_to_peer:
+        unsafe extern "C" fn(Address, Pointer, Address, Pointer, usize, Pointer) -> Code,
+    pub(crate) slices_to_peer: unsafe extern "C" fn(*const Copy3d, Pointer) -> Code,
 }
 
 pub(crate) struct Modules {
@@ -232,6 +241,7 @@ impl Devices {
                 bus_id: *library.get("cuDeviceGetPCIBusId")?,
                 memory: *library.get("cuDeviceTotalMem_v2")?,
                 attribute: *library.get("cuDeviceGetAttribute")?,
+                reaches: *library.get("cuDeviceCanAccessPeer")?,
             })
         }
     }
@@ -246,6 +256,7 @@ impl Contexts {
                 release: *library.get("cuDevicePrimaryCtxRelease_v2")?,
                 push: *library.get("cuCtxPushCurrent_v2")?,
                 pop: *library.get("cuCtxPopCurrent_v2")?,
+                reach: *library.get("cuCtxEnablePeerAccess")?,
             })
         }
     }
@@ -280,6 +291,8 @@ impl Copies {
                 copy: *library.get("cuMemcpyDtoDAsync_v2")?,
                 rows: *library.get("cuMemcpy2DAsync_v2")?,
                 slices: *library.get("cuMemcpy3DAsync_v2")?,
+                run_to_peer: *library.get("cuMemcpyPeerAsync")?,
+                slices_to_peer: *library.get("cuMemcpy3DPeerAsync")?,
             })
         }
     }

@@ -55,7 +55,7 @@ impl End {
             host,
             device,
             array: null_mut(),
-            reserved: null_mut(),
+            context: null_mut(),
             pitch_bytes,
             height: slice_bytes / pitch_bytes,
         }
@@ -93,6 +93,11 @@ impl Stream {
     pub(crate) unsafe fn copy(&self, ends: Ends<'_, Buffer>, rect: &Rect) -> Result<(), Failure> {
         // SAFETY: the caller's promise.
         unsafe {
+            if let Ends::Copy(from, to) = ends
+                && from.context.raw != to.context.raw
+            {
+                return self.copy_to_peer((from, to), rect);
+            }
             if rect.is_run() {
                 return self.copy_run(ends, rect);
             }
@@ -152,6 +157,39 @@ impl Stream {
         self.context.with("cuMemcpy3DAsync", |api| {
             // SAFETY: the caller's promise; the driver reads the structure before it returns.
             unsafe { (api.copies.slices)(&copy, self.raw) }
+        })
+    }
+
+    /// Between two devices, by their contexts, so that it goes also where addresses of the one mean nothing to the
+    /// other, as those of pools and mappings may.
+    ///
+    /// # Safety
+    /// As [`Stream::copy`].
+    unsafe fn copy_to_peer(
+        &self,
+        (from, to): (&Buffer, &Buffer),
+        rect: &Rect,
+    ) -> Result<(), Failure> {
+        let [from_context, to_context] = [from, to].map(|buffer| buffer.context.raw);
+        let [width_bytes, height, depth] = rect.size;
+        if rect.is_run() {
+            let [src, dst] = [from.address + rect.src as u64, to.address + rect.dst as u64];
+            return self.context.with("cuMemcpyPeerAsync", |api| {
+                let copy = api.copies.run_to_peer;
+                // SAFETY: the caller's promise.
+                unsafe { copy(dst, to_context, src, from_context, width_bytes, self.raw) }
+            });
+        }
+        let side = |buffer, at, pitches, context| {
+            let side = End::of(buffer).slices(at, pitches);
+            Side3d { context, ..side }
+        };
+        let src = side(from, rect.src, rect.src_pitch, from_context);
+        let dst = side(to, rect.dst, rect.dst_pitch, to_context);
+        let copy = Copy3d { src, dst, width_bytes, height, depth };
+        self.context.with("cuMemcpy3DPeerAsync", |api| {
+            // SAFETY: the caller's promise; the driver reads the structure before it returns.
+            unsafe { (api.copies.slices_to_peer)(&copy, self.raw) }
         })
     }
 
