@@ -4,12 +4,13 @@
 //! Each has a channel to and from plain host memory, one to and from what is near, which are not equally
 //! fast, and inside its own memory one that copies. Where it has kernels one converts there, and, where these
 //! reach what is near, one on the way from there and one on the way back. What is on its way to the host or
-//! from it shares a wire.
+//! from it shares a wire. Where it copies straight to others of its API there is a channel to these.
 
 mod choice;
 #[cfg(test)]
 mod full;
 mod lost;
+mod peers;
 pub(crate) mod registered;
 
 pub use choice::{Accelerators, Cuda};
@@ -98,8 +99,8 @@ pub(crate) struct Added {
 struct Way {
     kind: ChannelKind,
     direction: Direction,
-    /// The kind of host memory at the other end; the device's own where there is none.
-    host: Option<MemoryKind>,
+    /// The kind of memory at the other end, FBM being that of other devices; the device's own where there is none.
+    other: Option<MemoryKind>,
 }
 
 const WAYS: [Way; 8] = [
@@ -113,14 +114,22 @@ const WAYS: [Way; 8] = [
     way(ChannelKind::GpuConvert, Direction::ConvertRead, Some(MemoryKind::Zcm)),
 ];
 
-const fn way(kind: ChannelKind, direction: Direction, host: Option<MemoryKind>) -> Way {
-    Way { kind, direction, host }
+/// The channel to other devices.
+const TO_PEERS: Way = way(ChannelKind::GpuCopy, Direction::Copy, Some(MemoryKind::Fbm));
+
+const fn way(kind: ChannelKind, direction: Direction, other: Option<MemoryKind>) -> Way {
+    Way { kind, direction, other }
 }
 
 impl Way {
+    /// Whether the other end is host memory.
+    fn joins_host(self) -> bool {
+        self.other.is_some_and(|kind| kind != MemoryKind::Fbm)
+    }
+
     /// Whether kernels convert between the device's memory and the host's.
     fn converts_host(self) -> bool {
-        self.host.is_some() && self.direction.converts()
+        self.joins_host() && self.direction.converts()
     }
 }
 
@@ -151,18 +160,22 @@ pub(crate) fn add(class: &mut NodeClass, devices: &[Group], settings: &Settings)
     let mut added = Added::default();
     for group in devices {
         let near = add_near(class, group, settings, &mut added);
+        let mut members = Vec::new();
         for device in group {
-            let mut rates = rates(device, settings);
+            let mut rates = rates(device, None, settings);
             let reaches = reaches_near(device, group);
             rates.ways.retain(|rate| reaches || !rate.way.converts_host());
             let made = rates.ways.iter().map(|rate| device.channel(rate.way.direction, None));
             match made.collect::<Result<Vec<_>, _>>() {
                 Ok(made) => {
-                    add_device(class, (device, near), (&rates, made), settings, &mut added);
+                    let made = (&rates, made);
+                    let own = add_device(class, (device, near), made, settings, &mut added);
+                    members.push((own, device));
                 }
                 Err(error) => log::warn!("an accelerator is left out: {error}"),
             }
         }
+        peers::join(class, &members, settings, &mut added.channels);
     }
     added
 }
@@ -181,14 +194,14 @@ fn add_near(class: &mut NodeClass, group: &Group, settings: &Settings, added: &m
     near
 }
 
-/// Adds the memory of a device and its channels, which reach these rates.
+/// Adds the memory of a device and its channels, which reach these rates, and says which it is.
 fn add_device(
     class: &mut NodeClass,
     (device, near): (&Arc<dyn Device>, u16),
     (rates, made): (&Rates, Vec<Box<dyn channel::Channel>>),
     settings: &Settings,
     added: &mut Added,
-) {
+) -> u16 {
     let (name, profile) = (numbered(class, "fbm", MemoryKind::Fbm), device.profile());
     // Nothing passes through a device but what is converted there.
     let converts = rates.ways.iter().any(|rate| rate.way.direction == Direction::Convert);
@@ -212,6 +225,7 @@ fn add_device(
             false => Box::new(provider),
         },
     );
+    own
 }
 
 /// The staging of a device that has any.
@@ -241,61 +255,78 @@ fn push_memory(
 /// Adds the channels of the device whose memory is `own`, to which `near` is near, and what they share.
 fn push_channels(class: &mut NodeClass, name: &str, (own, near): (u16, u16), rates: &Rates) {
     let wire = u16::try_from(class.wires.len()).unwrap_or(u16::MAX);
-    let shared = rates.ways.iter().filter(|rate| rate.way.host.is_some());
+    let shared = rates.ways.iter().filter(|rate| rate.way.joins_host());
     let rate = shared.map(|rate| rate.curves.run.peak()).fold(1.0, f64::max);
     class.wires.push(Wire { name: name.to_owned(), rate, half_duplex: false });
-    for Rate { way, curves, latency_ns } in &rates.ways {
+    for rate in &rates.ways {
         let is_plain = |(_, memory): &(u16, &Memory)| memory.kind == MemoryKind::Sys;
-        let host = match way.host {
+        let host = match rate.way.other {
             Some(MemoryKind::Zcm) => vec![near],
             _ => (0..).zip(&class.memories).filter(is_plain).map(|(index, _)| index).collect(),
         };
         let side = |is_device| if is_device { vec![own] } else { host.clone() };
-        class.channels.push(Channel {
-            kind: way.kind,
-            from: side(way.direction.reads_device()),
-            to: side(way.direction.writes_device()),
-            curves: curves.clone(),
-            latency_ns: *latency_ns,
-            wire: way.host.map(|_| wire),
-            in_flight: None,
-            stream_from_bytes: None,
-            assumed: rates.assumed,
-        });
+        let direction = rate.way.direction;
+        let ends = (side(direction.reads_device()), side(direction.writes_device()));
+        let wire = rate.way.joins_host().then_some(wire);
+        class.channels.push(Channel { wire, ..rate.channel(ends, rates.assumed) });
     }
 }
 
-/// The channels of `device` and what they reach: kept, measured, or assumed where that can't be. Where
-/// they are kept nothing runs on the device, so that its kernels are not made.
-fn rates(device: &Arc<dyn Device>, settings: &Settings) -> Rates {
+impl Rate {
+    /// The channel from and to these memories that reaches it.
+    fn channel(&self, (from, to): (Vec<u16>, Vec<u16>), assumed: bool) -> Channel {
+        Channel {
+            kind: self.way.kind,
+            from,
+            to,
+            curves: self.curves.clone(),
+            latency_ns: self.latency_ns,
+            wire: None,
+            in_flight: None,
+            stream_from_bytes: None,
+            assumed,
+        }
+    }
+}
+
+/// The channels of `device`, or that to a `peer`, and what they reach: kept, measured, or assumed where that
+/// can't be. Where they are kept nothing runs on the device, so that its kernels are not made.
+fn rates(device: &Arc<dyn Device>, peer: Option<&Arc<dyn Device>>, settings: &Settings) -> Rates {
     let profile = device.profile();
-    let ways = ways(&profile);
+    let ways = peer.map_or_else(|| ways(&profile), |_| vec![TO_PEERS]);
     if settings.assume {
         return Rates::assumed(&ways);
     }
-    let key = format!("{}, {}", profile.key, machine_key());
+    let to_peer = peer.map(|peer| format!(" to {}", peer.profile().key)).unwrap_or_default();
+    let key = format!("{}{to_peer}, {}", profile.key, machine_key());
     let cache = Cache::new(settings, &key);
-    if let Some(rates) = cache.load().and_then(|kept| Rates::of_topology(kept, &profile)) {
+    if let Some(rates) = cache.load().and_then(|kept| Rates::of_topology(kept, &ways)) {
         return rates;
     }
     let tell = |error: &Error| {
-        log::warn!("the rates of {} are assumed: {error}", device.health().name());
+        log::warn!("the rates of {}{to_peer} are assumed: {error}", device.health().name());
     };
-    let measured = Rates::measured(device, &ways).inspect_err(tell).ok();
+    let measured = Rates::measured((device, peer.unwrap_or(device)), &ways).inspect_err(tell).ok();
     let measured = measured.inspect(|rates| cache.store(&rates.to_topology()));
     measured.unwrap_or_else(|| Rates::assumed(&ways))
 }
 
 impl Rates {
-    fn measured(device: &Arc<dyn Device>, ways: &[Way]) -> Result<Self, Error> {
+    fn measured(
+        (device, peer): (&Arc<dyn Device>, &Arc<dyn Device>),
+        ways: &[Way],
+    ) -> Result<Self, Error> {
         let own = MemoryId { node: NodeId(0), index: 1 };
         let bytes = SIDE_BYTES.min(device.profile().most_bytes / 4);
-        let side = |host: Option<MemoryKind>| -> Result<Arc<Region>, ChannelError> {
+        let side = |kind: Option<MemoryKind>| -> Result<Arc<Region>, ChannelError> {
             let pages = Pages { prefault: true, ..Pages::default() };
             let other = MemoryId { node: NodeId(0), index: 0 };
-            let region = match host {
+            let region = match kind {
                 Some(MemoryKind::Zcm) => {
                     ZcmProvider::new(other, Arc::clone(device)).allocate(bytes, 4096)
+                }
+                Some(MemoryKind::Fbm) => {
+                    FbmProvider::new(other, Arc::clone(peer)).allocate(bytes, 4096)
                 }
                 Some(_) => HostProvider::new(other, pages).allocate(bytes, 4096),
                 None => FbmProvider::new(own, Arc::clone(device)).allocate(bytes, 4096),
@@ -304,9 +335,9 @@ impl Rates {
         };
         let there = side(None)?;
         let rate = |&way: &Way| -> Result<Rate, Error> {
-            let (here, there) = (side(way.host)?, Arc::clone(&there));
+            let (other, own) = (side(way.other)?, Arc::clone(&there));
             let mut channel = device.channel(way.direction, None)?;
-            let ends = if way.direction.reads_device() { (there, here) } else { (here, there) };
+            let ends = if way.direction.reads_device() { (own, other) } else { (other, own) };
             let (curves, latency_ns) = probe::device(channel.as_mut(), ends)?;
             Ok(Rate { way, curves, latency_ns })
         };
@@ -330,8 +361,9 @@ impl Rates {
             curve.unwrap_or_else(|_| unreachable!("the points ascend"))
         };
         let of = |&way: &Way| {
-            let top = match way.host {
+            let top = match way.other {
                 Some(MemoryKind::Sys) => 5e9,
+                Some(MemoryKind::Fbm) => 20e9,
                 Some(_) => 10e9,
                 None => 100e9,
             };
@@ -351,7 +383,7 @@ impl Rates {
         Rates { ways: ways.iter().map(of).collect(), assumed: true }
     }
 
-    /// As a cluster of one device, which is what the cache keeps.
+    /// As a cluster of one device, which is what the cache keeps; other devices are host memory there.
     fn to_topology(&self) -> Topology {
         let mut class = NodeClass {
             name: "node".to_owned(),
@@ -374,19 +406,18 @@ impl Rates {
         }
     }
 
-    /// What was kept of a device that says this of itself. One whose kernels could not be made has no
-    /// channels there that convert.
-    fn of_topology(topology: Topology, profile: &Profile) -> Option<Self> {
+    /// What was kept of these channels. A device whose kernels could not be made has none there that convert.
+    fn of_topology(topology: Topology, ways: &[Way]) -> Option<Self> {
         let channels = topology.classes.into_iter().next()?.channels;
         let is_converting = |channel: &Channel| channel.kind == ChannelKind::GpuConvert;
-        let converts = profile.converts && channels.iter().any(is_converting);
-        let ways = ways(&Profile { converts, ..profile.clone() });
+        let converts = channels.iter().any(is_converting);
+        let ways = ways.iter().filter(|way| converts || !way.direction.converts());
         let kinds = channels.iter().map(|channel| channel.kind);
-        if !kinds.eq(ways.iter().map(|way| way.kind)) {
+        if !kinds.eq(ways.clone().map(|way| way.kind)) {
             return None;
         }
         let rate = |(&way, Channel { curves, latency_ns, .. })| Rate { way, curves, latency_ns };
-        Some(Rates { ways: ways.iter().zip(channels).map(rate).collect(), assumed: false })
+        Some(Rates { ways: ways.zip(channels).map(rate).collect(), assumed: false })
     }
 }
 
@@ -401,22 +432,21 @@ mod tests {
         rates.ways[2].latency_ns = 1234;
         let text = cluster::to_json(&rates.to_topology()).to_string();
         let kept = cluster::parse_json(&text).unwrap();
-        let profile = |converts, reach| Full::new("a", converts, reach).profile();
-        let other = [profile(false, Reach::All), profile(true, Reach::Nothing)];
-        for profile in other {
-            assert_eq!(Rates::of_topology(kept.clone(), &profile), None, "ways more");
+        let of = |converts, reach| ways(&Full::new("a", converts, reach).profile());
+        for ways in [of(false, Reach::All), of(true, Reach::Nothing), vec![TO_PEERS]] {
+            assert_eq!(Rates::of_topology(kept.clone(), &ways), None, "ways more");
         }
-        let profile = profile(true, Reach::All);
-        assert_eq!(Rates::of_topology(kept.clone(), &profile), Some(rates.clone()));
+        let ways = of(true, Reach::All);
+        assert_eq!(Rates::of_topology(kept.clone(), &ways), Some(rates.clone()));
         rates.ways.retain(|rate| !rate.way.direction.converts());
         let without = rates.to_topology();
-        let kept_without = Rates::of_topology(without.clone(), &profile);
+        let kept_without = Rates::of_topology(without.clone(), &ways);
         assert_eq!(kept_without, Some(rates), "it had no kernels");
         let mut fewer = without;
         fewer.classes[0].channels.pop();
         let none = Topology { classes: Vec::new(), ..kept };
         for topology in [fewer, none] {
-            assert_eq!(Rates::of_topology(topology, &profile), None);
+            assert_eq!(Rates::of_topology(topology, &ways), None);
         }
     }
 
@@ -494,10 +524,10 @@ mod tests {
         device.health().lose_kernels("no compiler");
         let dir = tempfile::tempdir().unwrap();
         let settings = Settings { cache_dir: Some(dir.path().to_owned()), ..Settings::default() };
-        let measured = rates(&device, &settings);
+        let measured = rates(&device, None, &settings);
         let directions: Vec<_> = measured.ways.iter().map(|rate| rate.way.direction).collect();
         assert_eq!(directions[4..], [Direction::Copy]);
         assert!(!measured.assumed);
-        assert_eq!(rates(&device, &settings), measured);
+        assert_eq!(rates(&device, None, &settings), measured);
     }
 }

@@ -360,3 +360,96 @@ fn a_device_that_is_lost_as_it_converts_pinned_memory_is_closed() {
     }
     machine.verify(&src, &near).unwrap();
 }
+
+/// The memories that a copy passes, and the kinds of its hops.
+fn way(machine: &Machine, src: &Instance, dst: &Instance) -> (Vec<String>, Vec<ChannelKind>) {
+    let plan = machine.plan(src, dst, &Options::default()).unwrap().plan;
+    let topology = machine.topology();
+    let names = plan.memories.iter().map(|&memory| topology.short_name(memory));
+    (names.collect(), plan.hops.iter().map(|hop| hop.kind).collect())
+}
+
+#[test]
+fn devices_copy_to_each_other_past_the_host() {
+    let test = "devices_copy_to_each_other_past_the_host";
+    let Some((fake, machine)) = machine(test) else { return };
+    let src = noise(&machine);
+    let [first, second, back] =
+        ["fbm", "fbm1", "fbm"].map(|memory| machine.empty(rows(), memory).unwrap());
+    copy(&machine, &src, &first).unwrap();
+    let calls = || ["PeerAsync", "DtoHAsync_v2"].map(|call| fake.count(&format!("cuMemcpy{call}")));
+    for (sent, (from, to)) in (1..).zip([(&first, &second), (&second, &back)]) {
+        let (memories, kinds) = way(&machine, from, to);
+        assert_eq!((memories.len(), &kinds[..]), (2, &[ChannelKind::GpuCopy][..]), "{memories:?}");
+        let [before, read] = calls();
+        copy(&machine, from, to).unwrap();
+        assert!(calls()[0] > before && calls()[1] == read, "copy {sent} went straight");
+        machine.verify(&src, to).unwrap();
+    }
+    let turned = machine.empty(rows().laid_out("<F, y, x>").unwrap(), "fbm1").unwrap();
+    let (memories, kinds) = way(&machine, &first, &turned);
+    assert_eq!(kinds, [ChannelKind::GpuConvert, ChannelKind::GpuCopy], "{memories:?}");
+    copy(&machine, &first, &turned).unwrap();
+    machine.verify(&src, &turned).unwrap();
+}
+
+#[test]
+fn a_device_that_does_not_reach_another_copies_to_it_by_the_host() {
+    let test = "a_device_that_does_not_reach_another_copies_to_it_by_the_host";
+    for call in ["cuDeviceCanAccessPeer", "cuCtxEnablePeerAccess"] {
+        let Some(fake) = Fake::load() else { return println!("skipped: {test}") };
+        fake.refuse(call, 217);
+        let machine = builder(Cuda::Driver(fake.path().to_owned())).open().unwrap();
+        let src = noise(&machine);
+        let [first, second] = ["fbm", "fbm1"].map(|m| machine.empty(rows(), m).unwrap());
+        copy(&machine, &src, &first).unwrap();
+        let (memories, _) = way(&machine, &first, &second);
+        assert_eq!(memories, ["fbm", "zcm", "fbm1"]);
+        copy(&machine, &first, &second).unwrap();
+        machine.verify(&src, &second).unwrap();
+        let (memories, _) = way(&machine, &second, &first);
+        assert_eq!(memories, ["fbm1", "fbm"], "that one reaches the first");
+    }
+}
+
+#[test]
+fn what_devices_copy_to_each_other_is_measured_and_kept() {
+    let test = "what_devices_copy_to_each_other_is_measured_and_kept";
+    let Some(fake) = Fake::load() else { return println!("skipped: {test}") };
+    let dir = tempfile::tempdir().unwrap();
+    let open = || {
+        let builder = builder(Cuda::Driver(fake.path().to_owned())).assume(false);
+        builder.cache_dir(dir.path()).open().unwrap()
+    };
+    let rates = |machine: Machine| {
+        let channels = machine.topology().classes[0].channels.clone();
+        let joins_two = |c: &Channel| c.kind == ChannelKind::GpuCopy && c.from != c.to;
+        let channels = channels.into_iter().filter(joins_two);
+        let channels = channels.inspect(|channel| assert!(!channel.assumed));
+        channels.map(|channel| (channel.curves, channel.latency_ns)).collect::<Vec<_>>()
+    };
+    let measured = rates(open());
+    assert_eq!(measured.len(), 2);
+    let before = fake.count("cuMemcpyPeerAsync");
+    assert!(before > 0);
+    assert_eq!(rates(open()), measured);
+    assert_eq!(fake.count("cuMemcpyPeerAsync"), before, "what is kept is not measured");
+}
+
+#[test]
+fn a_device_that_is_lost_is_copied_to_from_no_other() {
+    let test = "a_device_that_is_lost_is_copied_to_from_no_other";
+    let Some((fake, machine)) = machine(test) else { return };
+    let src = noise(&machine);
+    let [first, second] = ["fbm", "fbm1"].map(|m| machine.empty(rows(), m).unwrap());
+    copy(&machine, &src, &second).unwrap();
+    fake.fail(1, ILLEGAL_ADDRESS, true);
+    let (kind, detail) = failure(copy(&machine, &second, &first));
+    assert_eq!(kind, ChannelErrorKind::DeviceLost);
+    assert!(detail.contains("Emulated 1"), "{detail}");
+    assert!(!is_joined(&machine, "fbm1") && is_joined(&machine, "fbm"));
+    let refused = machine.plan(&first, &second, &Options::default()).map(drop).unwrap_err();
+    assert!(refused.to_string().contains("CUDA device `Emulated 1` is lost"), "{refused}");
+    copy(&machine, &src, &first).unwrap();
+    machine.verify(&src, &first).unwrap();
+}
