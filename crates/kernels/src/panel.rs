@@ -50,10 +50,10 @@ const SQUARES_BYTES: usize = 4 * LINE_BYTES;
 const SQUARES_ROWS: usize = 128;
 
 /// Rows at multiples of this are at few places of a second-level cache: squares with sides of a line
-/// ask for nothing ahead of them. At multiples of as much as one way of it has, they are at one place:
-/// panels have a pair of lines' worth of them.
+/// ask for nothing ahead of them. At multiples of so much more they are at one or two, and panels have
+/// a pair of lines' worth of them.
 const DISTANT_BYTES: isize = 4 * PAGE_BYTES;
-const CROWDED_BYTES: isize = 32 * PAGE_BYTES;
+const CROWDED_BYTES: isize = 16 * PAGE_BYTES;
 
 /// Rows of the source of more than a line, up to this, are not asked for by squares with sides of a
 /// line, if they lie one right behind the other.
