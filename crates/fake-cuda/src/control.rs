@@ -2,7 +2,7 @@
 
 use crate::gpu::{Code, DEFAULT_STREAMS, GPUS, Gpu, Stream};
 use cudarc::driver::sys::CUstream;
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use std::ffi::{CStr, c_char, c_int};
 use std::ptr::with_exposed_provenance_mut;
 use std::sync::{Mutex, MutexGuard, PoisonError};
@@ -16,12 +16,15 @@ pub(crate) struct Calls {
     refused: BTreeMap<String, Code>,
     /// Memory of the host that was allocated, and how much of it.
     pub(crate) pinned: BTreeMap<usize, usize>,
+    /// Where memory starts that was registered.
+    pub(crate) registered: BTreeSet<usize>,
 }
 
 static CALLS: Mutex<Calls> = Mutex::new(Calls {
     counts: BTreeMap::new(),
     refused: BTreeMap::new(),
     pinned: BTreeMap::new(),
+    registered: BTreeSet::new(),
 });
 
 pub(crate) fn calls() -> MutexGuard<'static, Calls> {
@@ -122,6 +125,7 @@ extern "C" fn fake_live() -> u64 {
         let objects = [streams, state.events.len(), state.modules.len()];
         state.blocks.len() + objects.iter().sum::<usize>() + state.contexts
     };
-    let pinned = calls().pinned.len();
-    (pinned + GPUS.iter().map(of_device).sum::<usize>()) as u64
+    let of_host = |calls: &Calls| calls.pinned.len() + calls.registered.len();
+    let of_host = of_host(&calls());
+    (of_host + GPUS.iter().map(of_device).sum::<usize>()) as u64
 }

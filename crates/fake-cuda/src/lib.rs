@@ -49,6 +49,9 @@ const INVALID_CONTEXT: Code = CUresult::CUDA_ERROR_INVALID_CONTEXT as Code;
 const INVALID_DEVICE: Code = CUresult::CUDA_ERROR_INVALID_DEVICE as Code;
 const OUT_OF_MEMORY: Code = CUresult::CUDA_ERROR_OUT_OF_MEMORY as Code;
 
+const HOST_MEMORY_ALREADY_REGISTERED: Code =
+    CUresult::CUDA_ERROR_HOST_MEMORY_ALREADY_REGISTERED as Code;
+const HOST_MEMORY_NOT_REGISTERED: Code = CUresult::CUDA_ERROR_HOST_MEMORY_NOT_REGISTERED as Code;
 const PEER_ACCESS_ALREADY_ENABLED: Code = CUresult::CUDA_ERROR_PEER_ACCESS_ALREADY_ENABLED as Code;
 
 /// The names of results that tests inject.
@@ -305,6 +308,32 @@ extern "C" fn cuMemFreeHost(start: *mut c_void) -> Code {
         let layout = Layout::from_size_align(bytes, HOST_ALIGN).map_err(|_| INVALID_VALUE)?;
         // SAFETY: it came of `cuMemHostAlloc`, and is given back once.
         unsafe { dealloc(start.cast(), layout) };
+        Ok(())
+    })
+}
+
+#[unsafe(no_mangle)]
+extern "C" fn cuMemHostRegister_v2(start: *mut c_void, bytes: usize, flags: c_uint) -> Code {
+    call_in("cuMemHostRegister_v2", |_, _| {
+        if start.is_null() || bytes == 0 || flags & !15 != 0 {
+            return Err(INVALID_VALUE);
+        }
+        match calls().registered.insert(start as usize) {
+            true => Ok(()),
+            false => Err(HOST_MEMORY_ALREADY_REGISTERED),
+        }
+    })
+}
+
+/// What was registered has to be there still, or its process ends here.
+#[unsafe(no_mangle)]
+extern "C" fn cuMemHostUnregister(start: *mut c_void) -> Code {
+    call_in("cuMemHostUnregister", |_, _| {
+        if !calls().registered.remove(&(start as usize)) {
+            return Err(HOST_MEMORY_NOT_REGISTERED);
+        }
+        // SAFETY: it was registered, and callers keep it until this is over.
+        let _ = unsafe { start.cast::<u8>().read_volatile() };
         Ok(())
     })
 }

@@ -4,13 +4,15 @@
 //! Each has a channel to and from plain host memory, one to and from what is near, which are not equally
 //! fast, and inside its own memory one that copies. Where it has kernels one converts there, and, where these
 //! reach what is near, one on the way from there and one on the way back. What is on its way to the host or
-//! from it shares a wire. Where it copies straight to others of its API there is a channel to these.
+//! from it shares a wire. Where it copies straight to others of its API there is a channel to these. Registered
+//! memory of a network is plain host memory to it, or has channels of its own where its API registers that too.
 
 mod choice;
 #[cfg(test)]
 mod full;
 mod lost;
 mod peers;
+pub(crate) mod reg;
 pub(crate) mod registered;
 
 pub use choice::{Accelerators, Cuda};
@@ -117,6 +119,12 @@ const WAYS: [Way; 8] = [
 /// The channel to other devices.
 const TO_PEERS: Way = way(ChannelKind::GpuCopy, Direction::Copy, Some(MemoryKind::Fbm));
 
+/// Those between a device and registered memory of a network that its API has registered too.
+const REGISTERED: [Way; 2] = [
+    way(ChannelKind::GpuWrite, Direction::Write, Some(MemoryKind::Reg)),
+    way(ChannelKind::GpuRead, Direction::Read, Some(MemoryKind::Reg)),
+];
+
 const fn way(kind: ChannelKind, direction: Direction, other: Option<MemoryKind>) -> Way {
     Way { kind, direction, other }
 }
@@ -136,6 +144,35 @@ impl Way {
 /// The channels of a device.
 fn ways(profile: &Profile) -> Vec<Way> {
     WAYS.into_iter().filter(|way| profile.has(way.direction)).collect()
+}
+
+/// Those channels of a device that are measured together, and kept.
+#[derive(Clone, Copy)]
+enum Part<'a> {
+    /// Those that any machine has.
+    Usual,
+    /// That to others, of which this is one.
+    Peers(&'a Arc<dyn Device>),
+    Registered,
+}
+
+impl Part<'_> {
+    fn ways(self, profile: &Profile) -> Vec<Way> {
+        match self {
+            Part::Usual => ways(profile),
+            Part::Peers(_) => vec![TO_PEERS],
+            Part::Registered => REGISTERED.to_vec(),
+        }
+    }
+
+    /// What it is called behind the device.
+    fn name(self) -> String {
+        match self {
+            Part::Usual => String::new(),
+            Part::Peers(peer) => format!(" to {}", peer.profile().key),
+            Part::Registered => " and registered memory".to_owned(),
+        }
+    }
 }
 
 /// What a channel of a device reaches.
@@ -162,7 +199,7 @@ pub(crate) fn add(class: &mut NodeClass, devices: &[Group], settings: &Settings)
         let near = add_near(class, group, settings, &mut added);
         let mut members = Vec::new();
         for device in group {
-            let mut rates = rates(device, None, settings);
+            let mut rates = rates(device, Part::Usual, settings);
             let reaches = reaches_near(device, group);
             rates.ways.retain(|rate| reaches || !rate.way.converts_host());
             let made = rates.ways.iter().map(|rate| device.channel(rate.way.direction, None));
@@ -289,46 +326,48 @@ impl Rate {
     }
 }
 
-/// The channels of `device`, or that to a `peer`, and what they reach: kept, measured, or assumed where that
-/// can't be. Where they are kept nothing runs on the device, so that its kernels are not made.
-fn rates(device: &Arc<dyn Device>, peer: Option<&Arc<dyn Device>>, settings: &Settings) -> Rates {
-    let profile = device.profile();
-    let ways = peer.map_or_else(|| ways(&profile), |_| vec![TO_PEERS]);
+/// These channels of `device` and what they reach: kept, measured, or assumed where that can't be. Where they are
+/// kept nothing runs on the device, so that its kernels are not made.
+fn rates(device: &Arc<dyn Device>, part: Part<'_>, settings: &Settings) -> Rates {
+    let (profile, part_name) = (device.profile(), part.name());
+    let ways = part.ways(&profile);
     if settings.assume {
         return Rates::assumed(&ways);
     }
-    let to_peer = peer.map(|peer| format!(" to {}", peer.profile().key)).unwrap_or_default();
-    let key = format!("{}{to_peer}, {}", profile.key, machine_key());
+    let key = format!("{}{part_name}, {}", profile.key, machine_key());
     let cache = Cache::new(settings, &key);
     if let Some(rates) = cache.load().and_then(|kept| Rates::of_topology(kept, &ways)) {
         return rates;
     }
     let tell = |error: &Error| {
-        log::warn!("the rates of {}{to_peer} are assumed: {error}", device.health().name());
+        log::warn!("the rates of {}{part_name} are assumed: {error}", device.health().name());
     };
-    let measured = Rates::measured((device, peer.unwrap_or(device)), &ways).inspect_err(tell).ok();
+    let measured = Rates::measured((device, part), &ways).inspect_err(tell).ok();
     let measured = measured.inspect(|rates| cache.store(&rates.to_topology()));
     measured.unwrap_or_else(|| Rates::assumed(&ways))
 }
 
 impl Rates {
-    fn measured(
-        (device, peer): (&Arc<dyn Device>, &Arc<dyn Device>),
-        ways: &[Way],
-    ) -> Result<Self, Error> {
+    fn measured((device, part): (&Arc<dyn Device>, Part<'_>), ways: &[Way]) -> Result<Self, Error> {
         let own = MemoryId { node: NodeId(0), index: 1 };
         let bytes = SIDE_BYTES.min(device.profile().most_bytes / 4);
         let side = |kind: Option<MemoryKind>| -> Result<Arc<Region>, ChannelError> {
             let pages = Pages { prefault: true, ..Pages::default() };
             let other = MemoryId { node: NodeId(0), index: 0 };
+            let host = || HostProvider::new(other, pages).allocate(bytes, 4096);
             let region = match kind {
                 Some(MemoryKind::Zcm) => {
                     ZcmProvider::new(other, Arc::clone(device)).allocate(bytes, 4096)
                 }
-                Some(MemoryKind::Fbm) => {
-                    FbmProvider::new(other, Arc::clone(peer)).allocate(bytes, 4096)
-                }
-                Some(_) => HostProvider::new(other, pages).allocate(bytes, 4096),
+                Some(_) => match part {
+                    Part::Peers(peer) => {
+                        FbmProvider::new(other, Arc::clone(peer)).allocate(bytes, 4096)
+                    }
+                    Part::Registered => {
+                        reg::registered(device.as_ref(), &Arc::new(host()?)).unwrap_or_else(host)
+                    }
+                    Part::Usual => host(),
+                },
                 None => FbmProvider::new(own, Arc::clone(device)).allocate(bytes, 4096),
             };
             region.map(Arc::new)
@@ -524,10 +563,10 @@ mod tests {
         device.health().lose_kernels("no compiler");
         let dir = tempfile::tempdir().unwrap();
         let settings = Settings { cache_dir: Some(dir.path().to_owned()), ..Settings::default() };
-        let measured = rates(&device, None, &settings);
+        let measured = rates(&device, Part::Usual, &settings);
         let directions: Vec<_> = measured.ways.iter().map(|rate| rate.way.direction).collect();
         assert_eq!(directions[4..], [Direction::Copy]);
         assert!(!measured.assumed);
-        assert_eq!(rates(&device, None, &settings), measured);
+        assert_eq!(rates(&device, Part::Usual, &settings), measured);
     }
 }

@@ -376,7 +376,11 @@ impl Made {
         if Cores::detect().allowed.len() == 1 {
             share_core(&mut class);
         }
-        let mut registered = nodes.add_registered(&mut class, regions);
+        let (mut registered, by_devices) = nodes.add_registered(&mut class, (regions, devices));
+        let reg = (registered.memory.index, by_devices);
+        let channels = accelerators::reg::join(&mut class, reg, devices, settings).into_iter();
+        let identified = |(number, kind, channel)| (settings.channel_id(number), kind, channel);
+        self.channels.extend(channels.map(identified));
         self.add_pool(regions, (registered.memory, registered.region, registered.bytes));
         if nodes.reaches_devices() {
             registered.rooms = self.open_rooms(nodes, (regions, devices), (&mut class, settings));

@@ -229,6 +229,10 @@ mod tests {
             unreachable!("nobody asks for any")
         }
 
+        fn register(&self, host: &Arc<Region>) -> Result<Owner, ChannelError> {
+            Ok(Arc::<Region>::clone(host))
+        }
+
         fn reach(&self, _peer: i32) -> Result<bool, ChannelError> {
             Ok(false)
         }

@@ -453,3 +453,59 @@ fn a_device_that_is_lost_is_copied_to_from_no_other() {
     copy(&machine, &src, &first).unwrap();
     machine.verify(&src, &first).unwrap();
 }
+
+/// Two nodes, the first of which has emulated devices; what the other publishes, and memory of a device.
+fn receiving(fake: &Fake) -> ([Machine; 2], Instance, Instance) {
+    let with = builder(Cuda::Driver(fake.path().to_owned()));
+    let nodes = pair([with, builder(Cuda::None)]);
+    nodes[1].publish("rows", &noise(&nodes[1])).unwrap();
+    let src = nodes[0].lookup("node1/rows", Some(Duration::from_secs(20))).unwrap();
+    let dst = nodes[0].empty(rows(), "fbm").unwrap();
+    (nodes, src, dst)
+}
+
+/// The host memories at the ends of channels of this kind that `fbm` is the other end of, apart for each.
+fn hosts_of_fbm(machine: &Machine, kind: ChannelKind) -> Vec<Vec<String>> {
+    let topology = machine.topology();
+    let class = &topology.classes[0];
+    let name = |end: &u16| class.memories[usize::from(*end)].name.clone();
+    let sides = class.channels.iter().filter(|channel| channel.kind == kind).map(|channel| {
+        let (from, to) = (&channel.from, &channel.to);
+        if kind == ChannelKind::GpuWrite { (to, from) } else { (from, to) }
+    });
+    let its = sides.filter(|(device, _)| device.iter().any(|end| name(end) == "fbm"));
+    its.map(|(_, host)| host.iter().map(name).collect()).collect()
+}
+
+#[test]
+fn what_comes_by_a_network_goes_from_registered_memory_to_a_device() {
+    let test = "what_comes_by_a_network_goes_from_registered_memory_to_a_device";
+    let Some(fake) = Fake::load() else { return println!("skipped: {test}") };
+    let (nodes, src, dst) = receiving(&fake);
+    for kind in [ChannelKind::GpuWrite, ChannelKind::GpuRead] {
+        let hosts = hosts_of_fbm(&nodes[0], kind);
+        assert_eq!(hosts, [&["sys"][..], &["zcm"], &["reg"]], "each is measured apart");
+    }
+    assert_eq!(fake.count("cuMemHostRegister_v2"), 1, "for both devices");
+    let (memories, kinds) = way(&nodes[0], &src, &dst);
+    assert_eq!(memories, ["node1.sys", "node0.reg", "node0.fbm"]);
+    assert_eq!(kinds, [ChannelKind::RemoteMemcpy, ChannelKind::GpuWrite]);
+    copy(&nodes[0], &src, &dst).unwrap();
+    nodes[0].verify(&src, &dst).unwrap();
+    drop((nodes, src, dst));
+    assert_eq!(fake.count("cuMemHostUnregister"), 1);
+    assert_eq!(fake.live(), 0, "all is given back");
+}
+
+#[test]
+fn registered_memory_that_a_driver_does_not_take_is_plain_host_memory() {
+    let test = "registered_memory_that_a_driver_does_not_take_is_plain_host_memory";
+    let Some(fake) = Fake::load() else { return println!("skipped: {test}") };
+    fake.refuse("cuMemHostRegister_v2", 2);
+    let (nodes, src, dst) = receiving(&fake);
+    assert_eq!(hosts_of_fbm(&nodes[0], ChannelKind::GpuWrite), [&["sys", "reg"][..], &["zcm"]]);
+    let (memories, _) = way(&nodes[0], &src, &dst);
+    assert_eq!(memories, ["node1.sys", "node0.reg", "node0.fbm"]);
+    copy(&nodes[0], &src, &dst).unwrap();
+    nodes[0].verify(&src, &dst).unwrap();
+}

@@ -11,6 +11,7 @@ use crate::{DeviceSpan, Region};
 use model::ChannelError;
 use std::fmt::Debug;
 use std::ops::Range;
+use std::sync::Arc;
 
 /// What is called when a fence is reached, or with why it never will be.
 pub type Reached = Box<dyn FnOnce(Result<(), ChannelError>) + Send>;
@@ -83,6 +84,13 @@ pub trait Interop: Debug + Send + Sync {
     /// As [`Interop::locate`]; [`model::ChannelErrorKind::Io`] where the handle is none, is this process's own
     /// or of less memory, or where this device does not reach that.
     fn import(&self, handle: &IpcHandle, len_bytes: u64) -> Result<Owner, ChannelError>;
+
+    /// Has all devices of the API reach `host`, memory of the host that others have made, as fast as what they pin;
+    /// kernels may not. What is returned keeps that memory, and undoes this before it lets that go.
+    ///
+    /// # Errors
+    /// As [`Interop::locate`]; also where `host` has no bytes, or some that were registered before.
+    fn register(&self, host: &Arc<Region>) -> Result<Owner, ChannelError>;
 
     /// Whether the device copies straight to memory of number `peer`, another of its API. Where it does, channels
     /// of [`super::Direction::Copy`] take such memory as their destination from now on, in use by this process.

@@ -8,10 +8,12 @@ mod ipc;
 mod module;
 mod pointer;
 mod raw;
+mod registered;
 mod stream;
 
 pub(crate) use module::{Function, Module};
 pub(crate) use raw::{INVALID_CONTEXT, INVALID_VALUE, NO_DEVICE, OUT_OF_MEMORY};
+pub(crate) use registered::Registered;
 pub(crate) use stream::{Event, Stream};
 
 use channel::accelerator::Owner;

@@ -1,7 +1,7 @@
 //! What other libraries share with a device: its memory by address, and its streams by handle.
 
 use crate::device::Device;
-use crate::driver::{Buffer, INVALID_CONTEXT, Stream};
+use crate::driver::{Buffer, INVALID_CONTEXT, Registered, Stream};
 use crate::error::kind_of;
 use channel::accelerator::{
     self, Device as _, Health, Interop, IpcHandle, Owner, Reached, StreamHandle,
@@ -140,6 +140,12 @@ impl Interop for Device {
             }
             Err(failure) => Err(self.failed(&failure)),
         }
+    }
+
+    fn register(&self, host: &Arc<Region>) -> Result<Owner, ChannelError> {
+        self.health().check()?;
+        let registered = Registered::new(self.context(), host);
+        Ok(Arc::new(registered.map_err(|failure| self.failed(&failure))?))
     }
 
     fn reach(&self, peer: i32) -> Result<bool, ChannelError> {

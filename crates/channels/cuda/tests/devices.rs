@@ -173,3 +173,26 @@ fn what_is_freed_makes_room() {
     assert!(error.to_string().contains("cuMemHostAlloc: CUDA_ERROR_OUT_OF_MEMORY"), "{error}");
     assert!(!device.health().is_lost());
 }
+
+#[test]
+fn memory_of_the_host_is_registered_as_long_as_what_says_so() {
+    let test = "memory_of_the_host_is_registered_as_long_as_what_says_so";
+    let Some(fake) = fake(test) else { return };
+    let [device, other] = emulated(&fake);
+    let (before, host) = (fake.live(), sys(&[7; 64]));
+    fake.refuse("cuMemHostRegister_v2", 2);
+    let error = device.register(&host).unwrap_err();
+    assert_eq!(error.kind, ChannelErrorKind::OutOfMemory);
+    assert!(error.detail.contains("cuMemHostRegister"), "{}", error.detail);
+    assert!(device.register(&sys(&[])).is_err(), "it has no bytes");
+    assert_eq!((fake.live(), Arc::strong_count(&host)), (before, 1));
+    let registered = device.register(&host).unwrap();
+    let again = other.register(&host).unwrap_err();
+    assert!(again.detail.contains("(712)") && !other.health().is_lost(), "{}", again.detail);
+    assert_eq!(fake.live(), before + 1);
+    let weak = Arc::downgrade(&host);
+    drop(host);
+    assert!(weak.upgrade().is_some(), "it is kept");
+    drop(registered);
+    assert_eq!((fake.live(), weak.strong_count()), (before, 0));
+}

@@ -102,6 +102,10 @@ impl Interop for Mapping {
         }
     }
 
+    fn register(&self, host: &Arc<Region>) -> Result<Owner, ChannelError> {
+        Ok(Arc::<Region>::clone(host))
+    }
+
     fn reach(&self, _peer: i32) -> Result<bool, ChannelError> {
         Ok(false)
     }

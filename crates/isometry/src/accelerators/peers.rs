@@ -1,6 +1,6 @@
 //! What devices copy straight to each other, past the host.
 
-use super::rates;
+use super::{Part, rates};
 use crate::builder::Settings;
 use channel::accelerator::Device;
 use model::{ChannelKind, NodeClass};
@@ -20,7 +20,7 @@ pub(super) fn join(
         };
         let peers: Vec<_> = members.iter().filter(reached).collect();
         let Some(&&(_, first)) = peers.first() else { continue };
-        let rates = rates(device, Some(first), settings);
+        let rates = rates(device, Part::Peers(first), settings);
         let to: Vec<_> = peers.iter().map(|(memory, _)| *memory).collect();
         for rate in &rates.ways {
             match device.channel(rate.way.direction, None) {

@@ -25,6 +25,8 @@ pub(crate) use known::OnDevice;
 pub(crate) use service::Service;
 pub(crate) use topology::{LINK_OF_DEVICES, LINK_OF_HOSTS, LinkRates, share_core};
 
+use crate::accelerators::Devices;
+use crate::accelerators::reg::{self, Reached};
 use crate::instance::{Instance, Keeper};
 use crate::runtime::Shared;
 use crate::{ArgumentError, Error};
@@ -154,14 +156,21 @@ impl Nodes {
         (0..self.fabric.size()).map(NodeId).filter(is_other)
     }
 
-    /// Adds registered memory to this node, all of it for buffers.
-    pub(crate) fn add_registered(&self, class: &mut NodeClass, regions: &Regions) -> Registered {
+    /// Adds registered memory to this node, all of it for buffers, and says whether an API of `devices` has
+    /// registered it too.
+    pub(crate) fn add_registered(
+        &self,
+        class: &mut NodeClass,
+        (regions, devices): (&Regions, &Devices),
+    ) -> (Registered, bool) {
         let index = u16::try_from(class.memories.len()).unwrap_or(u16::MAX);
         let memory = MemoryId { node: self.here(), index };
         let bytes = self.fabric.segment().bytes();
         topology::add_registered(class, bytes);
-        let region = regions.insert(crate::memory::segment(memory, &self.fabric));
-        Registered { memory, region, bytes, rooms: Vec::new() }
+        let Reached { region, by_devices } =
+            reg::reach(crate::memory::segment(memory, &self.fabric), devices);
+        let region = regions.insert(region);
+        (Registered { memory, region, bytes, rooms: Vec::new() }, by_devices)
     }
 
     /// Whether other nodes put to devices where these are: the network reaches them, or nodes are of one machine.

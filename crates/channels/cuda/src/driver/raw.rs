@@ -30,6 +30,9 @@ pub(crate) const CAPABILITY_MINOR: c_int = 76;
 /// Host memory of all contexts, which devices see.
 pub(crate) const PORTABLE_MAPPED: c_uint = 1 | 2;
 
+/// Host memory that is registered, of all contexts.
+pub(crate) const PORTABLE: c_uint = 1;
+
 /// A stream that the default one doesn't wait for.
 pub(crate) const NON_BLOCKING: c_uint = 1;
 
@@ -144,6 +147,8 @@ pub(crate) struct Memory {
     pub(crate) free: unsafe extern "C" fn(Address) -> Code,
     pub(crate) allocate_host: unsafe extern "C" fn(*mut *mut c_void, usize, c_uint) -> Code,
     pub(crate) free_host: unsafe extern "C" fn(*mut c_void) -> Code,
+    pub(crate) register: unsafe extern "C" fn(*mut c_void, usize, c_uint) -> Code,
+    pub(crate) unregister: unsafe extern "C" fn(*mut c_void) -> Code,
     pub(crate) fill: unsafe extern "C" fn(Address, u8, usize, Pointer) -> Code,
     /// How many are asked, which, places for answers, and of what.
     pub(crate) describe:
@@ -271,6 +276,8 @@ impl Memory {
                 free: *library.get("cuMemFree_v2")?,
                 allocate_host: *library.get("cuMemHostAlloc")?,
                 free_host: *library.get("cuMemFreeHost")?,
+                register: *library.get("cuMemHostRegister_v2")?,
+                unregister: *library.get("cuMemHostUnregister")?,
                 fill: *library.get("cuMemsetD8Async")?,
                 describe: *library.get("cuPointerGetAttributes")?,
                 export: *library.get("cuIpcGetMemHandle")?,
