@@ -1,0 +1,99 @@
+//! Copies between pages beside which there is no memory.
+
+use super::*;
+use rustix::mm::{MapFlags, MprotectFlags, ProtFlags, mmap_anonymous, mprotect, munmap};
+
+/// Memory that ends, or starts, where there is none.
+struct Guarded {
+    start: *mut u8,
+    bytes: usize,
+}
+
+const PAGE: usize = 4096;
+
+impl Guarded {
+    fn new(bytes: usize) -> Self {
+        let all = bytes.next_multiple_of(PAGE) + 2 * PAGE;
+        let flags = (ProtFlags::empty(), MapFlags::PRIVATE);
+        // SAFETY: a new mapping, of which the inner pages become accessible.
+        let start = unsafe {
+            let start = mmap_anonymous(std::ptr::null_mut(), all, flags.0, flags.1).unwrap();
+            let inner = start.cast::<u8>().add(PAGE);
+            mprotect(inner.cast(), all - 2 * PAGE, MprotectFlags::READ | MprotectFlags::WRITE)
+                .unwrap();
+            inner
+        };
+        Guarded { start, bytes: all - 2 * PAGE }
+    }
+
+    /// `len` bytes right in front of the page behind, or right behind the page in front.
+    fn at(&self, len: usize, last: bool) -> *mut u8 {
+        self.start.wrapping_add(if last { self.bytes - len } else { 0 })
+    }
+}
+
+impl Drop for Guarded {
+    fn drop(&mut self) {
+        // SAFETY: the mapping is this type's own.
+        unsafe { munmap(self.start.wrapping_sub(PAGE).cast(), self.bytes + 2 * PAGE).unwrap() };
+    }
+}
+
+/// Copies whose source and destination are dense.
+fn dense() -> Vec<NdCopy> {
+    let mut list = vec![run(5003)];
+    for bytes in [1, 2, 3, 4, 8, 12, 16, 32, 100, 128] {
+        for extents in [
+            vec![67, 131],
+            vec![40, 64],
+            vec![3, 500],
+            vec![500, 3],
+            vec![7, 9, 40],
+            vec![33, 4, 6],
+        ] {
+            let order: Vec<usize> = (0..extents.len()).collect();
+            let dst_order = order.iter().copied().rev().collect();
+            let gaps = (0, 0);
+            list.push(Shape { bytes, extents, src_order: order, dst_order, gaps }.copy());
+        }
+        for extents in [vec![37, 4, 4], vec![37, 8, 12]] {
+            let (src_order, dst_order, gaps) = (vec![0, 1, 2], vec![0, 2, 1], (0, 0));
+            list.push(Shape { bytes, extents, src_order, dst_order, gaps }.copy());
+        }
+        for back in [false, true] {
+            list.push(structures(&[bytes; 5], 300, back));
+            list.push(structures(&[bytes, 1, 8], 300, back));
+            list.push(structures(&[bytes; 3], 259, back));
+        }
+    }
+    list
+}
+
+#[test]
+#[cfg_attr(miri, ignore = "Miri maps no pages without access")]
+fn nothing_is_touched_beside_source_and_destination() {
+    for copy in dense() {
+        let bytes = copy.payload_bytes() as usize;
+        let (src, dst) = (Guarded::new(bytes), Guarded::new(bytes));
+        for (instance, (at_src, at_dst)) in each_instance() {
+            let (from, to) = (src.at(bytes, at_src), dst.at(bytes, at_dst));
+            for stores in STORES {
+                let mut expected = vec![0; bytes];
+                // SAFETY: both are inside their mappings, which nothing else uses.
+                unsafe {
+                    let from = std::slice::from_raw_parts_mut(from, bytes);
+                    from.copy_from_slice(&source(bytes));
+                    oracle::copy(&copy, from, 0, &mut expected, 0);
+                    copy_by(&instance, &copy, (from.as_ptr(), to), stores);
+                    assert!(std::slice::from_raw_parts(to, bytes) == expected, "{copy:?}");
+                }
+            }
+        }
+    }
+}
+
+/// Every instance, with source and destination at either end of their pages.
+fn each_instance() -> impl Iterator<Item = (Instance, (bool, bool))> {
+    let ends = [(false, false), (false, true), (true, false), (true, true)];
+    each_ability().flat_map(move |instance| ends.map(|ends| (instance, ends)))
+}
