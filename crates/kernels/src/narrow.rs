@@ -205,13 +205,11 @@ unsafe fn joined<V: Vector, const E: usize, const B: usize, const DENSE: bool>(
                 }
             }
         }
-        let mut stage = 1;
-        while stage < B {
+        for _ in 0..V::LANES.ilog2() {
             let from = vectors;
             for i in 0..B / 2 {
-                (vectors[2 * i], vectors[2 * i + 1]) = from[i].zip_lanes(from[i + B / 2]);
+                (vectors[i], vectors[i + B / 2]) = from[2 * i].unzip_lanes(from[2 * i + 1]);
             }
-            stage *= 2;
         }
         vectors
     }

@@ -344,9 +344,10 @@ pub(crate) unsafe fn square_of_lines<V: Vector, const E: usize>(
     // SAFETY: the caller's contract.
     unsafe {
         for j in 0..n {
-            let (even, odd) = (rows[0][j].zip_lanes(rows[2][j]), rows[1][j].zip_lanes(rows[3][j]));
-            let (low, high) = (even.0.zip_lanes(odd.0), even.1.zip_lanes(odd.1));
-            for (square, row) in squares.iter_mut().zip([low.0, low.1, high.0, high.1]) {
+            let (low, high) =
+                (rows[0][j].unzip_lanes(rows[1][j]), rows[2][j].unzip_lanes(rows[3][j]));
+            let (even, odd) = (low.0.unzip_lanes(high.0), low.1.unzip_lanes(high.1));
+            for (square, row) in squares.iter_mut().zip([even.0, odd.0, even.1, odd.1]) {
                 square[j] = row;
             }
         }

@@ -73,7 +73,7 @@ impl Vector for Avx2 {
     }
 
     #[inline(always)]
-    unsafe fn zip_lanes(self, other: Self) -> (Self, Self) {
+    unsafe fn unzip_lanes(self, other: Self) -> (Self, Self) {
         // SAFETY: the caller has the instruction set.
         unsafe {
             (

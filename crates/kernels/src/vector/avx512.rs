@@ -5,10 +5,10 @@ use std::arch::x86_64::{
     __m128i, __m512i, _mm_loadu_si128, _mm_storeu_si128, _mm512_castsi128_si512,
     _mm512_castsi512_si128, _mm512_extracti32x4_epi32, _mm512_inserti32x4, _mm512_loadu_si512,
     _mm512_mask_blend_epi8, _mm512_mask_permutexvar_epi8, _mm512_movepi8_mask, _mm512_or_si512,
-    _mm512_permutex2var_epi64, _mm512_permutexvar_epi32, _mm512_setr_epi64, _mm512_shuffle_epi8,
-    _mm512_srli_epi32, _mm512_storeu_si512, _mm512_stream_si512, _mm512_unpackhi_epi8,
-    _mm512_unpackhi_epi16, _mm512_unpackhi_epi32, _mm512_unpackhi_epi64, _mm512_unpacklo_epi8,
-    _mm512_unpacklo_epi16, _mm512_unpacklo_epi32, _mm512_unpacklo_epi64,
+    _mm512_permutexvar_epi32, _mm512_shuffle_epi8, _mm512_shuffle_i32x4, _mm512_srli_epi32,
+    _mm512_storeu_si512, _mm512_stream_si512, _mm512_unpackhi_epi8, _mm512_unpackhi_epi16,
+    _mm512_unpackhi_epi32, _mm512_unpackhi_epi64, _mm512_unpacklo_epi8, _mm512_unpacklo_epi16,
+    _mm512_unpacklo_epi32, _mm512_unpacklo_epi64,
 };
 
 /// A cache line.
@@ -85,14 +85,12 @@ impl<const BYTES: bool> Vector for Avx512<BYTES> {
     }
 
     #[inline(always)]
-    unsafe fn zip_lanes(self, other: Self) -> (Self, Self) {
+    unsafe fn unzip_lanes(self, other: Self) -> (Self, Self) {
         // SAFETY: the caller has the instruction set.
         unsafe {
-            let first = _mm512_setr_epi64(0, 1, 8, 9, 2, 3, 10, 11);
-            let last = _mm512_setr_epi64(4, 5, 12, 13, 6, 7, 14, 15);
             (
-                Avx512(_mm512_permutex2var_epi64(self.0, first, other.0)),
-                Avx512(_mm512_permutex2var_epi64(self.0, last, other.0)),
+                Avx512(_mm512_shuffle_i32x4::<0b10_00_10_00>(self.0, other.0)),
+                Avx512(_mm512_shuffle_i32x4::<0b11_01_11_01>(self.0, other.0)),
             )
         }
     }

@@ -47,9 +47,9 @@ impl Vector for Emulated {
         (Emulated(zipped.map(|both| both.0)), Emulated(zipped.map(|both| both.1)))
     }
 
-    unsafe fn zip_lanes(self, other: Self) -> (Self, Self) {
+    unsafe fn unzip_lanes(self, other: Self) -> (Self, Self) {
         let ([a, b, c, d], [e, f, g, h]) = (self.0, other.0);
-        (Emulated([a, e, b, f]), Emulated([c, g, d, h]))
+        (Emulated([a, c, e, g]), Emulated([b, d, f, h]))
     }
 
     unsafe fn swizzle(self, table: Self) -> Self {

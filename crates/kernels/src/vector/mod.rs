@@ -85,10 +85,11 @@ pub(crate) trait Vector: Copy {
     /// high halves.
     unsafe fn zip<const E: usize>(self, other: Self) -> (Self, Self);
 
-    /// The lanes of both, in turn: as many as a vector has, and then the others.
+    /// Every second lane of this, then of the other: from the first on, and from the second on. One
+    /// lane has no second.
     #[inline(always)]
-    unsafe fn zip_lanes(self, other: Self) -> (Self, Self) {
-        (self, other)
+    unsafe fn unzip_lanes(self, _other: Self) -> (Self, Self) {
+        unreachable!("one lane")
     }
 
     /// In each lane, the bytes whose numbers are in `table`; 0 where a number is 128 or more.
