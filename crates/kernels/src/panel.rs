@@ -129,7 +129,7 @@ impl Panels {
         let whole = aligned && all_shared == 0 && (b.count * nest.bytes).is_multiple_of(LINE_BYTES);
         let o = ONCE;
         let bytes = nest.bytes;
-        let has_line_sides = are_lines(lanes, bytes, true) && a.count * bytes >= LINE_BYTES;
+        let has_line_sides = are_lines(lanes, bytes, streams) && a.count * bytes >= LINE_BYTES;
         let mut panels =
             Panels { bytes, a, b, o, dense, writes, whole, has_line_sides, chunk, ahead, next };
         let block = (panels.row_bytes() * panels.a.count) as isize;
@@ -327,13 +327,10 @@ impl Panels {
     }
 
     /// Whether rows of the source are copied before they are moved: they lie at the same few places
-    /// of the caches, and vectors are less than a line.
+    /// of the caches, of which squares with sides of a line want fewer at once.
     fn is_copied(&self) -> bool {
-        let scattered = self.b.stride.0 % SCATTERING_BYTES == 0;
-        self.writes == Writes::Cached
-            && scattered
-            && self.square().is_some()
-            && !self.has_line_sides
+        let few = if self.has_line_sides { PAGE_BYTES } else { SCATTERING_BYTES };
+        self.writes == Writes::Cached && self.b.stride.0 % few == 0 && self.square().is_some()
     }
 
     fn ahead(&self) -> isize {

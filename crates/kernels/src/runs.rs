@@ -7,7 +7,7 @@
 
 use crate::element::Line;
 use crate::nest::{Loop, Nest, line};
-use crate::vector::{Abilities, LANE_BYTES, LINE_BYTES, PAIR_BYTES, Vector};
+use crate::vector::{Abilities, LANE_BYTES, LINE_BYTES, PAGE_BYTES, PAIR_BYTES, Vector};
 use crate::{Stores, stream};
 use std::fmt;
 
@@ -32,6 +32,9 @@ const FOLLOWED_BYTES: usize = 8 << 10;
 /// So much of the destination stays in the second-level cache: where runs of pairs of lines go to no
 /// more, the source is followed, which may lie in no cache and then comes by itself.
 const NEAR_BYTES: usize = 256 << 10;
+
+/// A first-level cache holds so many lines that lie at multiples of a page, at least.
+const WAYS: usize = 8;
 
 /// The shortest runs, but for lines.
 const HALF_BYTES: usize = LINE_BYTES / 2;
@@ -108,7 +111,10 @@ impl Runs {
             stores == Stores::Cached && bytes >= PAIR_BYTES && at_one * along.count <= NEAR_BYTES;
         let follows = is_near || scatters && at_one < FOLLOWED_BYTES;
         if follows && along.stride.0 == at_one as isize {
-            let tile = (across.count, along.count);
+            // Where these places clash, a few runs of each row before the next row.
+            let clashes = across.count > WAYS && across.stride.1 % PAGE_BYTES == 0;
+            let few = if is_near && clashes { FEW_BYTES / bytes } else { across.count };
+            let tile = (few.clamp(1, across.count), along.count);
             return Some(Runs {
                 bytes,
                 along: across,

@@ -456,9 +456,9 @@ fn the_way_is_told() {
         true => (lines.to_owned(), lines),
         false => (format!("{whole}in place, by lines past"), "long rows, 4096 by 4096 elements"),
     };
-    let copied = if is_line { "32 by 32" } else { "64 by 64" };
-    let copied = format!("panels of {copied} elements of 4 B, in place (");
-    says(&transpose(4096, 4), Stores::Cached, &copied);
+    // What lies at few places of the caches is copied first, by more rows at once.
+    let copied = "panels of 64 by 64 elements of 4 B, in place (";
+    says(&transpose(4096, 4), Stores::Cached, copied);
     says(&transpose(4080, 4), Stores::Streamed, &whole);
     says(&transpose(4096, 4), Stores::Streamed, long);
     // All rows at one or two places of the caches.
@@ -475,6 +475,9 @@ fn the_way_is_told() {
         assert!(told.starts_with(&format!("runs of 128 B, in tiles of {tile}, past")), "{told}");
     }
     says(&transpose(5, 128), Stores::Cached, "runs of 128 B, in tiles of 5 by 5 (");
+    // Near, and at one place of a first-level cache.
+    let crowded = looped(&[(9, 128, 4096), (32, 9 * 128, 128), (32, 4, 4)]);
+    says(&crowded, Stores::Cached, "runs of 128 B, in tiles of 4 by 32 (");
     says(&transpose(4, 128), Stores::Streamed, "runs of 128 B, past the caches (");
     // From structures of four fields to hybrids of four of them.
     let blocks = looped(&[(1000, 64, 64), (4, 16, 4), (4, 4, 16)]);
