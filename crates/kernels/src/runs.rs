@@ -40,7 +40,7 @@ const WAYS: usize = 8;
 const HALF_BYTES: usize = LINE_BYTES / 2;
 
 /// What the source has at one place, up to this, may go to as many places of the destination as it
-/// has runs: if these are lines, tiles would gain nothing.
+/// has runs: if these are lines that go past the caches, tiles would gain nothing.
 const FEW_BYTES: usize = 512;
 
 /// libc knows best how to copy what is longer.
@@ -86,7 +86,8 @@ impl Runs {
         (stores, by): (Stores, Abilities),
     ) -> Option<Runs> {
         let (bytes, mut rest) = (nest.bytes, *nest);
-        let few = if bytes == HALF_BYTES { LINE_BYTES } else { FEW_BYTES };
+        let few =
+            if bytes == HALF_BYTES || stores == Stores::Cached { LINE_BYTES } else { FEW_BYTES };
         let mut take = |is: &dyn Fn(&Loop) -> bool| {
             let found = |l: &Loop| l.is_plain() && l.count > 1 && is(l);
             rest.loops().iter().position(found).map(|k| line(rest.take(k)))
