@@ -81,7 +81,8 @@ impl Machine {
     }
 
     /// A zeroed instance in the memory called `memory`: `sys`, or another host memory of
-    /// [`Machine::topology`], or that of an accelerator, which has no address here.
+    /// [`Machine::topology`], or that of an accelerator, which has no address here. Host memory is of
+    /// huge pages, if it is as much as one and the kernel has them.
     ///
     /// # Errors
     /// [`ArgumentError::NoMemory`], [`ArgumentError::NotHost`]; [`Error::Channel`] where there is
@@ -109,7 +110,7 @@ impl Machine {
             }
             None => {
                 let node = numa_node(&self.shared.class(), id);
-                let pages = Pages { node, ..Pages::default() };
+                let pages = Pages { node, huge: true, ..Pages::default() };
                 HostProvider::new(id, pages).allocate(bytes, ALIGN_BYTES)?
             }
         };
@@ -244,5 +245,31 @@ mod tests {
         driver.join(&machine.shared);
         drop(machine);
         assert_eq!(shared.strong_count(), 0, "a thread still has it");
+    }
+
+    /// Of what may be huge pages the kernel says so, if it has any.
+    #[cfg(target_os = "linux")]
+    #[test]
+    fn instances_ask_for_huge_pages() {
+        if !std::path::Path::new("/sys/kernel/mm/transparent_hugepage").exists() {
+            return;
+        }
+        let machine = Machine::builder().assume(true).open().unwrap();
+        let asks = |bytes| {
+            let instance =
+                machine.empty(Array::of(&[("b", bytes)], "|u1").unwrap(), "sys").unwrap();
+            let start = instance.host_span().unwrap().start().as_ptr() as usize;
+            let maps = std::fs::read_to_string("/proc/self/smaps").unwrap();
+            let range = |line: &str| {
+                let (from, to) = line.split_once(' ')?.0.split_once('-')?;
+                let of = |text| usize::from_str_radix(text, 16).ok();
+                Some(of(from)?..of(to)?)
+            };
+            let lines =
+                maps.lines().skip_while(|line| !range(line).is_some_and(|r| r.contains(&start)));
+            let flags = lines.filter_map(|line| line.strip_prefix("VmFlags:")).next().unwrap();
+            flags.split_whitespace().any(|flag| flag == "hg")
+        };
+        assert!(asks(4 << 20) && !asks(4096));
     }
 }

@@ -144,8 +144,9 @@ impl Sides {
     }
 }
 
+/// Memory like that of instances and of staging.
 fn touched(len_bytes: u64) -> Result<Region, ChannelError> {
-    let pages = Pages { prefault: true, ..Pages::default() };
+    let pages = Pages { prefault: true, huge: true, node: None };
     HostProvider::new(memory(0), pages).allocate(len_bytes, 4096)
 }
 
