@@ -45,7 +45,7 @@ const STRIP_BYTES: usize = 32 * pitch(PIECE_BYTES);
 
 /// How far apart pieces of so many bytes are: an odd number of lines, so that they are not at the
 /// same few places of a cache.
-const fn pitch(bytes: usize) -> usize {
+pub(crate) const fn pitch(bytes: usize) -> usize {
     bytes.next_multiple_of(LINE_BYTES) | LINE_BYTES
 }
 

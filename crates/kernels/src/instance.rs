@@ -38,6 +38,8 @@ pub(crate) struct Instance {
     pub(crate) gather: unsafe fn(&Gather<'_>, *const u8, *mut u8),
     /// [`stream::copy`].
     pub(crate) stream: unsafe fn(*const u8, *mut u8, usize),
+    /// [`stream::splice`].
+    pub(crate) splice: unsafe fn((usize, usize, usize), *mut u8, *mut u8),
     /// [`runs::runs`].
     pub(crate) runs: unsafe fn(&Runs, *const u8, *mut u8),
 }
@@ -160,6 +162,14 @@ macro_rules! instance {
             }
 
             /// # Safety
+            /// As [`stream::splice`].
+            $(#[target_feature(enable = $features)])?
+            unsafe fn splice(rows: (usize, usize, usize), stage: *mut u8, dst: *mut u8) {
+                // SAFETY: the caller's contract.
+                unsafe { stream::splice::<$vector>(rows, stage, dst) }
+            }
+
+            /// # Safety
             /// As [`runs::runs`].
             $(#[target_feature(enable = $features)])?
             unsafe fn runs(runs: &Runs, src: *const u8, dst: *mut u8) {
@@ -191,6 +201,7 @@ macro_rules! instance {
                 records,
                 gather,
                 stream,
+                splice,
                 runs,
             };
         }

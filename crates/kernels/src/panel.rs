@@ -4,10 +4,12 @@
 //! element. **Structure.** The loops of a copy are cut into panels of a few lines each way. A
 //! panel whose rows are whole lines of the destination is moved in place; one whose rows are short
 //! and follow each other is put together in the first-level cache, as the destination has it, and
-//! then written out. What lies ahead of a panel is asked for while it is moved.
+//! then written out; where squares have sides of a line, each of its rows starts on one there, and
+//! lines that two rows share are made whole on the way out. What lies ahead of a panel is asked for while it is moved.
 
 use crate::Stores;
 use crate::element::{Line, Plane, move_plane};
+use crate::flat::pitch;
 use crate::instance::Instance;
 use crate::nest::{Loop, Nest, line};
 use crate::runs::Runs;
@@ -140,10 +142,10 @@ impl Panels {
         }
         panels.o = panels.third(nest);
         panels.chunk = panels.chunk();
-        panels.ahead = if streams { panels.ahead() } else { 0 };
         let followed =
             nest.loops().iter().any(|l| l.is_plain() && (l.src, l.dst) == (block, block));
-        panels.next = if followed && panels.is_run() { block } else { 0 };
+        panels.next = if followed && (panels.is_run() || panels.is_near()) { block } else { 0 };
+        panels.ahead = if streams { panels.ahead() } else { 0 };
         Some(panels)
     }
 
@@ -229,9 +231,35 @@ impl Panels {
     /// Whether a block is one run of the source, and each of its panels, put together, one of the
     /// destination.
     fn is_run(&self) -> bool {
-        let dense = self.dense && self.b.stride.0 == (self.a.count * self.bytes) as isize;
         let whole = self.o.count == 1 && self.chunk.1 == self.b.count && self.goes_on();
-        self.writes == Writes::Staged && dense && whole && self.square().is_some()
+        let follow = self.source_goes_on() && whole;
+        self.writes == Writes::Staged && follow && self.square().is_some()
+    }
+
+    /// Whether a block is one run on both sides, of long rows of the source, by squares with sides of a
+    /// line, and a second-level cache has room for the next.
+    fn is_near(&self) -> bool {
+        let near = self.row_bytes() * self.a.count <= BLOCK_BYTES && !self.is_packed();
+        self.has_squares_of_lines() && near && self.source_goes_on() && self.goes_on()
+    }
+
+    /// Whether the rows of the source follow each other.
+    fn source_goes_on(&self) -> bool {
+        self.dense && self.b.stride.0 == (self.a.count * self.bytes) as isize
+    }
+
+    /// How many rows are put together, and how far apart, where they are whole lines only together: each
+    /// starts on a line of the stage, since stores that share lines cost more than loads that do.
+    fn spliced(&self) -> Option<(usize, usize)> {
+        let row = self.row_bytes();
+        let parts = row > LINE_BYTES && !row.is_multiple_of(LINE_BYTES);
+        let follow = self.writes == Writes::Staged && self.goes_on() && self.o.count == 1;
+        if !(parts && follow && self.has_line_sides) {
+            return None;
+        }
+        let (side, pitch) = (LINE_BYTES / self.bytes, pitch(row + LINE_BYTES));
+        let rows = if self.a.count < 2 * side { self.a.count } else { side };
+        (rows * pitch <= STAGE_BYTES).then_some((rows, pitch))
     }
 
     /// A row of the destination.
@@ -313,6 +341,7 @@ impl Panels {
         };
         let turns = |most: usize| a.min((most / (self.row_bytes() * self.o.count)).max(1));
         match () {
+            () if let Some((rows, _)) = self.spliced() => (rows, b),
             () if self.o.count > 1 => (turns(STAGE_BYTES / 2).min(pair), b),
             () if self.goes_on() && self.row_bytes() * a <= STAGE_BYTES / 2 => (a, b),
             () if let Some(n) = self.square().filter(|&n| self.is_small(n)) => {
@@ -337,6 +366,8 @@ impl Panels {
         let short = self.a.count * self.bytes < LINE_BYTES;
         match () {
             () if !self.dense => 0,
+            () if self.next != 0 => 0,
+            () if self.spliced().is_some() => LINES_AHEAD_BYTES,
             () if self.is_followed(self.o) => BLOCKS_AHEAD_BYTES,
             () if self.has_squares_of_lines() => self.ahead_of_squares(),
             () if self.writes == Writes::Lines(Lanes::Join) => 0,
@@ -414,13 +445,14 @@ impl Panels {
         next: *const u8,
         (src, stage, dst): (*const u8, *mut u8, *mut u8),
     ) {
+        let by_squares = self.writes != Writes::Staged || self.spliced().is_some();
         let tile = Tile {
             a,
             b,
             o: self.o.count,
             src: (self.b.stride.0, self.o.stride.0),
             dst: (self.a.stride.1, self.o.stride.1),
-            ahead: if self.writes == Writes::Staged { 0 } else { self.ahead },
+            ahead: if by_squares { self.ahead } else { 0 },
             next: (self.next != 0).then_some(next),
         };
         // SAFETY: the caller's contract; the processor has the instance's instructions; where
@@ -430,7 +462,7 @@ impl Panels {
                 Writes::Cached => self.fill(instance, &tile, src, dst),
                 Writes::Lines(lanes) => instance.transpose(lanes, self.bytes)(&tile, src, dst),
                 Writes::Staged => {
-                    if self.next == 0 {
+                    if self.next == 0 && !by_squares {
                         self.ask_ahead(&tile, src);
                     }
                     self.runs(instance, tile, (src, stage, dst));
@@ -470,6 +502,14 @@ impl Panels {
     ) {
         let row = tile.b * self.bytes;
         debug_assert!(tile.a * tile.o * row <= STAGE_BYTES, "{self:?}");
+        if let Some((_, pitch)) = self.spliced() {
+            tile.dst = (pitch as isize, 0);
+            // SAFETY: as below; the stage has room for rows that far apart, and a line behind each.
+            return unsafe {
+                self.fill(instance, &tile, src, stage);
+                (instance.splice)((tile.a, row, pitch), stage, dst);
+            };
+        }
         let a = Line { count: tile.a, stride: (0, self.a.stride.1) };
         let o = Line { count: tile.o, stride: (0, self.o.stride.1) };
         // The stage has the loops in the order of the destination.

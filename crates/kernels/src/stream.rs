@@ -61,6 +61,46 @@ pub(crate) unsafe fn carry<V: Vector>(
     }
 }
 
+/// Writes out `rows` of so many bytes, a line at least, which follow each other from `dst` on: the whole
+/// lines of the destination past the caches. In the stage they are `pitch` bytes apart, with a line's
+/// room behind each.
+///
+/// # Safety
+/// The rows and that room are valid for reads and writes at `stage`, the rows for writes at `dst`,
+/// apart; the processor has the instruction set of `V`.
+#[inline(always)]
+pub(crate) unsafe fn splice<V: Vector>(
+    (rows, bytes, pitch): (usize, usize, usize),
+    stage: *mut u8,
+    dst: *mut u8,
+) {
+    let row = |i: usize| stage.wrapping_add(i * pitch);
+    let mut at = dst.addr().wrapping_neg() % LINE_BYTES;
+    // SAFETY: the caller's contract; a line has parts of two rows at most, of which the second
+    // stands behind the first.
+    unsafe {
+        for i in 1..rows {
+            let head = row(i).cast::<[u8; LINE_BYTES]>().read();
+            row(i - 1).wrapping_add(bytes).cast::<[u8; LINE_BYTES]>().write(head);
+        }
+        std::ptr::copy_nonoverlapping(stage, dst, at);
+        for i in 0..rows {
+            let from = row(i).wrapping_sub(i * bytes);
+            let until = if i + 1 < rows { (i + 1) * bytes } else { rows * bytes - LINE_BYTES + 1 };
+            while at < until {
+                lines::<V>(from.wrapping_add(at), dst.wrapping_add(at), (LINE_BYTES, 0));
+                at += LINE_BYTES;
+            }
+        }
+        let last = row(rows - 1).wrapping_sub((rows - 1) * bytes);
+        std::ptr::copy_nonoverlapping(
+            last.wrapping_add(at),
+            dst.wrapping_add(at),
+            rows * bytes - at,
+        );
+    }
+}
+
 /// # Safety
 /// As [`copy`], for whole lines.
 #[inline(always)]
@@ -94,6 +134,18 @@ pub(crate) fn prefetch(src: *const u8) {
     // SAFETY: a hint; every x86-64 has it, and it faults at no address.
     unsafe {
         std::arch::x86_64::_mm_prefetch::<{ std::arch::x86_64::_MM_HINT_T0 }>(src.cast());
+    }
+    #[cfg(not(all(target_arch = "x86_64", not(miri))))]
+    let _ = src;
+}
+
+/// As [`prefetch`], into a second-level cache only: for more than a first-level one keeps meanwhile.
+#[inline(always)]
+pub(crate) fn prefetch_near(src: *const u8) {
+    #[cfg(all(target_arch = "x86_64", not(miri)))]
+    // SAFETY: as for `prefetch`.
+    unsafe {
+        std::arch::x86_64::_mm_prefetch::<{ std::arch::x86_64::_MM_HINT_T1 }>(src.cast());
     }
     #[cfg(not(all(target_arch = "x86_64", not(miri))))]
     let _ = src;

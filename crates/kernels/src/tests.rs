@@ -319,11 +319,15 @@ fn the_least_of_each_way() {
     let apart = if halves { "records of 8 B, 2 fields, taken apart" } else { "panels of 2 by 256" };
     let bytes = if halves { "panels of 64 by 128" } else { "panels of 64 by 512" };
     let rows = if halves { "long rows, 256 by 128" } else { "panels of 32 by 32 elements of 8 B" };
+    let images_by = if halves { "panels of 32 by 37" } else { "panels of 16 by 37" };
     // Planes of so many bytes, of eight channels.
     let planes = |bytes: i64| {
         let block = 8 * bytes;
         looped(&[(2, block, block), (bytes.cast_unsigned() / 4, 32, 4), (8, 4, bytes)])
     };
+    // Sixteen long rows each, to blocks of sixteen.
+    let near = looped(&[(3, 33_792, 33_792), (16, 2112, 4), (528, 4, 64)]);
+    let near_by = if halves { "panels of 32 by 16" } else { "panels of 64 by 16" };
     let images = looped(&[(3, 22_200, 22_200), (37, 600, 4), (150, 4, 148)]);
     let least = [
         (matrix(4, 259, 33), "long rows, 259 by 33"),
@@ -341,7 +345,8 @@ fn the_least_of_each_way() {
         (structures(&[1, 2, 4], 257, true), "records of 7 B, 3 fields, put together"),
         (padded_structures(&[4; 2], 256, (0, 4096), false), apart),
         (padded_structures(&[2], 300, (5, 1), false), "records of 7 B, 1 fields, taken apart"),
-        (images, "panels of 32 by 37 elements of 4 B, put together"),
+        (images, images_by),
+        (near, near_by),
         (planes(3072), "panels of 8 by 768 elements of 4 B, put together"),
         (planes(784), "panels of 8 by 196 elements of 4 B, put together"),
     ];

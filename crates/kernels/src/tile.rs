@@ -12,7 +12,7 @@
 //! stored, and lanes are exchanged between them first. So each line of the source is read once, in
 //! whichever of its places in the caches others follow it.
 
-use crate::stream::prefetch;
+use crate::stream::{prefetch, prefetch_near};
 use crate::vector::{LANE_BYTES, LINE_BYTES, PAIR_BYTES, Vector};
 use std::mem::MaybeUninit;
 use std::ops::Range;
@@ -272,7 +272,7 @@ pub(crate) unsafe fn along_b<V: Vector, const E: usize, const STREAM: bool>(
 fn ask(next: &mut Option<*const u8>, lines: usize) {
     if let Some(next) = next {
         for _ in 0..lines {
-            prefetch(*next);
+            prefetch_near(*next);
             *next = next.wrapping_add(LINE_BYTES);
         }
     }
