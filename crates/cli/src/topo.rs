@@ -6,7 +6,7 @@ use crate::interrupt::Interrupt;
 use crate::{ask, output, plot};
 use cluster::chrome::short_link_name;
 use isometry::Machine;
-use model::{Channel, Curves, Memory, MemoryKind, NodeClass, Topology, Wire};
+use model::{Channel, Crossover, Curves, Memory, MemoryKind, NodeClass, Topology, Wire};
 use std::fmt::Write as _;
 use std::fs;
 use std::io::{self, Read};
@@ -115,7 +115,10 @@ fn channel_line(class: &NodeClass, channel: &Channel) -> String {
         true => "closed".to_owned(),
         false => format!("{} → {}", names(class, &channel.from), names(class, &channel.to)),
     };
-    let past = |from| format!("; past the caches from {} on", size(from));
+    let past = |from: Crossover| {
+        let [in_order, turned] = [from.in_order, from.turned].map(size);
+        format!("; past the caches from {in_order} in order, {turned} turned")
+    };
     let past = channel.stream_from_bytes.map(past).unwrap_or_default();
     format!("  {:<10} {pair:<42} {}{past}\n", channel.kind.name(), rates(&channel.curves))
 }

@@ -3,8 +3,8 @@
 use crate::error::ClusterError;
 use crate::raw::{self, Curve};
 use model::{
-    Channel, ChannelId, ChannelKind, Curves, Link, LinkEnd, Memory, MemoryKind, NodeClass,
-    Throughput, Topology, Wire,
+    Channel, ChannelId, ChannelKind, Crossover, Curves, Link, LinkEnd, Memory, MemoryKind,
+    NodeClass, Throughput, Topology, Wire,
 };
 
 type Checked<T> = Result<T, ClusterError>;
@@ -167,12 +167,14 @@ fn in_flight(raw: &raw::Channel, key: &str) -> Checked<Option<u32>> {
     Ok(raw.in_flight)
 }
 
-fn stream_from(raw: &raw::Channel, key: &str) -> Checked<Option<u64>> {
+fn stream_from(raw: &raw::Channel, key: &str) -> Checked<Option<Crossover>> {
     if raw.stream_from_bytes.is_some() && raw.kind != ChannelKind::Memcpy.name() {
         let key = format!("{key}.stream_from_bytes");
         return Err(ClusterError::name(key, "only Memcpy writes past the caches"));
     }
-    Ok(raw.stream_from_bytes)
+    let crossover =
+        |from: &raw::StreamFrom| Crossover { in_order: from.in_order, turned: from.turned };
+    Ok(raw.stream_from_bytes.as_ref().map(crossover))
 }
 
 fn curves(raw: &raw::Channel, key: &str) -> Checked<Curves> {

@@ -77,9 +77,17 @@ pub(crate) struct Channel {
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub(crate) in_flight: Option<u32>,
     #[serde(default, skip_serializing_if = "Option::is_none")]
-    pub(crate) stream_from_bytes: Option<u64>,
+    pub(crate) stream_from_bytes: Option<StreamFrom>,
     #[serde(default, skip_serializing_if = "std::ops::Not::not")]
     pub(crate) assumed: bool,
+}
+
+/// From how many bytes on results go past the caches.
+#[derive(Debug, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub(crate) struct StreamFrom {
+    pub(crate) in_order: u64,
+    pub(crate) turned: u64,
 }
 
 /// A link has a channel's keys; `wire` is refused there.

@@ -17,7 +17,7 @@ name = "n"
 count = 2
 memory = [ { name = "sys", kind = "SYS" }, { name = "dsk", kind = "DSK", th_bytes = 0 } ]
 channel = [
-  { kind = "Memcpy", from = ["sys"], to = ["sys"], throughput = 5, throughput_transpose = [[4, 1], [64, 2.5]], stream_from_bytes = 1048576 },
+  { kind = "Memcpy", from = ["sys"], to = ["sys"], throughput = 5, throughput_transpose = [[4, 1], [64, 2.5]], stream_from_bytes = { in_order = 8388608, turned = 1048576 } },
   { kind = "DiskRead", from = ["dsk"], to = ["sys"], throughput = [[512, 1e6], [4096, 2e6]], in_flight = 8 },
 ]
 [[link]]
@@ -150,7 +150,13 @@ fn mistakes_name_their_key_and_line() {
     refused("\"SYS\"", "\"SYS\", port = \"nic\"", ErrorKind::Name, "memory[0].port", 6);
     refused("in_flight = 8", "in_flight = 0", ErrorKind::Value, "channel[1].in_flight", 9);
     let stream = "channel[1].stream_from_bytes";
-    refused("in_flight = 8", "stream_from_bytes = 8", ErrorKind::Name, stream, 9);
+    refused(
+        "in_flight = 8",
+        "stream_from_bytes = { in_order = 8, turned = 8 }",
+        ErrorKind::Name,
+        stream,
+        9,
+    );
     refused("[\"n.sys\"]", "[\"m.sys\"]", ErrorKind::Name, "link[0].from", 13);
     refused("kind = \"RemoteMemcpy\"", "kind = \"Mail\"", ErrorKind::Name, "link[0].kind", 12);
 }

@@ -63,10 +63,14 @@ fn channel(channel: &model::Channel, class: &NodeClass) -> raw::Channel {
         latency_ns: channel.latency_ns,
         wire: wire.map(|w| w.name.clone()),
         in_flight: channel.in_flight,
-        stream_from_bytes: channel.stream_from_bytes,
+        stream_from_bytes: channel.stream_from_bytes.map(stream_from),
         assumed: channel.assumed,
         ..bare(channel.kind, &channel.curves)
     }
+}
+
+fn stream_from(crossover: model::Crossover) -> raw::StreamFrom {
+    raw::StreamFrom { in_order: crossover.in_order, turned: crossover.turned }
 }
 
 fn link(link: &model::Link, topology: &Topology) -> raw::Link {

@@ -5,8 +5,8 @@
 //! copied in and out, or are atomic words. What is mapped is sealed: its size can't change.
 
 use crate::error::Error;
-use kernels::{Crossover, OutOfBounds, Stores};
-use model::{FieldCopy, NdCopy};
+use kernels::{OutOfBounds, Stores};
+use model::{Crossover, FieldCopy, NdCopy};
 use rustix::fs::{
     MemfdFlags, SealFlags, fcntl_add_seals, fcntl_get_seals, fstat, ftruncate, memfd_create,
 };
@@ -18,6 +18,7 @@ use rustix::mm::{
 use std::io;
 use std::os::fd::{AsFd, AsRawFd, BorrowedFd, OwnedFd};
 use std::ptr::NonNull;
+use std::slice;
 use std::sync::atomic::{AtomicU32, AtomicU64};
 
 /// What no one may undo.
@@ -291,7 +292,7 @@ impl Segment {
 /// The bytes are there at both ends, which are apart.
 #[inline]
 unsafe fn copy_bytes(from: *const u8, to: *mut u8, bytes: usize) {
-    if (bytes as u64) < Crossover::default().0 {
+    if (bytes as u64) < Crossover::default().in_order {
         // SAFETY: as the caller says.
         return unsafe { std::ptr::copy_nonoverlapping(from, to, bytes) };
     }
@@ -303,7 +304,7 @@ unsafe fn copy_bytes(from: *const u8, to: *mut u8, bytes: usize) {
 }
 
 fn stores(copy: &NdCopy) -> Stores {
-    Stores::for_bytes(copy.payload_bytes(), Crossover::default())
+    Stores::of(slice::from_ref(copy), copy.payload_bytes(), Crossover::default())
 }
 
 impl Drop for Segment {
@@ -352,7 +353,7 @@ mod tests {
 
     #[test]
     fn what_is_too_large_for_the_caches_is_copied_all_the_same() {
-        let bytes = Crossover::default().0 as usize + 12345;
+        let bytes = Crossover::default().in_order as usize + 12345;
         let (made, _) = Segment::create(bytes as u64 + 100).unwrap();
         let src: Vec<u8> = (0..bytes).map(|i| (i * 7 / 5) as u8).collect();
         made.write(99, &src).unwrap();

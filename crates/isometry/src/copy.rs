@@ -9,6 +9,7 @@ use crate::report::{CopyReport, Direct};
 use crate::runtime::Submission;
 use crate::{ArgumentError, Error};
 use engine::{Commit, Program};
+use kernels::Stores;
 use model::{ChannelError, ChannelErrorKind, CopyWork, Priority, TransferError, TransferId};
 use planner::Options;
 use std::sync::Arc;
@@ -211,7 +212,8 @@ impl Machine {
             result_bytes: bytes,
         };
         let started = self.shared.clock.now();
-        channel_host::run_here(&work, &ready.src.holding.region, &ready.dst.holding.region)?;
+        let sides = (&*ready.src.holding.region, &*ready.dst.holding.region);
+        channel_host::run_here(&work, sides, Stores::Cached)?;
         let ended = self.shared.clock.now();
         self.shared.tally().ran_here(bytes);
         let priority = Priority(options.priority);

@@ -4,7 +4,7 @@ use crate::Error;
 use crate::builder::Settings;
 use crate::probe::{self, HostRates};
 use channel::Channel as _;
-use channel_host::{Cores, Crossover, Limits, MemcpyChannel};
+use channel_host::{Cores, Limits, MemcpyChannel};
 use model::{
     Channel, ChannelKind, Curves, Memory, MemoryId, MemoryKind, NodeClass, Throughput, Topology,
 };
@@ -53,14 +53,14 @@ pub(crate) fn host(settings: &Settings, cores: &Cores, mut memcpy: MemcpyChannel
 impl HostRates {
     /// What was kept of a channel.
     fn of_channel(kept: Channel) -> Option<Self> {
-        let crossover = Crossover(kept.stream_from_bytes?);
+        let crossover = kept.stream_from_bytes?;
         Some(HostRates { curves: kept.curves, latency_ns: kept.latency_ns, crossover })
     }
 
     /// Says it of `channel`.
     fn tell(self, channel: &mut Channel) {
         (channel.curves, channel.latency_ns) = (self.curves, self.latency_ns);
-        (channel.stream_from_bytes, channel.assumed) = (Some(self.crossover.0), false);
+        (channel.stream_from_bytes, channel.assumed) = (Some(self.crossover), false);
     }
 }
 
@@ -124,7 +124,7 @@ fn assumed_memcpy() -> Curves {
 }
 
 /// Raised when something else is measured, or otherwise, or moved in another way.
-const PROBE_VERSION: u32 = 12;
+const PROBE_VERSION: u32 = 13;
 
 /// What curves depend on: the processor, the kernel, this library and how it measures.
 pub(crate) fn machine_key() -> String {

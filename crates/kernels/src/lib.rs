@@ -31,9 +31,11 @@ mod window;
 pub use split::{parts, split};
 
 use instance::{Instance, detect};
-use layout::{NdCopy, touched};
+use layout::{NdCopy, Stride, touched};
+use model::Crossover;
+use record::MOST_RECORD_BYTES;
 use std::ops::Range;
-use strategy::Strategy;
+use strategy::{RUN_BYTES, Strategy};
 use thiserror::Error;
 
 /// A copy that reaches outside a slice.
@@ -53,24 +55,26 @@ pub enum Stores {
     Streamed,
 }
 
-/// From so many bytes on, a result is better written past the caches. It differs from machine to
-/// machine by a factor of ten or more: who can should measure it.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
-pub struct Crossover(pub u64);
-
-impl Default for Crossover {
-    /// 4 MiB: a guess, for who has not measured.
-    fn default() -> Self {
-        Crossover(4 << 20)
+impl Stores {
+    /// What suits a destination that gets so many bytes in all, of which `list` is a part, and none of
+    /// which is read at once.
+    #[must_use]
+    pub fn of(list: &[NdCopy], bytes: u64, crossover: Crossover) -> Self {
+        let in_order = list.iter().all(is_in_order);
+        let from = if in_order { crossover.in_order } else { crossover.turned };
+        if bytes < from { Stores::Cached } else { Stores::Streamed }
     }
 }
 
-impl Stores {
-    /// What suits a destination that gets so many bytes in all, none of which is read at once.
-    #[must_use]
-    pub fn for_bytes(bytes: u64, crossover: Crossover) -> Self {
-        if bytes < crossover.0 { Stores::Cached } else { Stores::Streamed }
-    }
+/// Whether the source is read about in the order in which it lies: by runs, or by records whose
+/// neighbours become neighbours.
+fn is_in_order(copy: &NdCopy) -> bool {
+    copy.fields.iter().all(|field| {
+        let is_dense = |s: &&Stride| s.dst.unsigned_abs() == field.bytes;
+        let dense = field.strides.iter().find(is_dense);
+        let are_records = |s: &Stride| s.src.unsigned_abs() <= MOST_RECORD_BYTES as u64;
+        field.bytes >= RUN_BYTES as u64 || dense.is_some_and(are_records)
+    })
 }
 
 /// Moves what `copy` says from `src` to `dst`, the addresses of offset 0 on either side. Any
@@ -142,7 +146,8 @@ pub fn copy_slices(
     }
     check_bounds(list, (src_base, src.len()), (dst_base, dst.len()))?;
     let (src, dst) = (src.as_ptr().wrapping_add(src_base), dst.as_mut_ptr().wrapping_add(dst_base));
-    let stores = Stores::for_bytes(list.payload_bytes(), Crossover::default());
+    let one = std::slice::from_ref(list);
+    let stores = Stores::of(one, list.payload_bytes(), Crossover::default());
     // SAFETY: every byte that the copy touches lies in the slices, which is checked above; a
     // shared and an exclusive slice don't overlap.
     unsafe { copy(list, src, dst, stores) };

@@ -21,7 +21,7 @@ use std::mem::MaybeUninit;
 const MOST_FIELDS: usize = 64;
 
 /// Longer records are no records.
-const MOST_BYTES: usize = 1 << 10;
+pub(crate) const MOST_RECORD_BYTES: usize = 1 << 10;
 
 /// Fewer records aren't worth it.
 const LEAST_RECORDS: usize = 256;
@@ -42,7 +42,7 @@ const MOVES_A_WINDOW: usize = 2;
 const MOVES_TO_PLAN: usize = if cfg!(test) { 8 } else { 2048 };
 
 /// What is put together: a block, and for each field the line before it.
-const STAGE_BYTES: usize = LINE_BYTES * (MOST_BYTES + MOST_FIELDS);
+const STAGE_BYTES: usize = LINE_BYTES * (MOST_RECORD_BYTES + MOST_FIELDS);
 
 /// A field: its bytes, and where that of the first record is, on either side.
 #[derive(Debug, Clone, Copy)]
@@ -241,7 +241,7 @@ impl<'a> Records<'a> {
         (count, pitch): (usize, usize),
         splits: bool,
     ) -> Option<Records<'a>> {
-        if fields.len() > MOST_FIELDS || count < LEAST_RECORDS || pitch > MOST_BYTES {
+        if fields.len() > MOST_FIELDS || count < LEAST_RECORDS || pitch > MOST_RECORD_BYTES {
             return None;
         }
         let bytes: usize = fields.iter().map(|f| f.bytes).sum();

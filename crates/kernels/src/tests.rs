@@ -8,6 +8,7 @@ use crate::vector::Abilities;
 use crate::{Stores, copy_by, explain_by};
 use layout::{CopyDim, FieldCopy, NdCopy, Stride, oracle, touched};
 use proptest::prelude::*;
+use std::slice;
 use std::sync::Arc;
 
 const CASES: u32 = if cfg!(miri) { 8 } else { 400 };
@@ -513,4 +514,26 @@ fn the_way_is_told() {
     let mut overlapping = structures(&[4, 2, 2], 300, true);
     overlapping.fields[1].dst_offset = 2;
     says(&overlapping, Stores::Streamed, "3 fields, element by element");
+}
+
+#[test]
+fn each_kind_of_copies_has_its_own_crossover() {
+    let crossover = model::Crossover { in_order: 1000, turned: 100 };
+    let streamed =
+        |copies: &[NdCopy], bytes| Stores::of(copies, bytes, crossover) == Stores::Streamed;
+    let matrix = |extents: [u64; 2], bytes| {
+        let (extents, gaps) = (extents.to_vec(), (0, 0));
+        Shape { bytes, extents, src_order: vec![0, 1], dst_order: vec![1, 0], gaps }.copy()
+    };
+    let apart = [structures(&[4, 8], 300, false), run(5000), matrix([300, 300], 64)];
+    // Pixels of 1 KiB are records; what is longer is a matrix.
+    let images = [matrix([256, 300], 4), matrix([257, 300], 4)];
+    for copy in apart.iter().chain([&images[0]]).map(slice::from_ref) {
+        assert!(!streamed(copy, 999) && streamed(copy, 1000));
+    }
+    let turned = [structures(&[4, 8], 300, true), matrix([300, 4], 4), images[1].clone()];
+    for copy in turned.iter().map(slice::from_ref) {
+        assert!(!streamed(copy, 99) && streamed(copy, 100));
+    }
+    assert!(streamed(&[apart[0].clone(), images[1].clone()], 100), "the worst of several counts");
 }

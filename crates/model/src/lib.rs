@@ -33,7 +33,7 @@ pub use space::{Dim, IndexSpace, MAX_DIMS, Selection, Span};
 pub use throughput::{Curves, Throughput};
 pub use time::Time;
 pub use topology::{
-    Channel, ChannelKind, Link, LinkEnd, Memory, MemoryKind, NodeClass, Topology, Wire,
+    Channel, ChannelKind, Crossover, Link, LinkEnd, Memory, MemoryKind, NodeClass, Topology, Wire,
 };
 
 #[cfg(test)]

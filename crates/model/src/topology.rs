@@ -119,9 +119,27 @@ pub struct Channel {
     pub in_flight: Option<u32>,
     /// From how many bytes on it writes a result past the caches, where that was measured; of
     /// `Memcpy` only.
-    pub stream_from_bytes: Option<u64>,
+    pub stream_from_bytes: Option<Crossover>,
     /// Whether a figure here is assumed rather than given by the table's source.
     pub assumed: bool,
+}
+
+/// From how many bytes on a result is better written past the caches. It differs from machine to
+/// machine by a factor of ten or more: who can should measure it.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
+pub struct Crossover {
+    /// Of copies that read their source about in the order in which it lies: runs, and records that
+    /// are taken apart.
+    pub in_order: u64,
+    /// Of all others: records that are put together, and transposes.
+    pub turned: u64,
+}
+
+impl Default for Crossover {
+    /// 4 MiB: a guess, for who has not measured.
+    fn default() -> Self {
+        Crossover { in_order: 4 << 20, turned: 4 << 20 }
+    }
 }
 
 /// A shared physical path of each node of a class: a bus, or the medium of a disk.

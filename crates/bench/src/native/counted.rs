@@ -4,10 +4,10 @@ use super::moves::is_inside;
 use crate::Error;
 use crate::peer::Spans;
 use channel::{Provider, Region};
-use channel_host::{Crossover, HostProvider, Pages};
+use channel_host::{HostProvider, Pages};
 use kernels::Stores;
 use layout::NdCopy;
-use model::{MemoryId, NodeId};
+use model::{Crossover, MemoryId, NodeId};
 
 /// Where buffers start: so far apart that it is the same in every run.
 const ALIGN_BYTES: u64 = 2 << 20;
@@ -29,7 +29,7 @@ pub(crate) fn counted(list: &[NdCopy], [src, dst]: [u64; 2]) -> Result<(), Error
     }
     // No machine's own crossover: what is counted is to be the same everywhere.
     let bytes = list.iter().map(NdCopy::payload_bytes).sum();
-    let stores = Stores::for_bytes(bytes, Crossover::default());
+    let stores = Stores::of(list, bytes, Crossover::default());
     // SAFETY: every byte lies inside the buffers, which nobody else has; offset 0 is the first
     // byte on either side.
     unsafe {

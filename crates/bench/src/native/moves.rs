@@ -4,8 +4,9 @@ use super::Buffers;
 use super::stream;
 use crate::lanes::{Lanes, Task};
 use crate::{Error, peer::Spans};
-use kernels::{Crossover, Stores};
+use kernels::Stores;
 use layout::{NdCopy, touched};
+use model::Crossover;
 use std::marker::PhantomData;
 use std::sync::Arc;
 
@@ -56,7 +57,7 @@ impl<'a> Moves<'a> {
         }
         let task = match what {
             Move::Kernels(list, crossover) => {
-                kernels_task(list, spans, (parts, Stores::for_bytes(bytes, *crossover)))
+                kernels_task(list, spans, (parts, Stores::of(list, bytes, *crossover)))
             }
             Move::Memcpy(_) => plain_task(memcpy, spans, (bytes as usize, parts)),
             Move::Stream(_) => plain_task(stream::copy, spans, (bytes as usize, parts)),

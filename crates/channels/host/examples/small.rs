@@ -6,6 +6,7 @@ use channel::conformance::Shape;
 use channel::model::{CopyWork, MemoryId, NodeId, Place, RegionId};
 use channel::{Provider, Region};
 use isometry_channel_host::{HostProvider, Pages, run_here};
+use kernels::Stores;
 use std::hint::black_box;
 use std::time::Instant;
 
@@ -46,7 +47,9 @@ fn main() {
         let work =
             CopyWork { list, src: place, dst: place, payload_bytes: bytes, result_bytes: bytes };
         let plain = median_ns(|| memcpy(black_box(start(&src)), start(&dst), bytes as usize));
-        let here = median_ns(|| run_here(black_box(&work), &src, &dst).expect("in bounds"));
+        let here = median_ns(|| {
+            run_here(black_box(&work), (&src, &dst), Stores::Cached).expect("in bounds")
+        });
         println!("{bytes:>8} {plain:>10.1} {here:>10.1} {:>10.1}", here - plain);
     }
 }

@@ -17,14 +17,18 @@ unsafe impl Send for Bases {}
 // SAFETY: as for `Send`.
 unsafe impl Sync for Bases {}
 
-/// Copies `work` on the calling thread, into the caches: what a small copy wants, which costs less
-/// than waking another thread. The bytes are visible to the caller when it returns.
+/// Copies `work` on the calling thread, which costs less than waking another one; small results are
+/// best written into the caches. The bytes are visible to the caller when it returns.
 ///
 /// # Errors
 /// [`ChannelErrorKind::OutOfBounds`] where the work reaches outside a region, and
 /// [`ChannelErrorKind::UnknownRegion`] where a region is not host memory; nothing is touched then.
-pub fn run_here(work: &CopyWork, src: &Region, dst: &Region) -> Result<(), ChannelError> {
-    let bases = check(work, (src, dst), Stores::Cached)?;
+pub fn run_here(
+    work: &CopyWork,
+    (src, dst): (&Region, &Region),
+    stores: Stores,
+) -> Result<(), ChannelError> {
+    let bases = check(work, (src, dst), stores)?;
     for copy in work.list.iter() {
         // SAFETY: `check` found every byte of the work inside both regions, which the caller
         // lends for the length of this call.

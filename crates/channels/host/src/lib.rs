@@ -18,7 +18,6 @@ mod pool;
 pub use caches::last_cache_bytes;
 pub use copy::run_here;
 pub use cores::{Cores, NumaNode};
-pub use kernels::Crossover;
 pub use limits::Limits;
 pub use memcpy::{MemcpyChannel, MemcpyConfig};
 pub use pool::{HostProvider, Pages};

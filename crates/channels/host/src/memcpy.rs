@@ -4,9 +4,9 @@ use crate::copy;
 use crate::cores::Cores;
 use crate::lanes::{Lanes, Running, Task};
 use channel::layout::NdCopy;
-use channel::model::{ChannelError, ChannelErrorKind, Completion, CopyWork, Work};
+use channel::model::{ChannelError, ChannelErrorKind, Completion, CopyWork, Crossover, Work};
 use channel::{Bell, Capabilities, Channel, DoneQueue, Held, Job};
-use kernels::{Crossover, Stores};
+use kernels::Stores;
 use std::collections::BTreeSet;
 use std::io;
 use std::os::fd::{AsFd, BorrowedFd};
@@ -82,7 +82,7 @@ impl MemcpyChannel {
 
     fn try_start(&self, job: Job) -> Result<(), ChannelError> {
         let Work::Copy(work) = &job.work else { return Err(no_commit()) };
-        let stores = Stores::for_bytes(work.result_bytes, self.crossover);
+        let stores = Stores::of(&work.list, work.result_bytes, self.crossover);
         let bases = copy::check(work, (&job.src, &job.dst), stores)?;
         let lanes = self.lanes.count();
         let copies = cut(work, lanes);

@@ -9,6 +9,7 @@ use channel::{Channel, Job, Provider, Region};
 use isometry_channel_host::{
     Cores, HostProvider, MemcpyChannel, MemcpyConfig, NumaNode, Pages, run_here,
 };
+use kernels::Stores;
 use std::sync::Arc;
 
 const MEMORY: MemoryId = MemoryId { node: NodeId(0), index: 0 };
@@ -108,8 +109,9 @@ fn the_callers_thread_copies_as_the_oracle_does() {
         let src = draw.bytes(usize::try_from(bytes).unwrap());
         let mut expected = other.iter().copied().cycle().take(src.len()).collect::<Vec<_>>();
         let (from, to) = (region(&src), region(&expected));
+        let stores = [Stores::Cached, Stores::Streamed][seed as usize % 2];
         layout::oracle::copy(&shape.copy, &src, 9, &mut expected, 9);
-        run_here(&work_of(&shape, 9), &from, &to).unwrap();
+        run_here(&work_of(&shape, 9), (&from, &to), stores).unwrap();
         assert!(contents(&to) == expected, "seed {seed}: {:?}", shape.copy);
     }
 }
@@ -117,7 +119,7 @@ fn the_callers_thread_copies_as_the_oracle_does() {
 #[test]
 fn the_callers_thread_checks_bounds_first() {
     let (src, dst) = (region(&[1; 64]), region(&[2; 64]));
-    let error = run_here(&work_of(&Shape::run(64), 1), &src, &dst).unwrap_err();
+    let error = run_here(&work_of(&Shape::run(64), 1), (&src, &dst), Stores::Cached).unwrap_err();
     assert_eq!(error.kind, ChannelErrorKind::OutOfBounds);
     assert_eq!(contents(&dst), [2; 64]);
 }

@@ -1,7 +1,7 @@
 //! Curves of a file system, by direct I/O on a temporary.
 
 use super::shapes::{dim, step};
-use super::{Bench, job_of, memory, nanos_of};
+use super::{Bench, fill, job_of, memory, nanos_of};
 use crate::Error;
 use crate::disks::DiskCurves;
 use channel::{Provider, Region};
@@ -41,6 +41,7 @@ fn measured(
     let pages = Pages { prefault: true, ..Pages::default() };
     let most = SIZES[SIZES.len() - 1];
     let buffer = Arc::new(HostProvider::new(memory(0), pages).allocate(8 * most, 4096)?);
+    fill(&buffer);
     let mut write = DiskBench::new(Direction::Write, &file, &buffer)?;
     write.fill()?;
     let mut read = DiskBench::new(Direction::Read, &file, &buffer)?;

@@ -5,11 +5,11 @@
 
 use super::crossover::Search;
 use super::shapes::{gathered, interleaved, runs, transposed};
-use super::{Bench, TIMES, job_of, memory, nanos_of};
+use super::{Bench, TIMES, fill, job_of, memory, nanos_of};
 use crate::Error;
 use channel::{Channel, Provider, Region};
-use channel_host::{Crossover, HostProvider, Limits, MemcpyChannel, Pages, last_cache_bytes};
-use model::{ChannelError, Curves, FieldCopy, NdCopy, Throughput};
+use channel_host::{HostProvider, Limits, MemcpyChannel, Pages, last_cache_bytes};
+use model::{ChannelError, Crossover, Curves, FieldCopy, NdCopy, Throughput};
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -39,7 +39,7 @@ pub(crate) struct HostRates {
 pub(crate) fn memcpy(channel: &mut MemcpyChannel) -> Result<HostRates, Error> {
     let sides = Sides::new()?;
     let mut search = Search::new(sides.src.len_bytes());
-    search.round(&mut Bench { channel, next: 0 }, (&sides.src, &sides.dst))?;
+    search.round(&sides.src, &sides.dst)?;
     channel.set_crossover(search.found());
     let mut bench = HostBench::new(channel, sides, search);
     let latency_ns = bench.points.latency_ns()?;
@@ -57,7 +57,7 @@ pub(crate) fn memcpy(channel: &mut MemcpyChannel) -> Result<HostRates, Error> {
 /// request that moves next to nothing.
 pub(crate) fn link(channel: &mut dyn Channel, dst: Region) -> Result<(Curves, u64), Error> {
     let turns = (side_bytes() / dst.len_bytes()).max(1);
-    let src = Arc::new(touched(turns * dst.len_bytes())?);
+    let src = Arc::new(filled(turns * dst.len_bytes())?);
     let mut points = Points::new(channel, Sides { src, dst: Arc::new(dst) });
     let latency_ns = points.latency_ns()?;
     let mut curves = LINK.map(|(sizes, shape)| points.to_measure(sizes, shape));
@@ -130,7 +130,7 @@ pub(crate) fn device(
     Ok((Curves { run, interleave, transpose, gather }, latency_ns))
 }
 
-/// Memory to copy between, every page of which has been touched. The source may be several times as
+/// Memory to copy between, every page of which has been written. The source may be several times as
 /// large as the destination, and is then read part by part.
 struct Sides {
     src: Arc<Region>,
@@ -139,15 +139,17 @@ struct Sides {
 
 impl Sides {
     fn new() -> Result<Self, Error> {
-        let side = || touched(side_bytes()).map(Arc::new);
+        let side = || filled(side_bytes()).map(Arc::new);
         Ok(Sides { src: side()?, dst: side()? })
     }
 }
 
 /// Memory like that of instances and of staging.
-fn touched(len_bytes: u64) -> Result<Region, ChannelError> {
+fn filled(len_bytes: u64) -> Result<Region, ChannelError> {
     let pages = Pages { prefault: true, huge: true, node: None };
-    HostProvider::new(memory(0), pages).allocate(len_bytes, 4096)
+    let region = HostProvider::new(memory(0), pages).allocate(len_bytes, 4096)?;
+    fill(&region);
+    Ok(region)
 }
 
 struct HostBench<'a> {
@@ -162,8 +164,8 @@ impl<'a> HostBench<'a> {
 
     /// As [`Points::curve`]; and a round more of the search for the crossover.
     fn curve(&mut self, sizes: &[u64], shape: Requests) -> Result<Throughput, Error> {
-        let Points { bench, sides, .. } = &mut self.points;
-        self.search.round(bench, (&sides.src, &sides.dst))?;
+        let Sides { src, dst } = &self.points.sides;
+        self.search.round(src, dst)?;
         self.points.curve(sizes, shape)
     }
 }

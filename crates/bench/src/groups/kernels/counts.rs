@@ -8,6 +8,7 @@ use super::family;
 use super::problem::Problem;
 use crate::problems::Dims;
 use crate::{Error, native};
+use model::Crossover;
 use serde::Deserialize;
 use std::ffi::OsString;
 use std::fmt::Write as _;
@@ -84,7 +85,7 @@ pub fn run_counted(file: &Path, name: &str) -> Result<(), Error> {
     let cases = read(file)?;
     let case = cases.iter().find(|case| case.name == name);
     let case = case.ok_or_else(|| wrong(name, "no case has this name"))?;
-    let problem = case.problem(&family::problems()?)?;
+    let problem = case.problem(&family::problems(Crossover::default())?)?;
     native::counted(&problem.copies()?, problem.side_bytes()?)
 }
 
@@ -98,7 +99,7 @@ pub fn check_counts(
     write: bool,
     program: impl Fn(&str) -> Command,
 ) -> Result<Counts, Error> {
-    let (cases, all) = (read(file)?, family::problems()?);
+    let (cases, all) = (read(file)?, family::problems(Crossover::default())?);
     let count = |case: &Case| {
         let bytes = case.problem(&all)?.payload_bytes();
         let output = under_callgrind(&program(&case.name))?;
@@ -269,7 +270,10 @@ mod tests {
     #[test]
     fn the_cases_are_problems_of_a_few_mebibytes() {
         let path = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../bench/problems/kernels");
-        let (cases, all) = (read(&path.join("counts.toml")).unwrap(), family::problems().unwrap());
+        let (cases, all) = (
+            read(&path.join("counts.toml")).unwrap(),
+            family::problems(Crossover::default()).unwrap(),
+        );
         for case in cases {
             let bytes = case.problem(&all).unwrap().payload_bytes();
             assert!((1 << 20..=10 << 20).contains(&bytes), "{}: {bytes} B", case.name);
@@ -278,7 +282,7 @@ mod tests {
 
     #[test]
     fn a_case_has_its_problems_dimensions() {
-        let all = family::problems().unwrap();
+        let all = family::problems(Crossover::default()).unwrap();
         let good = case("transpose 256x256 u1", (1.0, 2.0));
         assert_eq!(good.problem(&all).unwrap().payload_bytes(), 128 * 64);
         let refusal = |case: Case| case.problem(&all).unwrap_err().to_string();

@@ -5,12 +5,13 @@
 
 use super::problem::{Listed, Problem};
 use crate::{Error, problems};
+use model::Crossover;
 use model::{Field, FieldSpace, IndexSpace};
 use serde::Deserialize;
 use std::collections::BTreeMap;
 
 /// The files, by name.
-const FILES: [(&str, &str); 6] = [
+const FILES: [(&str, &str); 7] = [
     ("kernels/transposes", include_str!("../../../../../bench/problems/kernels/transposes.toml")),
     (
         "kernels/permutations",
@@ -20,28 +21,33 @@ const FILES: [(&str, &str); 6] = [
     ("kernels/blocks", include_str!("../../../../../bench/problems/kernels/blocks.toml")),
     ("kernels/images", include_str!("../../../../../bench/problems/kernels/images.toml")),
     ("kernels/pages", include_str!("../../../../../bench/problems/kernels/pages.toml")),
+    ("kernels/crossover", include_str!("../../../../../bench/problems/kernels/crossover.toml")),
 ];
 
 /// How often each contender runs, unless a family says otherwise.
 const RUNS: usize = 11;
 
-/// All problems, in the order of the files.
-pub(super) fn problems() -> Result<Vec<Problem>, Error> {
+/// All problems, in the order of the files, on a machine of this crossover.
+pub(super) fn problems(crossover: Crossover) -> Result<Vec<Problem>, Error> {
     let mut all = Vec::new();
     for (name, text) in FILES {
-        all.extend(problems_in(name, text)?);
+        all.extend(problems_in(name, text, crossover)?);
     }
     Ok(all)
 }
 
 /// The problems of the file `name`, which stand in `text`.
-pub(super) fn problems_in(name: &'static str, text: &str) -> Result<Vec<Problem>, Error> {
+pub(super) fn problems_in(
+    name: &'static str,
+    text: &str,
+    crossover: Crossover,
+) -> Result<Vec<Problem>, Error> {
     let file: File = problems::read(name, text)?;
     let mut all = Vec::new();
     for family in &file.family {
         let wrong = |why: String| Error::Problems { group: name, why };
         for values in family.combinations().map_err(wrong)? {
-            all.extend(family.with(&values).map_err(wrong)?);
+            all.extend(family.with(&values, crossover).map_err(wrong)?);
         }
     }
     Ok(all)
@@ -62,7 +68,9 @@ struct Family {
     back: Option<String>,
     /// Names and extents, slowest first; the one that is `?` fills `payload_bytes`.
     dims: String,
-    payload_bytes: Option<u64>,
+    /// A number, or which part of which crossover, as in `turned 0.5`: both kinds of stores are timed
+    /// then.
+    payload_bytes: Option<Value>,
     /// A structure: `f4`, `8*f4`, `aligned u1,u2,f4`: NumPy's letters, which only say what it is
     /// called, and sizes; `aligned` pads it as C does.
     fields: String,
@@ -123,7 +131,7 @@ impl Family {
     }
 
     /// The case with these values, and its way back.
-    fn with(&self, values: &Values) -> Result<Vec<Problem>, String> {
+    fn with(&self, values: &Values, crossover: Crossover) -> Result<Vec<Problem>, String> {
         let fill = |text: &str| {
             values.iter().fold(text.to_owned(), |t, (n, v)| t.replace(&format!("{{{n}}}"), v))
         };
@@ -133,7 +141,10 @@ impl Family {
         }
         let fields = fields(&fill(&self.fields))
             .ok_or_else(|| wrong(&name, "fields should be letters and sizes, as in `u1,2*f4`"))?;
-        let space = space(&fill(&self.dims), self.payload_bytes, &fields)
+        let payload =
+            self.payload_bytes.as_ref().map(|bytes| payload(&fill(&bytes.text()), crossover));
+        let payload = payload.transpose().map_err(|why| wrong(&name, why))?;
+        let space = space(&fill(&self.dims), payload.map(|p| p.0), &fields)
             .ok_or_else(|| wrong(&name, "dims should be as in `y=64, x=?`"))?;
         let parsed = |text: &str| {
             layout::parse(&fill(text), &space).map_err(|e| wrong(&name, &e.to_string()))
@@ -142,7 +153,8 @@ impl Family {
         let list = self.list.as_ref().map(|l| listed(&fill(l), &space));
         let list = list.transpose().map_err(|why| wrong(&name, why))?;
         let runs = self.runs.unwrap_or(RUNS);
-        let there = Problem { name, space, fields, from, to, list, runs };
+        let both_stores = payload.is_some_and(|p| p.1);
+        let there = Problem { name, space, fields, from, to, list, both_stores, runs };
         let back = self.back.as_ref().map(|back| Problem {
             name: fill(back),
             from: there.to.clone(),
@@ -179,6 +191,20 @@ fn fields(text: &str) -> Option<FieldSpace> {
     let fields: Vec<Field> = sizes.iter().enumerate().map(&mut place).collect();
     let item_bytes = end.next_multiple_of(sizes.iter().copied().max()?);
     FieldSpace::new(fields, item_bytes).ok()
+}
+
+/// `1000` or `turned 0.5` in bytes, and whether it is a part of a crossover.
+fn payload(text: &str, crossover: Crossover) -> Result<(u64, bool), &'static str> {
+    let Some((of, part)) = text.split_once(' ') else {
+        return Ok((text.parse().map_err(|_| "`payload_bytes` is no number")?, false));
+    };
+    let bytes = match of {
+        "in_order" => crossover.in_order,
+        "turned" => crossover.turned,
+        _ => return Err("`payload_bytes` should be as in `in_order 0.5` or `turned 0.5`"),
+    };
+    let part: f64 = part.parse().map_err(|_| "the part of `payload_bytes` is no number")?;
+    Ok(((part * bytes as f64) as u64, true))
 }
 
 /// `y=64, x=?`, where `?` is as much as the payload allows: a multiple of 64 from 64 on.
@@ -223,7 +249,7 @@ mod tests {
 
     #[test]
     fn a_family_is_every_value_with_every_row_and_the_way_back() {
-        let all = problems_in("kernels/a", FAMILY).unwrap();
+        let all = problems_in("kernels/a", FAMILY, Crossover::default()).unwrap();
         let names: Vec<_> = all.iter().map(|p| &*p.name).collect();
         assert_eq!(names[..4], ["take 2*f4", "back take 2*f4", "put 2*f4", "back put 2*f4"]);
         assert_eq!(names.len(), 8);
@@ -237,6 +263,17 @@ mod tests {
     }
 
     #[test]
+    fn a_payload_may_be_a_part_of_the_crossover() {
+        let text = FAMILY.replace("= 100000", "= 'turned 0.5'");
+        let all =
+            problems_in("kernels/a", &text, Crossover { in_order: 1, turned: 200_000 }).unwrap();
+        assert!(all[0].both_stores && all[1].both_stores);
+        assert_eq!(all[0].space.extents(), [2, 5504]);
+        let plain = problems_in("kernels/a", FAMILY, Crossover::default()).unwrap();
+        assert!(!plain[0].both_stores);
+    }
+
+    #[test]
     fn an_aligned_structure_is_padded_as_c_does_it() {
         let fields = fields("aligned u1,f8,u2,f4").unwrap();
         let offsets: Vec<_> = fields.fields().iter().map(|f| f.offset).collect();
@@ -246,7 +283,9 @@ mod tests {
     #[test]
     fn what_is_wrong_is_said_by_name() {
         let refusal = |from: &str, to: &str| {
-            problems_in("kernels/a", &FAMILY.replace(from, to)).map(|_| ()).unwrap_err().to_string()
+            let text = FAMILY.replace(from, to);
+            let read = problems_in("kernels/a", &text, Crossover::default());
+            read.map(|_| ()).unwrap_err().to_string()
         };
         assert!(refusal("x=?", "x").starts_with("bench/problems/kernels/a.toml: "));
         assert!(refusal("'{n}*{t},u1'", "'{n}*{t},u'").contains("`take 2*f4`: fields should"));
@@ -256,13 +295,16 @@ mod tests {
         assert!(refusal("'{way} y'", "'{way} z'").contains("no dimension"));
         assert!(refusal("['take', 'put']", "['give']").contains("as in `take page`"));
         assert!(refusal("[2, 'f4']", "[2]").contains("columns"));
+        assert!(refusal("= 100000", "= 'turned half'").contains("the part of `payload_bytes`"));
+        assert!(refusal("= 100000", "= 'upset 0.5'").contains("as in `in_order 0.5`"));
+        assert!(refusal("= 100000", "= 'much'").contains("`payload_bytes` is no number"));
         assert!(refusal("columns = ['n'", "columns = ['m'").contains("no value"));
         assert!(refusal("rows =", "lines =").contains("lines"));
     }
 
     #[test]
     fn the_problems_can_be_read_and_their_names_differ() {
-        let all = problems().unwrap();
+        let all = problems(Crossover::default()).unwrap();
         let names: BTreeSet<_> = all.iter().map(|p| &p.name).collect();
         assert_eq!(names.len(), all.len());
         let permutations = all.iter().filter(|p| p.name.starts_with("permutation "));

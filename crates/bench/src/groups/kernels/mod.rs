@@ -23,10 +23,11 @@ use crate::{Error, Report, Settings};
 pub use counts::{Counts, check_counts, run_counted};
 
 use cells::Cells;
-use channel_host::{Crossover, Limits, last_cache_bytes};
+use channel_host::{Limits, last_cache_bytes};
 use isometry::Machine;
 use kernels::Stores;
 use layout::NdCopy;
+use model::Crossover;
 use problem::Problem;
 use std::marker::PhantomData;
 use std::sync::Arc;
@@ -37,6 +38,9 @@ const REQUIRED: [&str; 3] = ["numpy", "pytorch", "onednn"];
 
 /// What the two plain copies are called.
 const ROOFS: [&str; 2] = ["memcpy", "stream"];
+
+/// What the kernels are called when they write through the caches, and when past them.
+const STORES: [&str; 2] = ["cached", "streamed"];
 
 /// What the traffic without the conversion is called.
 const PATTERN: &str = "pattern";
@@ -73,11 +77,11 @@ fn run_on(
     settings: &Settings,
     peers: Vec<Box<dyn Peer>>,
 ) -> Result<Report, Error> {
-    let problems = family::problems()?;
     let mut bench = Bench::new("kernels", settings)?;
     let peers = all_peers(&mut bench, peers);
     let (lanes, cache_bytes) = (Arc::new(Lanes::new(2)?), last_cache_bytes());
     let crossover = crossover_of(&machine);
+    let problems = family::problems(crossover)?;
     let mut group = Group { bench, peers, machine, lanes, cache_bytes, crossover };
     for problem in &problems {
         group.problem(problem)?;
@@ -116,7 +120,7 @@ fn all_peers(bench: &mut Bench, mut peers: Vec<Box<dyn Peer>>) -> Vec<Box<dyn Pe
 fn crossover_of(machine: &Machine) -> Crossover {
     let topology = machine.topology();
     let measured = topology.classes[0].channels.iter().find_map(|c| c.stream_from_bytes);
-    measured.map_or_else(Crossover::default, Crossover)
+    measured.unwrap_or_default()
 }
 
 struct Group {
@@ -132,8 +136,10 @@ struct Group {
 struct Scene {
     buffers: Buffers,
     copies: Vec<NdCopy>,
-    /// What peers move; none where that is too many to tell more of a peer than of the loop over them.
+    /// What peers move; none where that is too many to tell more of a peer than of the loop over them,
+    /// and where both kinds of stores are compared.
     views: Option<Vec<View>>,
+    both_stores: bool,
     expected: Cells,
     /// The payload, which is what a plain copy moves too.
     bytes: u64,
@@ -193,7 +199,9 @@ impl Group {
         }
         let spans = scene.buffers.spans()?;
         let Some(views) = &scene.views else {
-            checked.unable = self.peers.iter().map(|peer| peer.name().to_owned()).collect();
+            if !scene.both_stores {
+                checked.unable = self.peers.iter().map(|peer| peer.name().to_owned()).collect();
+            }
             return self.time(checked, case);
         };
         let task = Task { views, spans, threads: case.threads, buffers: PhantomData };
@@ -212,7 +220,7 @@ impl Group {
         self.time(checked, case)
     }
 
-    /// Ours, and the roofs.
+    /// Ours, with either kind of stores where these are compared, and the roofs.
     fn ours<'a>(&self, scene: &'a Scene, threads: u32) -> Result<Vec<(String, Run<'a>)>, Error> {
         let mut moves = vec![
             ("isometry", Move::Kernels(scene.copies.clone(), self.crossover)),
@@ -220,6 +228,11 @@ impl Group {
         ];
         if HAS_STREAM {
             moves.push(("stream", Move::Stream(scene.bytes)));
+        }
+        if scene.both_stores {
+            let from = [u64::MAX, 0].map(|from| Crossover { in_order: from, turned: from });
+            let told = from.map(|from| Move::Kernels(scene.copies.clone(), from));
+            moves.extend(STORES.into_iter().zip(told));
         }
         let ready = |(name, what): (&str, Move)| {
             let moves = Moves::new(&what, &scene.buffers, (&self.lanes, threads))?;
@@ -235,7 +248,7 @@ impl Group {
     /// The fastest pattern of a case that is one regular copy.
     fn pattern<'a>(&self, scene: &'a Scene) -> Result<Option<Pattern<'a>>, Error> {
         let Some([view]) = scene.views.as_deref() else { return Ok(None) };
-        let streams = Stores::for_bytes(scene.bytes, self.crossover) == Stores::Streamed;
+        let streams = Stores::of(&scene.copies, scene.bytes, self.crossover) == Stores::Streamed;
         let mut fastest = None;
         for pattern in Pattern::of(view, &scene.buffers, streams)? {
             self.bench.stop().check()?;
@@ -284,9 +297,10 @@ impl Scene {
         let source = problem.source()?;
         buffers.fill(|src| source.fill(src))?;
         let copies = problem.copies()?;
-        let views = peer::views(&copies, &problem.field_bytes());
+        let both_stores = problem.both_stores;
+        let views = peer::views(&copies, &problem.field_bytes()).filter(|_| !both_stores);
         let (expected, bytes) = (problem.destination()?, problem.payload_bytes());
-        Ok(Scene { buffers, copies, views, expected, bytes })
+        Ok(Scene { buffers, copies, views, both_stores, expected, bytes })
     }
 
     /// Whether the destination holds what `name` was to put there.

@@ -26,6 +26,8 @@ pub(super) struct Problem {
     pub(super) to: Layout,
     /// A dimension whose positions one side has in a random order.
     pub(super) list: Option<(Listed, usize)>,
+    /// Whether the kernels are timed with either kind of stores, and no peers.
+    pub(super) both_stores: bool,
     /// How often each contender runs.
     pub(super) runs: usize,
 }
@@ -131,6 +133,7 @@ mod tests {
     use super::super::family::problems_in;
     use super::*;
     use kernels::copy_slices;
+    use model::Crossover;
 
     /// Small cases of every kind that the files have.
     const SMALL: &str = "
@@ -178,7 +181,7 @@ mod tests {
 
     #[test]
     fn what_the_kernels_move_is_where_the_cells_say() {
-        let problems = problems_in("small", SMALL).unwrap();
+        let problems = problems_in("small", SMALL, Crossover::default()).unwrap();
         assert_eq!(problems.len(), 6 * 6 * 2 + 5 * 3 * 2 + 6);
         for problem in problems {
             assert!(moved(&problem).1, "{}", problem.name);
@@ -187,7 +190,7 @@ mod tests {
 
     #[test]
     fn a_wrong_byte_anywhere_but_in_padding_is_found() {
-        for problem in problems_in("small", SMALL).unwrap() {
+        for problem in problems_in("small", SMALL, Crossover::default()).unwrap() {
             let (mut dst, _) = moved(&problem);
             let cells = problem.destination().unwrap();
             let mut seen = 0;

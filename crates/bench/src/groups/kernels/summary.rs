@@ -1,6 +1,6 @@
 //! What all cases come to: how near the roof, how far ahead of the peers, and each aim.
 
-use super::{PATTERN, REQUIRED, ROOFS};
+use super::{PATTERN, REQUIRED, ROOFS, STORES};
 use crate::report::{Bench, Measured};
 use crate::{Error, problems};
 use regex::Regex;
@@ -24,7 +24,7 @@ struct Aim {
     about: String,
     /// The cases, by name.
     cases: String,
-    /// Of the roof, or of memcpy.
+    /// Of the roof, of memcpy, or of the better kind of stores.
     #[serde(default)]
     of: Of,
     /// Each case, or their geometric mean.
@@ -39,6 +39,7 @@ enum Of {
     #[default]
     Roof,
     Memcpy,
+    Stores,
 }
 
 #[derive(Debug, Clone, Copy, Default, PartialEq, Deserialize)]
@@ -73,7 +74,7 @@ fn roof(case: &Measured) -> Option<(&str, Reached)> {
 
 /// The fastest peer, likewise.
 fn peer(case: &Measured) -> Option<(&str, Reached)> {
-    fastest(case, |name| !ROOFS.contains(&name) && name != PATTERN)
+    fastest(case, |name| !ROOFS.contains(&name) && !STORES.contains(&name) && name != PATTERN)
 }
 
 fn fastest(case: &Measured, wanted: impl Fn(&str) -> bool) -> Option<(&str, Reached)> {
@@ -162,6 +163,7 @@ impl Aim {
         let of = |case: &Measured| match self.of {
             Of::Roof => roof(case).map(|r| r.1),
             Of::Memcpy => reached(case, "memcpy"),
+            Of::Stores => fastest(case, |name| STORES.contains(&name)).map(|s| s.1),
         };
         let matching = cases.iter().filter(|c| pattern.is_match(&c.case));
         let all: Vec<(Reached, &Measured)> = matching.filter_map(|c| Some((of(c)?, *c))).collect();
@@ -214,6 +216,7 @@ impl Aim {
 mod tests {
     use super::*;
     use crate::groups::kernels::family;
+    use model::Crossover;
 
     fn case(name: &str, threads: u32, times: &[(&str, f64)]) -> Measured {
         let others = || times.iter().filter(|t| t.0 != "isometry");
@@ -269,6 +272,10 @@ mod tests {
         );
         assert!(line(aim(Of::Roof, By::Each, 0.51)).starts_with("MISSED  it: 1 of 2 at 0.51"));
         assert!(line(aim(Of::Memcpy, By::Each, 0.95)).starts_with("reached it: 2 of 2"));
+        let either = case("a 3", 1, &[("isometry", 1.0), ("cached", 1.1), ("streamed", 0.8)]);
+        let of_stores = aim(Of::Stores, By::Each, 0.95).line(&[&first, &either]).unwrap().unwrap();
+        assert!(of_stores.starts_with("MISSED  it: 0 of 1 at 0.95, worst 0.800"), "{of_stores}");
+        assert_eq!((peer(&either), roof(&either)), (None, None));
         let mean = line(aim(Of::Roof, By::Mean, 0.7));
         assert_eq!(mean, "reached it: 0.600 (up to 0.707) of 2, aim 0.7");
         let none = Aim { cases: "^b".to_owned(), ..aim(Of::Roof, By::Mean, 0.7) };
@@ -302,7 +309,7 @@ mod tests {
 
     #[test]
     fn every_aim_is_about_some_case() {
-        let problems = family::problems().unwrap();
+        let problems = family::problems(Crossover::default()).unwrap();
         let aims: Aims = problems::read("kernels/aims", AIMS).unwrap();
         for aim in aims.aim {
             let pattern = Regex::new(&aim.cases).unwrap();
