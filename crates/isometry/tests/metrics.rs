@@ -3,13 +3,20 @@
 mod exposition;
 
 use exposition::{assert_grown, samples};
-use isometry::{Array, CopyOptions, Error, Event, Instance, Machine};
+use fake_cuda::Fake;
+use isometry::{
+    Accelerators, Array, CopyOptions, Cuda, Error, Event, Instance, Machine, MachineBuilder,
+};
 use std::collections::BTreeMap;
 use std::thread;
 use std::time::Duration;
 
+fn builder() -> MachineBuilder {
+    Machine::builder().assume(true).lanes(1).staging(8 << 20)
+}
+
 fn machine() -> Machine {
-    Machine::builder().assume(true).lanes(1).staging(8 << 20).open().unwrap()
+    builder().open().unwrap()
 }
 
 fn matrix(machine: &Machine, side: u64, layout: &str) -> Instance {
@@ -129,4 +136,21 @@ fn counters_only_grow_while_copies_run() {
     let end = read(&machine);
     assert_grown(&start, &end);
     assert_eq!(value(&end, "copies_ended_total", r#"outcome="done""#), 24.0);
+}
+
+#[test]
+fn channels_that_are_closed_are_told_apart() {
+    let test = "channels_that_are_closed_are_told_apart";
+    let Some(fake) = Fake::load() else { return println!("skipped: {test}") };
+    let builder = builder().accelerators(Accelerators::None);
+    let machine = builder.cuda(Cuda::Driver(fake.path().to_owned())).open().unwrap();
+    let src = matrix(&machine, 30, "yx");
+    let dst = machine.empty(src.array().clone(), "fbm").unwrap();
+    fake.fail(0, 700, true);
+    let event = machine.copy(&src, &dst, &CopyOptions::default()).unwrap();
+    assert!(event.wait(Some(Duration::from_secs(20))).is_err());
+    let told = read(&machine);
+    let closed = told.iter().filter(|(key, _)| key.contains(", closed\""));
+    let failed = closed.filter(|(key, _)| key.contains("outcome=\"failed\""));
+    assert_eq!(failed.map(|(_, count)| count).sum::<f64>(), 1.0, "it is counted all the same");
 }
