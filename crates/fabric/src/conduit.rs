@@ -1,7 +1,7 @@
 use crate::error::Error;
 use crate::message::Message;
 use crate::segment::Segment;
-use crate::windows::{Owner, Window, WindowRun};
+use crate::windows::{Begin, Owner, Window, WindowRun};
 use model::NodeId;
 use std::fmt::{self, Debug};
 use std::time::Duration;
@@ -178,7 +178,7 @@ pub trait Puts {
 /// Puts bytes of accelerators' memory into windows, which is such memory of peers.
 pub trait Windows {
     /// Lets all peers put to the `bytes` bytes from address `start` on, until this rank has left; keeps
-    /// `owner` until nobody can put there any more.
+    /// `owner` until nobody can put there any more. Calls `begin` before, on the thread that will do so.
     ///
     /// # Safety
     ///
@@ -186,7 +186,7 @@ pub trait Windows {
     ///
     /// # Errors
     /// What the network says where it doesn't take them.
-    unsafe fn open(&self, bytes: (u64, u64), owner: Owner) -> Result<Window, Error>;
+    unsafe fn open(&self, bytes: (u64, u64), owner: Owner, begin: Begin) -> Result<Window, Error>;
 
     /// Puts `runs`, of which there is one, and none is empty, to a rank's window, which has room for them.
     /// Blocks until they are there.

@@ -60,6 +60,6 @@ pub use patience::Patience;
 pub use segment::Segment;
 pub use service::Service;
 pub use strided::{runs, strided};
-pub use windows::{Owner, Window, WindowRun};
+pub use windows::{Begin, Owner, Window, WindowRun};
 // Peers are named by this.
 pub use model;

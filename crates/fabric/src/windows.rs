@@ -12,6 +12,7 @@ use crate::handle::Handle;
 use crate::pieces::Runs;
 use model::{NdCopy, NodeId, Stride};
 use std::any::Any;
+use std::fmt;
 use std::sync::Arc;
 
 /// The most runs that a network is given at once.
@@ -19,6 +20,28 @@ const RUNS: usize = 256;
 
 /// What keeps memory valid.
 pub type Owner = Arc<dyn Any + Send + Sync>;
+
+/// What makes a thread ready for memory of a device: networks that know that may count on it that the device's
+/// context is the thread's own.
+pub struct Begin(Box<dyn FnOnce() + Send>);
+
+impl Begin {
+    /// One that calls `begin`.
+    pub fn new(begin: impl FnOnce() + Send + 'static) -> Begin {
+        Begin(Box::new(begin))
+    }
+
+    /// Makes this thread ready.
+    pub(crate) fn call(self) {
+        (self.0)();
+    }
+}
+
+impl fmt::Debug for Begin {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Begin").finish_non_exhaustive()
+    }
+}
 
 /// Memory of a device that its rank lets others put to.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -50,7 +73,8 @@ impl Fabric {
     }
 
     /// Lets all peers put to memory of a device, the `bytes` bytes from address `start` on, until this rank
-    /// has left; keeps `owner` so long. `None` where there are no windows.
+    /// has left; keeps `owner` so long, and calls `begin` before, on the thread that the network does all this
+    /// by. `None` where there are no windows.
     ///
     /// # Safety
     ///
@@ -62,10 +86,11 @@ impl Fabric {
         &self,
         (start, bytes): (u64, u64),
         owner: Owner,
+        begin: Begin,
     ) -> Option<Result<Window, Error>> {
         let windows = self.conduit().windows()?;
         // SAFETY: as the caller says.
-        Some(unsafe { windows.open((start, bytes), owner) })
+        Some(unsafe { windows.open((start, bytes), owner, begin) })
     }
 
     /// Makes `copies` from memory of a device, the so many bytes from an address on, where offset 0 is byte

@@ -201,14 +201,29 @@ extern "C" fn cuDevicePrimaryCtxRelease_v2(id: CUdevice) -> Code {
     })
 }
 
+/// The number of the device whose context this is.
+fn retained(context: CUcontext) -> Result<usize, Code> {
+    let number = (context as usize).wrapping_sub(1);
+    let gpu = GPUS.get(number).ok_or(INVALID_CONTEXT)?;
+    if gpu.state().contexts == 0 { Err(INVALID_CONTEXT) } else { Ok(number) }
+}
+
+#[unsafe(no_mangle)]
+extern "C" fn cuCtxSetCurrent(context: CUcontext) -> Code {
+    call("cuCtxSetCurrent", || {
+        let number = retained(context)?;
+        CURRENT.with_borrow_mut(|current| {
+            current.pop();
+            current.push(number);
+        });
+        Ok(())
+    })
+}
+
 #[unsafe(no_mangle)]
 extern "C" fn cuCtxPushCurrent_v2(context: CUcontext) -> Code {
-    let number = (context as usize).wrapping_sub(1);
     call("cuCtxPushCurrent_v2", || {
-        let gpu = GPUS.get(number).ok_or(INVALID_CONTEXT)?;
-        if gpu.state().contexts == 0 {
-            return Err(INVALID_CONTEXT);
-        }
+        let number = retained(context)?;
         CURRENT.with_borrow_mut(|current| current.push(number));
         Ok(())
     })

@@ -418,7 +418,7 @@ impl Made {
             let room = accelerators::registered::allocate(class, &device, settings);
             let Some(room) = room.inspect_err(|e| tell(e)).ok().flatten() else { continue };
             let (memory, bytes, room) = (room.memory(), room.len_bytes(), regions.insert(room));
-            match nodes.open_room((own, device.as_ref()), (regions, room)) {
+            match nodes.open_room((own, &device), (regions, room)) {
                 Ok(room) => rooms.push(room),
                 Err(error) => {
                     tell(&error);

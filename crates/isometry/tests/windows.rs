@@ -102,10 +102,13 @@ fn rows_of(machine: &Machine, there: &Instance) -> Vec<u8> {
 
 #[test]
 fn an_array_goes_from_device_to_device_without_the_hosts() {
-    let Some(Cluster { nodes, .. }) = pair("an_array_goes_from_device_to_device_without_the_hosts")
-    else {
-        return;
-    };
+    let test = "an_array_goes_from_device_to_device_without_the_hosts";
+    let Some(Cluster { nodes, fake, .. }) = pair(test) else { return };
+    assert_eq!(
+        fake.count("cuCtxSetCurrent"),
+        4,
+        "the network's threads, by each device of each node"
+    );
     let there = published(&nodes);
     for layout in ["yx", "xy"] {
         let here = nodes[1].empty(array(layout), "fbm").unwrap();

@@ -45,6 +45,10 @@ pub trait Device: Debug + Send + Sync {
         queues: Option<usize>,
     ) -> Result<Box<dyn Channel>, ChannelError>;
 
+    /// Has other libraries find the device on this thread, from now on, where its API has that be a thread's own
+    /// matter: until the thread is bound to another, or the last clone of the device is gone.
+    fn bind_thread(&self) {}
+
     /// What other libraries of the process may share with it, where its API has addresses.
     fn interop(&self) -> Option<&dyn Interop> {
         None

@@ -317,6 +317,12 @@ impl accelerator::Device for Device {
         })
     }
 
+    fn bind_thread(&self) {
+        if let Err(failure) = self.context().bind_thread() {
+            log::warn!("{}", self.failed(&failure));
+        }
+    }
+
     fn interop(&self) -> Option<&dyn Interop> {
         Some(self)
     }

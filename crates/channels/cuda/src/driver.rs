@@ -236,6 +236,12 @@ impl Context {
         }
     }
 
+    /// Makes the context this thread's, beneath what is made current for a call.
+    pub(crate) fn bind_thread(&self) -> Result<(), Failure> {
+        // SAFETY: the context is retained. A thread may keep one that has been released.
+        self.driver.check("cuCtxSetCurrent", unsafe { (self.driver.api.contexts.set)(self.raw) })
+    }
+
     /// Makes `call` with the context current.
     fn with(&self, call: &'static str, make: impl FnOnce(&Api) -> Code) -> Result<(), Failure> {
         let _entered = self.enter()?;

@@ -20,7 +20,7 @@ pub use exported::{DeviceLink, Exported};
 use channel::accelerator::Device;
 use channel::model::{Completion, MemoryId, NodeId};
 use channel::{Bell, Capabilities, Channel, DoneQueue, Held, Job, Region};
-use fabric::{Fabric, Window};
+use fabric::{Begin, Fabric, Window};
 use lane::Lane;
 use std::io;
 use std::os::fd::{AsFd, BorrowedFd};
@@ -61,16 +61,21 @@ impl RemoteSpan {
     }
 }
 
-/// Lets other nodes put to a region of a device's memory, which is kept until this one has left them; `None`
+/// Lets other nodes put to a region of the memory of `device`, which is kept until this one has left them; `None`
 /// where the network doesn't reach it.
 ///
 /// # Errors
 /// As [`Fabric::open_window`].
-pub fn open_window(fabric: &Fabric, region: &Arc<Region>) -> Option<Result<Window, fabric::Error>> {
+pub fn open_window(
+    fabric: &Fabric,
+    device: &Arc<dyn Device>,
+    region: &Arc<Region>,
+) -> Option<Result<Window, fabric::Error>> {
     let start = region.device_span()?.start();
-    let owner: Arc<Region> = Arc::clone(region);
+    let (owner, device) = (Arc::<Region>::clone(region), Arc::clone(device));
+    let begin = Begin::new(move || device.bind_thread());
     // SAFETY: it is memory of a device of this process, as its region says, which keeps it.
-    unsafe { fabric.open_window((start, region.len_bytes()), owner) }
+    unsafe { fabric.open_window((start, region.len_bytes()), owner, begin) }
 }
 
 /// Puts bytes of this node's memory into other nodes' segments and windows.

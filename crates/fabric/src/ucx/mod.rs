@@ -28,7 +28,7 @@ use crate::standing::Standing;
 use crate::tcp::bells::Bells;
 use crate::tcp::frame::{FAREWELL, Frame, Front, Limits};
 use crate::tcp::join::meet_at;
-use crate::windows::{Owner as Keeper, Window, WindowRun};
+use crate::windows::{Begin, Owner as Keeper, Window, WindowRun};
 use boxes::{CREDITS, Inbox, Outbox};
 use model::NodeId;
 use owner::{Command, Described, HEADER, Open, Owner, Put};
@@ -530,9 +530,14 @@ impl Puts for Ucx {
 }
 
 impl Windows for Ucx {
-    unsafe fn open(&self, (start, bytes): (u64, u64), owner: Keeper) -> Result<Window, Error> {
+    unsafe fn open(
+        &self,
+        (start, bytes): (u64, u64),
+        owner: Keeper,
+        begin: Begin,
+    ) -> Result<Window, Error> {
         let (done, is_done) = sync_channel(1);
-        self.shared.tell(Command::Open(Open { start, bytes, owner, done }));
+        self.shared.tell(Command::Open(Open { start, bytes, owner, begin, done }));
         let ended = || Err(Error::Refused { rank: self.shared.rank as u32, why: "its UCX ended" });
         let key = is_done.recv().unwrap_or_else(|_| ended())?;
         Ok(Window { start, bytes, key })

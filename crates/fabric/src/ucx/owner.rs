@@ -4,7 +4,7 @@ use super::Shared;
 use super::worker::{Endpoint, Key, Request, Worker};
 use crate::conduit::Lost;
 use crate::error::Error;
-use crate::windows::{Owner as Keeper, Window, WindowRun};
+use crate::windows::{Begin, Owner as Keeper, Window, WindowRun};
 use rustix::event::{PollFd, PollFlags, Timespec, poll};
 use std::cell::Cell;
 use std::os::fd::AsFd;
@@ -52,6 +52,7 @@ pub(crate) struct Open {
     pub(crate) start: u64,
     pub(crate) bytes: u64,
     pub(crate) owner: Keeper,
+    pub(crate) begin: Begin,
     /// What they need for that.
     pub(crate) done: SyncSender<Result<Vec<u8>, Error>>,
 }
@@ -186,7 +187,8 @@ impl Owner {
                 }
             }
             Command::Put(put) => self.put(put),
-            Command::Open(Open { start, bytes, owner, done }) => {
+            Command::Open(Open { start, bytes, owner, begin, done }) => {
+                begin.call();
                 // SAFETY: as who opens a window, or has a segment, says.
                 let key = unsafe { self.worker.register((start, bytes), owner) };
                 // Who waits for it may be gone only with its thread.

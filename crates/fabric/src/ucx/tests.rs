@@ -189,8 +189,11 @@ fn a_window_takes_runs_and_keeps_its_owner() {
     let there: Keeper = Arc::new(vec![0_u8; 100]);
     let bytes = there.downcast_ref::<Vec<u8>>().unwrap();
     let all = (address(bytes.as_ptr()), 100);
+    let (told, begun) = channel();
+    let begin = Begin::new(move || told.send(thread::current().name().map(str::to_owned)).unwrap());
     // SAFETY: the vector stays with its owner.
-    let window = unsafe { second.open(all, Arc::clone(&there)).unwrap() };
+    let window = unsafe { second.open(all, Arc::clone(&there), begin).unwrap() };
+    assert_eq!(begun.try_recv().unwrap().as_deref(), Some("iso-ucx"));
     assert_eq!((window.start, window.bytes), all);
     let here: Vec<u8> = (1..=50).collect();
     let run = |from: usize, bytes, at| WindowRun { start: address(&here[from]), bytes, at };
@@ -254,8 +257,10 @@ fn what_has_left_is_there_before_a_refused_put_is_told() {
     let Some([first, second]) = pair_of(test, Some(&library)) else { return };
     let (here, there) = (vec![7_u8; 100], Arc::new(vec![0_u8; 100]));
     // SAFETY: the vector stays with its owner.
-    let window =
-        unsafe { second.open((address(there.as_ptr()), 100), Arc::clone(&there) as Keeper) };
+    let window = unsafe {
+        let all = (address(there.as_ptr()), 100);
+        second.open(all, Arc::clone(&there) as Keeper, Begin::new(|| ()))
+    };
     let window = window.unwrap();
     let run = |bytes, at| WindowRun { start: address(here.as_ptr()), bytes, at };
     for at in 0..50 {

@@ -185,12 +185,12 @@ impl Nodes {
     /// As [`channel_remote::open_window`], and [`channel::accelerator::Interop::export`].
     pub(crate) fn open_room(
         &self,
-        (own, device): (MemoryId, &dyn Device),
+        (own, device): (MemoryId, &Arc<dyn Device>),
         (regions, room): (&Regions, RegionId),
     ) -> Result<OnDevice, Error> {
         let there = regions.get(room).expect("it was just made");
         let place = (there.memory().index, room);
-        if let Some(window) = channel_remote::open_window(&self.fabric, &there) {
+        if let Some(window) = channel_remote::open_window(&self.fabric, device, &there) {
             return Ok(OnDevice::in_window(own.index, place, window.map_err(Error::nodes)?));
         }
         let interop = device.interop().expect("what has addresses is shared");

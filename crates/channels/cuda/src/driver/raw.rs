@@ -137,6 +137,7 @@ pub(crate) struct Devices {
 pub(crate) struct Contexts {
     pub(crate) retain: unsafe extern "C" fn(*mut Pointer, c_int) -> Code,
     pub(crate) release: unsafe extern "C" fn(c_int) -> Code,
+    pub(crate) set: unsafe extern "C" fn(Pointer) -> Code,
     pub(crate) push: unsafe extern "C" fn(Pointer) -> Code,
     pub(crate) pop: unsafe extern "C" fn(*mut Pointer) -> Code,
     pub(crate) reach: unsafe extern "C" fn(Pointer, c_uint) -> Code,
@@ -259,6 +260,7 @@ impl Contexts {
             Ok(Contexts {
                 retain: *library.get("cuDevicePrimaryCtxRetain")?,
                 release: *library.get("cuDevicePrimaryCtxRelease_v2")?,
+                set: *library.get("cuCtxSetCurrent")?,
                 push: *library.get("cuCtxPushCurrent_v2")?,
                 pop: *library.get("cuCtxPopCurrent_v2")?,
                 reach: *library.get("cuCtxEnablePeerAccess")?,
