@@ -42,7 +42,7 @@ fn has(
 }
 
 /// Queues a copy between two devices, of these contexts: the stream is the source's, and what it reads is in the
-/// other once it is over.
+/// other once it is over. A fault of either device is the answer.
 fn send(
     name: &'static str,
     stream: CUstream,
@@ -52,6 +52,10 @@ fn send(
     call_in(name, |gpu, number| {
         let [src, dst] = contexts.map(|context| (context as usize).wrapping_sub(1));
         let (copy, peer) = (copy()?, GPUS.get(dst).ok_or(INVALID_VALUE)?);
+        let fault = peer.state().fault;
+        if fault != 0 {
+            return Err(fault);
+        }
         let is_whole = has(&gpu.state(), copy.src, copy.size, copy.src_pitch)
             && has(&peer.state(), copy.dst, copy.size, copy.dst_pitch);
         if src != number || !is_whole {

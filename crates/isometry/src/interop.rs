@@ -196,7 +196,7 @@ pub(crate) fn allocated(interop: &dyn Interop, bytes: &Range<u64>) -> Result<Ran
 #[cfg(test)]
 mod tests {
     use super::*;
-    use channel::accelerator::{IpcHandle, Owner};
+    use channel::accelerator::{Device, IpcHandle, Owner};
     use channel::{DeviceSpan, Region};
     use model::ChannelError;
 
@@ -233,7 +233,7 @@ mod tests {
             Ok(Arc::<Region>::clone(host))
         }
 
-        fn reach(&self, _peer: i32) -> Result<bool, ChannelError> {
+        fn reach(&self, _peer: &dyn Device) -> Result<bool, ChannelError> {
             Ok(false)
         }
 

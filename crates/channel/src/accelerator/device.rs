@@ -14,7 +14,7 @@ pub type Owner = Arc<dyn Any + Send + Sync>;
 /// A device in use, by whatever API: what it allocates, and the channels that it has.
 pub trait Device: Debug + Send + Sync {
     /// What it is called in errors, and whether it is lost.
-    fn health(&self) -> &Health;
+    fn health(&self) -> &Arc<Health>;
 
     /// What it says of itself.
     fn profile(&self) -> Profile;

@@ -6,7 +6,7 @@
 //! nor that stream. **Structure.** A [`super::Device`] whose API has addresses is an [`Interop`]; a [`Fence`]
 //! is a stream of its own that may be put behind others.
 
-use super::Owner;
+use super::{Device, Owner};
 use crate::{DeviceSpan, Region};
 use model::ChannelError;
 use std::fmt::Debug;
@@ -92,12 +92,12 @@ pub trait Interop: Debug + Send + Sync {
     /// As [`Interop::locate`]; also where `host` has no bytes, or some that were registered before.
     fn register(&self, host: &Arc<Region>) -> Result<Owner, ChannelError>;
 
-    /// Whether the device copies straight to memory of number `peer`, another of its API. Where it does, channels
-    /// of [`super::Direction::Copy`] take such memory as their destination from now on, in use by this process.
+    /// Whether the device copies straight to memory of `peer`, another of its API. Where it does, channels of
+    /// [`super::Direction::Copy`] take such memory as their destination from now on, until that one is lost.
     ///
     /// # Errors
     /// As [`Interop::locate`].
-    fn reach(&self, peer: i32) -> Result<bool, ChannelError>;
+    fn reach(&self, peer: &dyn Device) -> Result<bool, ChannelError>;
 
     /// Whether `stream` is one of the device's, as a default one is of every device.
     ///

@@ -157,10 +157,10 @@ pub trait Copier: Debug + Send {
     /// Whether `memory` is the device's, by the same opening of it.
     fn has(&self, memory: &Self::Memory) -> bool;
 
-    /// Whether its commands reach `memory`, of another device, as what they copy to.
-    fn has_peer(&self, memory: &Self::Memory) -> bool {
+    /// The health of the other device that `memory` is of, where its commands reach that as what they copy to.
+    fn peer(&self, memory: &Self::Memory) -> Option<Arc<Health>> {
         let _ = memory;
-        false
+        None
     }
 
     /// Whether its commands reach `host`, a region of host memory, where it lies.
@@ -230,22 +230,18 @@ fn host<C: Copier>(copier: &C, region: &Region) -> Result<NonNull<u8>, ChannelEr
 
 /// The device's memory that `region` is.
 fn memory<'a, C: Copier>(copier: &C, region: &'a Region) -> Result<&'a C::Memory, ChannelError> {
-    memory_that(copier, region, |memory| copier.has(memory))
-}
-
-/// The memory that `region` is, of the device or one that it reaches.
-fn reached<'a, C: Copier>(copier: &C, region: &'a Region) -> Result<&'a C::Memory, ChannelError> {
-    memory_that(copier, region, |memory| copier.has(memory) || copier.has_peer(memory))
-}
-
-fn memory_that<'a, C: Copier>(
-    copier: &C,
-    region: &'a Region,
-    may_be: impl FnOnce(&C::Memory) -> bool,
-) -> Result<&'a C::Memory, ChannelError> {
-    let memory = region.view::<C::Memory>().filter(|memory| may_be(memory));
+    let memory = region.view::<C::Memory>().filter(|memory| copier.has(memory));
     let what = || format!("memory of {}, or of this opening of it", copier.health().name());
     memory.ok_or_else(|| unknown(region, &what()))
+}
+
+/// The memory that `region` is, of the device or one that it reaches and that is not lost.
+fn reached<'a, C: Copier>(copier: &C, region: &'a Region) -> Result<&'a C::Memory, ChannelError> {
+    let there = region.view::<C::Memory>();
+    let Some((there, peer)) = there.and_then(|there| Some((there, copier.peer(there)?))) else {
+        return memory(copier, region);
+    };
+    peer.check().map(|()| there)
 }
 
 /// A region that is not `what` a channel needs there.

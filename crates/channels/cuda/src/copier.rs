@@ -2,12 +2,13 @@
 
 use crate::device::Device;
 use crate::driver::{Buffer, Event, Failure, Function, Pinned, Stream};
+use crate::error::kind_of;
 use channel::Region;
 use channel::accelerator::{
     Batch, Copier, Device as _, Ends, Health, Kernel, Launch, Launcher, Over, Queued, Rect,
     RectRules, Rects,
 };
-use channel::model::{ChannelError, CopyList};
+use channel::model::{ChannelError, ChannelErrorKind, CopyList};
 use std::collections::HashMap;
 use std::sync::{Arc, Mutex, PoisonError};
 
@@ -39,7 +40,7 @@ impl Streams {
         &self,
         queue: usize,
         commands: &mut dyn Iterator<Item = C>,
-        mut ask: impl FnMut(&Stream, C) -> Result<(), Failure>,
+        mut ask: impl FnMut(&Stream, C) -> Result<(), ChannelError>,
     ) -> Queued<Commands> {
         let event = match self.event() {
             Ok(event) => event,
@@ -61,9 +62,8 @@ impl Streams {
         {
             // Nothing says when these are over but their stream; this is as rare as a lost device.
             let _ = stream.finish();
-            (count, result) = (0, result.and(Err(failure)));
+            (count, result) = (0, result.and(Err(self.device.failed(&failure))));
         }
-        let result = result.map_err(|failure| self.device.failed(&failure));
         if count == 0 {
             give_back(&self.events, Some(event));
             return Queued { count, batch: None, result };
@@ -71,6 +71,20 @@ impl Streams {
         let events = Arc::clone(&self.events);
         let batch = Commands { device: self.device.clone(), stream, event: Some(event), events };
         Queued { count, batch: Some(batch), result }
+    }
+
+    /// The error that a refused copy is. A call that names two contexts may answer what is wrong with either: it
+    /// is the other device that is lost where this one takes calls.
+    fn refused(&self, ends: Ends<'_, Buffer>, failure: &Failure) -> ChannelError {
+        let kind = kind_of(failure.code);
+        if let Ends::Copy(_, to) = ends
+            && let Some(peer) = self.peer(to)
+            && kind == ChannelErrorKind::DeviceLost
+            && Event::new(self.device.context()).is_ok()
+        {
+            return peer.failed(kind, failure);
+        }
+        self.device.failed(failure)
     }
 
     fn event(&self) -> Result<Event, Failure> {
@@ -135,9 +149,10 @@ impl Copier for Streams {
         memory.is_of(self.device.context())
     }
 
-    fn has_peer(&self, memory: &Buffer) -> bool {
+    fn peer(&self, memory: &Buffer) -> Option<Arc<Health>> {
         let (own, there) = (self.device.context(), memory.context());
-        own.shares_driver(there) && self.device.peers().contains(&there.ordinal())
+        let peers = own.shares_driver(there).then(|| self.device.peers())?;
+        peers.get(&there.ordinal()).cloned()
     }
 
     unsafe fn copy(
@@ -149,7 +164,8 @@ impl Copier for Streams {
         self.queued(queue, rects, |stream, rect| {
             // SAFETY: the caller's promise; the event behind all copies, or the stream, is waited for
             // before the batch is over.
-            unsafe { stream.copy(ends, &rect) }
+            let copied = unsafe { stream.copy(ends, &rect) };
+            copied.map_err(|failure| self.refused(ends, &failure))
         })
     }
 
@@ -176,10 +192,11 @@ impl Launcher for Streams {
         // Out of the streams' way.
         let mut functions = std::mem::take(&mut self.functions);
         let queued = self.queued(queue, launches, |stream, launch| {
-            let function = function(&self.device, &mut functions, launch.kernel)?;
+            let function = function(&self.device, &mut functions, launch.kernel);
             // SAFETY: the device has the module, and the stream is of its context; the caller's promise,
             // and the event behind all launches, or the stream, is waited for before the batch is over.
-            unsafe { stream.launch(function, ends, &launch) }
+            let launched = function.and_then(|it| unsafe { stream.launch(it, ends, &launch) });
+            launched.map_err(|failure| self.device.failed(&failure))
         });
         self.functions = functions;
         queued

@@ -13,7 +13,7 @@ use channel::accelerator::{
 };
 use channel::model::ChannelError;
 use channel::{Channel, HostSpan};
-use std::collections::BTreeSet;
+use std::collections::BTreeMap;
 use std::error::Error as _;
 use std::ffi::CStr;
 use std::path::Path;
@@ -194,8 +194,8 @@ struct Inner {
     /// The kernels that convert layouts, or why there are none.
     kernels: OnceLock<Result<Module, Failure>>,
     fences: Fences,
-    /// The numbers of the devices that copies go straight to.
-    peers: Mutex<BTreeSet<i32>>,
+    /// The health of the devices that copies go straight to, by their numbers.
+    peers: Mutex<BTreeMap<i32, Arc<Health>>>,
 }
 
 impl Device {
@@ -213,13 +213,8 @@ impl Device {
         &self.inner.fences
     }
 
-    pub(crate) fn peers(&self) -> MutexGuard<'_, BTreeSet<i32>> {
+    pub(crate) fn peers(&self) -> MutexGuard<'_, BTreeMap<i32, Arc<Health>>> {
         self.inner.peers.lock().unwrap_or_else(PoisonError::into_inner)
-    }
-
-    /// Its health, for threads of the driver's, which may give nothing of a device back.
-    pub(crate) fn health_alone(&self) -> Arc<Health> {
-        Arc::clone(&self.inner.health)
     }
 
     /// The error that `failure` is; one that says that the device is lost makes it so.
@@ -274,7 +269,7 @@ impl KernelDevice for Device {
 }
 
 impl accelerator::Device for Device {
-    fn health(&self) -> &Health {
+    fn health(&self) -> &Arc<Health> {
         &self.inner.health
     }
 

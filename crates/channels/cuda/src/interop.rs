@@ -79,7 +79,8 @@ impl accelerator::Fence for Fence {
 
     fn when_reached(self: Box<Self>, reached: Reached) -> Result<(), ChannelError> {
         let Fence { device, stream, holding } = *self;
-        let health = device.health_alone();
+        // Without the device, nothing of which may be given back on a thread of the driver's.
+        let health = Arc::clone(device.health());
         let over = move |code| {
             drop(holding);
             reached(outcome(code, &health));
@@ -148,11 +149,12 @@ impl Interop for Device {
         Ok(Arc::new(registered.map_err(|failure| self.failed(&failure))?))
     }
 
-    fn reach(&self, peer: i32) -> Result<bool, ChannelError> {
+    fn reach(&self, peer: &dyn accelerator::Device) -> Result<bool, ChannelError> {
         self.health().check()?;
-        let reaches = self.context().reach(peer).map_err(|failure| self.failed(&failure))?;
+        let Some(number) = peer.interop().map(Interop::ordinal) else { return Ok(false) };
+        let reaches = self.context().reach(number).map_err(|failure| self.failed(&failure))?;
         if reaches {
-            self.peers().insert(peer);
+            self.peers().insert(number, Arc::clone(peer.health()));
         }
         Ok(reaches)
     }

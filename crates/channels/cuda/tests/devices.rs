@@ -35,7 +35,7 @@ fn a_device_takes_memory_of_another_that_it_reaches_as_a_destination_alone() {
     let test = "a_device_takes_memory_of_another_that_it_reaches_as_a_destination_alone";
     let Some(fake) = fake(test) else { return };
     let devices = emulated(&fake);
-    let [number, peer] = devices.each_ref().map(Interop::ordinal);
+    let [own, peer] = &devices;
     let copied = |[first, second]: &[Accelerator; 2]| {
         let (ours, theirs) = (first.fbm(&[1; 64]), second.fbm(&[2; 64]));
         [(&ours, &theirs), (&theirs, &ours)].map(|(src, dst)| {
@@ -46,15 +46,15 @@ fn a_device_takes_memory_of_another_that_it_reaches_as_a_destination_alone() {
     };
     let under_test = devices.clone().map(|device| Accelerator::new(device, 1));
     let refused = || Err(ChannelErrorKind::UnknownRegion);
-    assert!(!devices[0].reach(number).unwrap(), "it is no other device");
+    assert!(!own.reach(own).unwrap(), "it is no other device");
     for call in ["cuDeviceCanAccessPeer", "cuCtxEnablePeerAccess"] {
         fake.refuse(call, 217);
-        let error = devices[0].reach(peer).unwrap_err();
+        let error = own.reach(peer).unwrap_err();
         assert!(error.detail.contains(call) && error.detail.contains("(217)"), "{}", error.detail);
         assert_eq!(copied(&under_test), [refused(), refused()]);
     }
     for _ in 0..2 {
-        assert!(devices[0].reach(peer).unwrap(), "also where it was enabled before");
+        assert!(own.reach(peer).unwrap(), "also where it was enabled before");
     }
     assert_eq!(copied(&under_test), [Ok(vec![1; 64]), refused()]);
     let [first, second] = under_test;

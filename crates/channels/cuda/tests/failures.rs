@@ -3,10 +3,10 @@
 
 mod common;
 
-use channel::accelerator::{Device as _, Direction};
+use channel::accelerator::{Device as _, Direction, Interop as _};
 use channel::conformance::{Accelerator, Ends, Shape, backwards, drop_held, job, run_one};
 use channel::conformance::{nested, submit_all, sys, wait};
-use channel::model::{ChannelErrorKind, Completion, NdCopy};
+use channel::model::{ChannelError, ChannelErrorKind, Completion, NdCopy};
 use channel::{Channel, Provider};
 use common::{emulated, fake};
 use fake_cuda::Fake;
@@ -117,6 +117,63 @@ fn a_refusal_in_the_middle_waits_for_what_was_queued() {
     assert!(error.detail.contains("cuMemcpy2DAsync"), "{error}");
     let written = under_test(&device).contents(&ends.1);
     assert_eq!((&written[..8], &written[8..]), (&[1; 8][..], &[0; 992][..]));
+}
+
+/// A channel from the first device to the second, which it reaches, and memory of both.
+fn to_peer([first, second]: &[Device; 2]) -> (Box<dyn Channel>, Ends) {
+    assert!(first.reach(second).unwrap());
+    let ends = (under_test(first).fbm(&[1; 1000]), under_test(second).fbm(&[0; 1000]));
+    (first.channel(Direction::Copy, None).unwrap(), ends)
+}
+
+/// Has an opening of the second device hear that it is lost.
+fn lose(fake: &Fake, second: &Device) {
+    let mut channel = second.channel(Direction::Write, None).unwrap();
+    let ends = ends(second, Direction::Write);
+    fake.fail(1, 700, true);
+    let done = run_one(channel.as_mut(), job(1, &[Shape::run(8).copy], (0, 0), ends));
+    assert!(done.result.is_err() && second.health().is_lost());
+}
+
+fn is_refused_by_the_second(devices: &[Device; 2], result: Result<(), ChannelError>) {
+    let error = result.unwrap_err();
+    assert_eq!(error.kind, ChannelErrorKind::DeviceLost);
+    let parts = ["Emulated 1", "ILLEGAL_ADDRESS (700)"];
+    assert!(parts.iter().all(|part| error.detail.contains(part)), "{error}");
+    assert_eq!(devices.each_ref().map(|device| device.health().is_lost()), [false, true]);
+}
+
+#[test]
+fn nothing_goes_to_a_peer_that_is_known_to_be_lost() {
+    let test = "nothing_goes_to_a_peer_that_is_known_to_be_lost";
+    let Some(fake) = fake(test) else { return };
+    let devices = emulated(&fake);
+    let (mut channel, ends) = to_peer(&devices);
+    fake.hold(0, true);
+    // More than what is queued at once: the rest finds the peer lost.
+    let list = vec![Shape::run(1000).copy; 600];
+    channel.submit(job(1, &list, (0, 0), ends.clone())).unwrap();
+    let queued = fake.count("cuMemcpyPeerAsync");
+    lose(&fake, &devices[1]);
+    fake.hold(0, false);
+    channel.drain();
+    is_refused_by_the_second(&devices, polled(channel.as_mut()).remove(0).result);
+    let next = run_one(channel.as_mut(), job(2, &list, (0, 0), ends));
+    is_refused_by_the_second(&devices, next.result);
+    assert_eq!(fake.count("cuMemcpyPeerAsync"), queued, "nothing more was asked");
+}
+
+#[test]
+fn a_copy_that_hears_first_of_a_peers_loss_loses_that_one_alone() {
+    let test = "a_copy_that_hears_first_of_a_peers_loss_loses_that_one_alone";
+    let Some(fake) = fake(test) else { return };
+    let devices = emulated(&fake);
+    let (mut channel, ends) = to_peer(&devices);
+    // By another opening of it.
+    let [_, same] = emulated(&fake);
+    lose(&fake, &same);
+    let done = run_one(channel.as_mut(), job(1, &[Shape::run(8).copy], (0, 0), ends));
+    is_refused_by_the_second(&devices, done.result);
 }
 
 fn polled(channel: &mut dyn Channel) -> Vec<Completion> {

@@ -212,7 +212,7 @@ impl Found {
             let setup = Queue::new(&context)?;
             Ok((context, Arc::new(setup)))
         });
-        let (info, health) = (self.info.clone(), Health::new(API, &self.info.name));
+        let (info, health) = (self.info.clone(), Arc::new(Health::new(API, &self.info.name)));
         let failed = |failure: Failure| health.failed(kind_of(failure.code, When::Asked), failure);
         let (context, setup) = made.map_err(failed)?;
         let kernels = OnceLock::new();
@@ -230,7 +230,7 @@ pub struct Device {
 #[derive(Debug)]
 struct Inner {
     info: DeviceInfo,
-    health: Health,
+    health: Arc<Health>,
     context: Arc<Context>,
     /// For what memory needs when it is made and given back.
     setup: Arc<Queue>,
@@ -304,7 +304,7 @@ impl KernelDevice for Device {
 }
 
 impl accelerator::Device for Device {
-    fn health(&self) -> &Health {
+    fn health(&self) -> &Arc<Health> {
         &self.inner.health
     }
 

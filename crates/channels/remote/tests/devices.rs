@@ -38,12 +38,12 @@ fn pair() -> [Fabric; 2] {
 struct Mapping {
     fabric: Arc<Fabric>,
     number: i32,
-    health: Health,
+    health: Arc<Health>,
     opened: AtomicU64,
 }
 
 impl Device for Mapping {
-    fn health(&self) -> &Health {
+    fn health(&self) -> &Arc<Health> {
         &self.health
     }
 
@@ -106,7 +106,7 @@ impl Interop for Mapping {
         Ok(Arc::<Region>::clone(host))
     }
 
-    fn reach(&self, _peer: i32) -> Result<bool, ChannelError> {
+    fn reach(&self, _peer: &dyn Device) -> Result<bool, ChannelError> {
         Ok(false)
     }
 
@@ -126,7 +126,8 @@ fn own(index: u16) -> MemoryId {
 
 fn devices(fabric: &Arc<Fabric>) -> [Arc<Mapping>; 2] {
     [0, 1].map(|number| {
-        let (fabric, health) = (Arc::clone(fabric), Health::new("Some", &number.to_string()));
+        let health = Arc::new(Health::new("Some", &number.to_string()));
+        let fabric = Arc::clone(fabric);
         Arc::new(Mapping { fabric, number, health, opened: AtomicU64::new(0) })
     })
 }

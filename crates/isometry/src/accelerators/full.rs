@@ -4,11 +4,12 @@ use channel::accelerator::{Device, Direction, Health, Owner, Profile, Reach};
 use channel::{Channel, HostSpan};
 use channel_host::{Cores, MemcpyChannel, MemcpyConfig};
 use model::ChannelError;
+use std::sync::Arc;
 
 /// A device without room.
 #[derive(Debug)]
 pub(crate) struct Full {
-    health: Health,
+    health: Arc<Health>,
     converts: bool,
     reach: Reach,
 }
@@ -16,12 +17,12 @@ pub(crate) struct Full {
 impl Full {
     /// One of this name, which converts or not, and whose kernels reach so much of the host's memory.
     pub(crate) fn new(name: &str, converts: bool, reach: Reach) -> Self {
-        Full { health: Health::new("Some", name), converts, reach }
+        Full { health: Arc::new(Health::new("Some", name)), converts, reach }
     }
 }
 
 impl Device for Full {
-    fn health(&self) -> &Health {
+    fn health(&self) -> &Arc<Health> {
         &self.health
     }
 

@@ -36,10 +36,10 @@ pub(super) fn join(
 
 /// Whether `device` copies straight to `peer`; where that is refused, copies go by the host.
 fn reaches(device: &dyn Device, peer: &dyn Device) -> bool {
-    let Some((own, there)) = device.interop().zip(peer.interop()) else { return false };
+    let Some(own) = device.interop() else { return false };
     let tell = |error| {
         let [device, peer] = [device, peer].map(|device| device.health().name());
         log::warn!("{device} copies to {peer} by the host: {error}");
     };
-    own.reach(there.ordinal()).map_err(tell).unwrap_or(false)
+    own.reach(peer).map_err(tell).unwrap_or(false)
 }

@@ -60,13 +60,13 @@ struct Device(Arc<Inner>);
 struct Inner {
     state: Mutex<State>,
     changed: Condvar,
-    health: Health,
+    health: Arc<Health>,
 }
 
 impl Default for Device {
     fn default() -> Self {
         let (state, changed) = (Mutex::default(), Condvar::new());
-        Device(Arc::new(Inner { state, changed, health: Health::new("The tests'", "a") }))
+        Device(Arc::new(Inner { state, changed, health: Arc::new(Health::new("The tests'", "a")) }))
     }
 }
 
@@ -116,7 +116,7 @@ impl Device {
 }
 
 impl accelerator::Device for Device {
-    fn health(&self) -> &Health {
+    fn health(&self) -> &Arc<Health> {
         &self.0.health
     }
 
