@@ -326,25 +326,29 @@ impl Rate {
     }
 }
 
-/// These channels of `device` and what they reach: kept, measured, or assumed where that can't be. Where they are
-/// kept nothing runs on the device, so that its kernels are not made.
+/// These channels of `device` and what they reach, assumed where that can't be [found].
 fn rates(device: &Arc<dyn Device>, part: Part<'_>, settings: &Settings) -> Rates {
+    found(device, part, settings).unwrap_or_else(|error| {
+        log::warn!("the rates of {}{} are assumed: {error}", device.health().name(), part.name());
+        Rates::assumed(&part.ways(&device.profile()))
+    })
+}
+
+/// These channels of `device` and what they reach: kept or measured, or assumed where nothing is to be measured.
+/// Where they are kept nothing runs on the device, so that its kernels are not made.
+fn found(device: &Arc<dyn Device>, part: Part<'_>, settings: &Settings) -> Result<Rates, Error> {
     let (profile, part_name) = (device.profile(), part.name());
     let ways = part.ways(&profile);
     if settings.assume {
-        return Rates::assumed(&ways);
+        return Ok(Rates::assumed(&ways));
     }
     let key = format!("{}{part_name}, {}", profile.key, machine_key());
     let cache = Cache::new(settings, &key);
     if let Some(rates) = cache.load().and_then(|kept| Rates::of_topology(kept, &ways)) {
-        return rates;
+        return Ok(rates);
     }
-    let tell = |error: &Error| {
-        log::warn!("the rates of {}{part_name} are assumed: {error}", device.health().name());
-    };
-    let measured = Rates::measured((device, part), &ways).inspect_err(tell).ok();
-    let measured = measured.inspect(|rates| cache.store(&rates.to_topology()));
-    measured.unwrap_or_else(|| Rates::assumed(&ways))
+    let measured = Rates::measured((device, part), &ways);
+    measured.inspect(|rates| cache.store(&rates.to_topology()))
 }
 
 impl Rates {

@@ -437,6 +437,23 @@ fn what_devices_copy_to_each_other_is_measured_and_kept() {
 }
 
 #[test]
+fn a_way_to_another_device_that_cannot_be_measured_is_none() {
+    let test = "a_way_to_another_device_that_cannot_be_measured_is_none";
+    let Some(fake) = Fake::load() else { return println!("skipped: {test}") };
+    fake.refuse("cuMemcpyPeerAsync", 217);
+    let dir = tempfile::tempdir().unwrap();
+    let builder = builder(Cuda::Driver(fake.path().to_owned())).assume(false);
+    let machine = builder.cache_dir(dir.path()).open().unwrap();
+    let [first, second] = ["fbm", "fbm1"].map(|m| machine.empty(rows(), m).unwrap());
+    assert_eq!(way(&machine, &first, &second).0, ["fbm", "zcm", "fbm1"]);
+    assert_eq!(way(&machine, &second, &first).0, ["fbm1", "fbm"], "that was measured");
+    let src = noise(&machine);
+    copy(&machine, &src, &first).unwrap();
+    copy(&machine, &first, &second).unwrap();
+    machine.verify(&src, &second).unwrap();
+}
+
+#[test]
 fn a_device_that_is_lost_is_copied_to_from_no_other() {
     let test = "a_device_that_is_lost_is_copied_to_from_no_other";
     let Some((fake, machine)) = machine(test) else { return };
