@@ -18,7 +18,7 @@ const OPEN: &str = "cuIpcOpenMemHandle_v2";
 const CLOSE: &str = "cuIpcCloseMemHandle";
 
 /// Where this is set, the process is one of a test's nodes.
-const NODE: &str = "ISOMETRY_RANK";
+const NODE: &str = "ISOMETRY_ROOT";
 
 /// Starts `test` again as two processes, which join each other, and hands them to `watch`; in each of these
 /// runs `node` with what its rank is and its devices' driver. Where these have no fault, all is given back then.
@@ -40,31 +40,37 @@ fn nodes_that_leave(
     };
     if env::var_os(NODE).is_none() {
         let job = Job::new(2).unwrap();
-        return watch(&mut [0, 1].map(|rank| start(test, &job, rank)));
+        return watch(&mut [0, 1].map(|rank| start(test, &job.variables(rank))));
     }
-    let config = Config::from_variables(|name| env::var(name).ok()).unwrap();
-    let builder = Machine::builder().assume(true).lanes(1).staging(8 << 20);
-    let builder = builder.accelerators(Accelerators::None);
-    let machine = builder.cuda(Cuda::Driver(fake.path().to_owned())).join(&config).unwrap();
-    node(config.rank, &machine, &fake);
+    let machine = join(&fake);
+    node(machine.rank(), &machine, &fake);
     let has_fault =
         ["fbm", "fbm1"].iter().any(|memory| machine.empty(array("yx"), memory).is_err());
+    let rank = machine.rank();
     machine.close_now();
     drop(machine);
-    let left = left[config.rank as usize];
+    let left = left[rank as usize];
     assert!(has_fault || fake.live() == left, "{} are left, not {left}", fake.live());
 }
 
-fn start(test: &str, job: &Job, rank: u32) -> Child {
+/// Joins the nodes that this process's variables speak of, with the devices of `fake`.
+fn join(fake: &Fake) -> Machine {
+    let config = Config::from_variables(|name| env::var(name).ok()).unwrap();
+    let builder = Machine::builder().assume(true).lanes(1).staging(8 << 20);
+    let builder = builder.accelerators(Accelerators::None);
+    builder.cuda(Cuda::Driver(fake.path().to_owned())).join(&config).unwrap()
+}
+
+fn start(test: &str, variables: &[(&'static str, String)]) -> Child {
     // Whatever becomes of it, nobody waits for it for ever.
     let mut command = Command::new("timeout");
     command.args(["--signal=KILL", "120"]).arg(env::current_exe().unwrap());
     command.args([test, "--exact", "--nocapture", "--test-threads=1"]).stdout(Stdio::null());
-    command.envs(job.variables(rank)).spawn().unwrap()
+    command.envs(variables.iter().cloned()).spawn().unwrap()
 }
 
-/// Waits until both have ended well.
-fn end_well(children: &mut [Child; 2]) {
+/// Waits until all have ended well.
+fn end_well<const N: usize>(children: &mut [Child; N]) {
     let ended = children.each_mut().map(|child| child.wait().unwrap());
     assert!(ended.iter().all(|status| status.success()), "{ended:?}");
 }
@@ -327,4 +333,58 @@ fn a_device_that_is_lost_is_linked_no_more() {
         machine.barrier(PATIENCE).unwrap();
     };
     nodes("a_device_that_is_lost_is_linked_no_more", node, end_well);
+}
+
+#[test]
+fn who_comes_as_a_node_closes_is_not_waited_for() {
+    let test = "who_comes_as_a_node_closes_is_not_waited_for";
+    let Some(fake) = Fake::load() else { return println!("skipped: {test}") };
+    // Where files say what others can't hear of who has not joined, or has left.
+    const SIGNS: &str = "ISOMETRY_TEST_SIGNS";
+    if env::var_os(NODE).is_none() {
+        let (job, dir) = (Job::new(2).unwrap(), tempfile::tempdir().unwrap());
+        let signs = (SIGNS, dir.path().to_str().unwrap().to_owned());
+        let capacity = ("ISOMETRY_CAPACITY", "3".to_owned());
+        let founder =
+            |rank| [&job.variables(rank)[..], &[signs.clone(), capacity.clone()]].concat();
+        // Who comes later has no rank yet.
+        let mut later = founder(0);
+        later.retain(|(name, _)| ["ISOMETRY_ROOT", "ISOMETRY_KEY", SIGNS].contains(name));
+        return end_well(&mut [founder(0), founder(1), later].map(|of| start(test, &of)));
+    }
+    let sign = |name| PathBuf::from(env::var_os(SIGNS).unwrap()).join(name);
+    match env::var("ISOMETRY_RANK").as_deref() {
+        Ok("0") => {
+            let machine = join(&fake);
+            machine.publish("there", &machine.empty(array("yx"), "fbm").unwrap()).unwrap();
+            found(&machine, "node1/opened");
+            fs::write(sign("met"), "").unwrap();
+            assert!(comes(|| machine.size() == 3));
+            machine.close_now();
+            drop(machine);
+            assert_eq!(fake.live(), 0, "who has heard of nothing has nothing open");
+            fs::write(sign("closed"), "").unwrap();
+        }
+        Ok(_) => {
+            let machine = join(&fake);
+            let here = rows(&machine, "fbm");
+            copy(&machine, &here, &found(&machine, "node0/there"));
+            machine.publish("opened", &rows(&machine, "sys")).unwrap();
+            copy(&machine, &found(&machine, "node2/there"), &here);
+        }
+        Err(_) => {
+            assert!(comes(|| sign("met").exists()));
+            // It has joined the others, and says what it is once its device goes on.
+            fake.hold(0, true);
+            let machine = thread::scope(|scope| {
+                let joining = scope.spawn(|| join(&fake));
+                assert!(comes(|| sign("closed").exists()));
+                fake.hold(0, false);
+                joining.join().unwrap()
+            });
+            machine.publish("there", &rows(&machine, "fbm")).unwrap();
+            let gone = machine.lookup("node1/never", PATIENCE).unwrap_err();
+            assert_eq!(gone.kind(), ErrorKind::PeerLost, "{gone}");
+        }
+    }
 }
