@@ -2,7 +2,7 @@
 //! requests in `serving`.
 
 use crate::SubmitError;
-use crate::config::{ChannelConfig, EngineConfig};
+use crate::config::{ChannelConfig, EngineConfig, PoolConfig};
 use crate::counts::{ChannelCounts, ClassWaits};
 use crate::flight::Flights;
 use crate::lifecycle::Step;
@@ -86,6 +86,14 @@ impl Engine {
     /// system at its first use.
     pub fn add_channel(&mut self, channel: &ChannelConfig) {
         self.workers.add(channel);
+    }
+
+    /// Has staging in one more memory from now on: a device's that others come to need.
+    ///
+    /// # Panics
+    /// Where the memory is not behind all that have staging.
+    pub fn add_pool(&mut self, pool: PoolConfig) {
+        self.staging.add(pool);
     }
 
     /// Takes a transfer. It starts when all of `after` is done and its buffers are granted; one

@@ -69,15 +69,24 @@ pub(crate) struct Staging {
 impl Staging {
     pub(crate) fn new(mut pools: Vec<PoolConfig>) -> Self {
         pools.sort_by_key(|pool| pool.memory);
-        let pool = |config: PoolConfig| Pool {
+        let mut staging =
+            Staging { pools: Vec::with_capacity(pools.len()), queue: BTreeMap::new() };
+        pools.into_iter().for_each(|pool| staging.add(pool));
+        staging
+    }
+
+    /// Adds a pool, of a memory behind those of all others: these keep their positions.
+    pub(crate) fn add(&mut self, config: PoolConfig) {
+        let last = self.pools.last().map(|pool| pool.config.memory);
+        assert!(last < Some(config.memory), "pools stand in the order of their memories");
+        self.pools.push(Pool {
             config,
             arena: Arena::new(config.capacity_bytes),
             holders: BTreeMap::new(),
             waiting: BTreeSet::new(),
             first: None,
             peak_bytes: 0,
-        };
-        Staging { pools: pools.into_iter().map(pool).collect(), queue: BTreeMap::new() }
+        });
     }
 
     /// The position of `memory`'s pool.

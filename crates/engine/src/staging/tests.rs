@@ -60,6 +60,22 @@ fn the_peak_is_what_was_given_out_at_once() {
 }
 
 #[test]
+fn a_pool_that_comes_later_leaves_what_was_given_out_of_others() {
+    let mut staging = staging(2, 0);
+    staging.wait(turn(0, 0), id(0), vec![need(1, 900)]);
+    let (_, held) = staging.admit().unwrap();
+    let PoolConfig { memory, .. } = staging.pools[1].config;
+    let memory = MemoryId { index: 7, ..memory };
+    staging.add(PoolConfig { memory, ..staging.pools[1].config });
+    assert_eq!((staging.pool_of(memory), staging.usage(memory)), (Some(2), Some((0, 1000))));
+    staging.wait(turn(0, 1), id(1), vec![need(1, 900)]);
+    staging.wait(turn(0, 2), id(2), vec![need(2, 900)]);
+    assert_eq!(admitted(&mut staging), [2]);
+    staging.release((turn(0, 0), id(0)), &held);
+    assert_eq!(admitted(&mut staging), [1]);
+}
+
+#[test]
 fn other_pools_are_not_held_up() {
     let mut staging = staging(2, 0);
     staging.wait(turn(9, 0), id(0), vec![need(0, 900)]);
