@@ -4,12 +4,14 @@
 //! **Guarantee.** Each device opens what it copies to once, at the first copy; it is closed once nobody knows
 //! the region any more and no job holds it, which whoever withdraws it for its owner can see. What can't be
 //! opened is the error of that job, and the device's health says so from then on, unless the process is lost
-//! that has exported it. **Structure.** [`Exported`] is what is behind a region of another process, and keeps
-//! what was opened; a [`DeviceLink`] hands each job to the device whose memory it reads, whose channel copies as
-//! inside its own memory.
+//! that has exported it. Nobody waits meanwhile who submits or polls. **Structure.** [`Exported`] is what is behind a
+//! region of another process, and keeps what was opened, by a thread of the link's ([`opener`](super::opener)); a
+//! [`DeviceLink`] hands each job to the device whose memory it reads, whose channel copies as inside its own
+//! memory.
 
+use super::opener::Opener;
 use channel::accelerator::{Device, Direction, IpcHandle};
-use channel::model::{ChannelError, ChannelErrorKind, Completion, MemoryId};
+use channel::model::{ChannelError, ChannelErrorKind, Completion, MemoryId, RequestId};
 use channel::{Bell, Capabilities, Channel, Held, Job, Region};
 use fabric::Fabric;
 use rustix::event::epoll::{CreateFlags, EventData, EventFlags, add, create};
@@ -17,7 +19,7 @@ use std::collections::BTreeMap;
 use std::fmt;
 use std::io;
 use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
-use std::sync::{Arc, Mutex, PoisonError};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
 /// Memory of a device of another process of this machine, as that has exported it.
@@ -48,21 +50,29 @@ impl Exported {
         // In this order: who has the region may open it.
         Arc::strong_count(room) == 1
             && room.view::<Exported>().is_none_or(|exported| {
-                let opened = exported.opened.lock().unwrap_or_else(PoisonError::into_inner);
-                opened.values().all(|region| Arc::strong_count(region) == 1)
+                exported.all().values().all(|region| Arc::strong_count(region) == 1)
             })
     }
 
-    /// The region `there`, which this is behind, as a device finds it that has memory `own`.
-    fn opened(
+    /// The region that this is behind, as the device finds it that has memory `own`, once it has opened that.
+    fn opened(&self, own: MemoryId) -> Option<Arc<Region>> {
+        self.all().get(&own).cloned()
+    }
+
+    fn all(&self) -> MutexGuard<'_, BTreeMap<MemoryId, Arc<Region>>> {
+        self.opened.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// The region `there`, which this is behind, as the device finds it that has memory `own`. Blocks where that has
+    /// not opened it before; by one thread at a time.
+    pub(crate) fn open(
         &self,
         fabric: &Fabric,
         (own, device): (MemoryId, &dyn Device),
         there: &Region,
     ) -> Result<Arc<Region>, ChannelError> {
-        let mut opened = self.opened.lock().unwrap_or_else(PoisonError::into_inner);
-        if let Some(region) = opened.get(&own) {
-            return Ok(Arc::clone(region));
+        if let Some(region) = self.opened(own) {
+            return Ok(region);
         }
         let (memory, len_bytes) = (there.memory(), there.len_bytes());
         if let Some(why) = device.health().unreached().remove(&memory) {
@@ -73,7 +83,7 @@ impl Exported {
             .import(&self.handle, len_bytes)
             .map_err(|error| refused(fabric, (device, memory), error))?;
         let region = Arc::new(Region::device(memory, len_bytes, owner));
-        opened.insert(own, Arc::clone(&region));
+        self.all().insert(own, Arc::clone(&region));
         Ok(region)
     }
 }
@@ -112,16 +122,23 @@ impl Lane {
     fn channel(&mut self) -> Option<&mut Box<dyn Channel>> {
         self.channel.as_mut().ok()
     }
+
+    /// Hands over `job`, whose destination is open.
+    fn submit(&mut self, job: Job) -> Result<(), ChannelError> {
+        let channel = self.channel.as_mut().map_err(|why| why.clone())?;
+        let no_room = |job| ChannelError::new(ChannelErrorKind::Io, format!("no room for {job:?}"));
+        channel.submit(job).map_err(no_room)
+    }
 }
 
-/// Copies from memories of this node's devices to [`Exported`] ones. The first copy of a device to one blocks
-/// who submits it until that is open, or is known not to be.
+/// Copies from memories of this node's devices to [`Exported`] ones. The first copy of a device to one waits until
+/// that is open, or is known not to be.
 pub struct DeviceLink {
-    fabric: Arc<Fabric>,
     lanes: BTreeMap<MemoryId, Lane>,
+    opener: Opener,
     /// What was refused, and is to be told.
     done: Vec<Completion>,
-    bell: Bell,
+    bell: Arc<Bell>,
     /// Readable where the bell is, or what one of the lanes is waited for by.
     watch: OwnedFd,
     held: Held,
@@ -139,7 +156,7 @@ impl DeviceLink {
     /// reaches none.
     ///
     /// # Errors
-    /// When the process has no descriptor left.
+    /// When the process has no descriptors or threads left.
     pub fn new(
         fabric: Arc<Fabric>,
         devices: impl IntoIterator<Item = (MemoryId, Arc<dyn Device>)>,
@@ -153,9 +170,10 @@ impl DeviceLink {
         let channels = lanes.values().filter_map(|lane| lane.channel.as_ref().ok());
         let most = channels.map(|channel| channel.capabilities().max_in_flight).min();
         let (bell, watch) = watched(&lanes)?;
+        let bell = Arc::new(bell);
         Ok(DeviceLink {
-            fabric,
             lanes,
+            opener: Opener::start(fabric, &bell)?,
             done: Vec::new(),
             bell,
             watch,
@@ -163,19 +181,37 @@ impl DeviceLink {
         })
     }
 
-    /// Hands `job` to its device; where that has no way to where it goes, returns why.
+    /// Hands `job` to its device, or to who opens where it goes; where there is no way, returns why.
     fn start(&mut self, job: Job) -> Result<(), ChannelError> {
         let own = job.src.memory();
         let lane = self.lanes.get_mut(&own).ok_or_else(|| unknown(&job.src))?;
         let there: &Exported = job.dst.view().ok_or_else(|| unknown(&job.dst))?;
-        let channel = lane.channel.as_mut().map_err(|why| {
-            lane.device.health().lose_reach(job.dst.memory(), &*why);
-            why.clone()
-        })?;
-        let dst = there.opened(&self.fabric, (own, lane.device.as_ref()), &job.dst)?;
-        let taken = channel.submit(Job { dst, ..job });
-        taken.map_err(|job| ChannelError::new(ChannelErrorKind::Io, format!("no room for {job:?}")))
+        if let Err(why) = &lane.channel {
+            lane.device.health().lose_reach(job.dst.memory(), why);
+            return Err(why.clone());
+        }
+        match there.opened(own) {
+            Some(dst) => lane.submit(Job { dst, ..job }),
+            None => {
+                self.opener.ask(Arc::clone(&lane.device), job);
+                Ok(())
+            }
+        }
     }
+
+    /// Goes on with the jobs whose destinations have been opened, or can't be.
+    fn go_on(&mut self) {
+        for (job, opened) in self.opener.answers() {
+            let (request, own) = (job.request, job.src.memory());
+            let lane = self.lanes.get_mut(&own).expect("it has asked for this");
+            let started = opened.and_then(|dst| lane.submit(Job { dst, ..job }));
+            self.done.extend(started.err().map(|error| refusal(request, error)));
+        }
+    }
+}
+
+fn refusal(request: RequestId, error: ChannelError) -> Completion {
+    Completion { request, result: Err(error) }
 }
 
 /// A bell, and a descriptor that is readable where that is, or one of the lanes'.
@@ -197,7 +233,7 @@ impl Channel for DeviceLink {
         let job = self.held.take(job)?;
         let request = job.request;
         if let Err(error) = self.start(job) {
-            self.done.push(Completion { request, result: Err(error) });
+            self.done.push(refusal(request, error));
             self.bell.ring();
         }
         Ok(())
@@ -206,6 +242,7 @@ impl Channel for DeviceLink {
     fn poll(&mut self, done: &mut Vec<Completion>) {
         let before = done.len();
         self.bell.clear();
+        self.go_on();
         done.append(&mut self.done);
         self.lanes.values_mut().filter_map(Lane::channel).for_each(|channel| channel.poll(done));
         self.held.tell(done.len() - before);
@@ -216,6 +253,14 @@ impl Channel for DeviceLink {
     }
 
     fn drain(&mut self) {
+        while self.opener.is_asked() {
+            self.bell.wait();
+            self.bell.clear();
+            self.go_on();
+        }
+        if !self.done.is_empty() {
+            self.bell.ring();
+        }
         self.lanes.values_mut().filter_map(Lane::channel).for_each(|channel| channel.drain());
     }
 }

@@ -14,6 +14,7 @@
 
 mod exported;
 mod lane;
+mod opener;
 
 pub use exported::{DeviceLink, Exported};
 

@@ -12,8 +12,8 @@ use fabric::{Config, Fabric, Handlers, Job as Ranks};
 use isometry_channel_remote::{DeviceLink, Exported, RemoteChannel, RemoteSpan};
 use std::ops::Range;
 use std::ptr::NonNull;
-use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::{Arc, Mutex};
 use std::thread;
 
 const BYTES: u64 = 64;
@@ -40,6 +40,8 @@ struct Mapping {
     number: i32,
     health: Arc<Health>,
     opened: AtomicU64,
+    /// Held by who has it wait before it opens anything.
+    gate: Mutex<()>,
 }
 
 impl Device for Mapping {
@@ -95,6 +97,7 @@ impl Interop for Mapping {
     }
 
     fn import(&self, handle: &IpcHandle, _bytes: u64) -> Result<Owner, ChannelError> {
+        let _open = self.gate.lock().unwrap();
         self.opened.fetch_add(1, Ordering::Relaxed);
         match handle.0 {
             [1, ..] => Ok(Arc::new(RemoteSpan::in_segment(NodeId(1), self.number as u64 * BYTES))),
@@ -127,8 +130,8 @@ fn own(index: u16) -> MemoryId {
 fn devices(fabric: &Arc<Fabric>) -> [Arc<Mapping>; 2] {
     [0, 1].map(|number| {
         let health = Arc::new(Health::new("Some", &number.to_string()));
-        let fabric = Arc::clone(fabric);
-        Arc::new(Mapping { fabric, number, health, opened: AtomicU64::new(0) })
+        let (fabric, (opened, gate)) = (Arc::clone(fabric), Default::default());
+        Arc::new(Mapping { fabric, number, health, opened, gate })
     })
 }
 
@@ -147,13 +150,8 @@ fn exported(byte: u8, index: u16) -> Arc<Region> {
     Arc::new(Exported::new(IpcHandle([byte; 64])).into_region(memory, BYTES))
 }
 
-/// What became of a copy of `byte`s out of memory `from`, and that the link rings then.
-fn copied(
-    link: &mut DeviceLink,
-    from: u16,
-    byte: u8,
-    dst: &Arc<Region>,
-) -> Result<(), ChannelError> {
+/// Submits a copy of `byte`s out of memory `from`.
+fn submit(link: &mut DeviceLink, from: u16, byte: u8, dst: &Arc<Region>) -> RequestId {
     let owner: Arc<Vec<u8>> = Arc::new(vec![byte; BYTES as usize]);
     // SAFETY: the vector lives as long as the region, and is read only.
     let span = unsafe { HostSpan::new(NonNull::from(owner.as_slice()).cast(), owner.len()) };
@@ -163,6 +161,17 @@ fn copied(
     let work = CopyWork { list, src: place, dst: place, payload_bytes: BYTES, result_bytes: 0 };
     let (request, work) = (RequestId(u64::from(from)), Work::Copy(work));
     link.submit(Job { request, work, src, dst: Arc::clone(dst) }).unwrap();
+    request
+}
+
+/// What became of such a copy, and that the link rings then.
+fn copied(
+    link: &mut DeviceLink,
+    from: u16,
+    byte: u8,
+    dst: &Arc<Region>,
+) -> Result<(), ChannelError> {
+    let request = submit(link, from, byte, dst);
     link.drain();
     assert!(rings(link));
     let mut done = Vec::new();
@@ -238,4 +247,29 @@ fn a_device_that_makes_no_channel_reaches_nothing() {
     let error = copied(&mut link, 0, 1, &there(1)).unwrap_err();
     assert_eq!(error.kind, ChannelErrorKind::DeviceLost);
     assert_eq!(devices[0].health.unreached().len(), 1);
+}
+
+#[test]
+fn nobody_waits_while_a_device_opens_memory() {
+    let [fabric, other] = pair();
+    let fabric = Arc::new(fabric);
+    let devices = devices(&fabric);
+    let (mut link, dst) = (link(&fabric, &devices), there(1));
+    copied(&mut link, 1, 4, &dst).unwrap();
+    let gate = devices[0].gate.lock().unwrap();
+    let waits = submit(&mut link, 0, 3, &dst);
+    // What is open goes on meanwhile.
+    let goes_on = submit(&mut link, 1, 5, &dst);
+    let mut done = Vec::new();
+    while done.is_empty() {
+        link.poll(&mut done);
+    }
+    assert_eq!((done.len(), done[0].request), (1, goes_on));
+    drop(gate);
+    link.drain();
+    link.poll(&mut done);
+    assert_eq!((done.len(), done[1].request), (2, waits));
+    let mut bytes = [0; 2 * BYTES as usize];
+    other.segment().read(0, &mut bytes).unwrap();
+    assert_eq!(bytes.as_chunks().0, [[3; BYTES as usize], [5; BYTES as usize]]);
 }
