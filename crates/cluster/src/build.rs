@@ -137,6 +137,7 @@ fn link(raw: &raw::Link, key: &str, classes: &[NodeClass]) -> Checked<Link> {
         kind: channel_kind(raw, key)?,
         from: ends(&raw.from, &format!("{key}.from"))?,
         to: ends(&raw.to, &format!("{key}.to"))?,
+        groups: Vec::new(),
         except: Vec::new(),
         curves: curves(raw, key)?,
         latency_ns: raw.latency_ns,

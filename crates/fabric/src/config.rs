@@ -1,4 +1,5 @@
 use crate::error::Error;
+use crate::nearby::Machine;
 use crate::pmix;
 use std::io;
 use std::net::{Ipv4Addr, TcpListener};
@@ -115,10 +116,11 @@ impl Config {
         }
     }
 
-    /// Whether ranks meet on one machine, by shared memory.
+    /// The machine of this process, as no process of another calls its own: those that call it the same know each
+    /// other by their numbers. `None` where ranks of one machine are to be apart, or the system doesn't say.
     #[must_use]
-    pub fn is_local(&self) -> bool {
-        matches!(Root::of(&self.root), Some(Root::Local(_)))
+    pub fn machine(&self) -> Option<[u8; 32]> {
+        self.is_near().then(Machine::this)?.map(Machine::to_bytes)
     }
 
     /// A rank that joins those which have met at `root`.
@@ -446,6 +448,13 @@ mod tests {
         let named = |bytes| Config { name: Some("n".repeat(bytes)), ..Config::later("a:1", b"k") };
         assert!([1, 255].into_iter().all(|bytes| named(bytes).check().is_ok()));
         assert!([0, 256].into_iter().all(|bytes| named(bytes).check().is_err()));
+    }
+
+    #[test]
+    fn ranks_are_of_one_machine_unless_they_are_to_be_apart() {
+        let machine = |root: &str| Config::new(root, (0, 1), &[]).machine();
+        let [shared, near, apart] = ["local:a", "a:80", "apart:a:80"].map(machine);
+        assert!(shared.is_some() && shared == near && apart.is_none());
     }
 
     #[test]

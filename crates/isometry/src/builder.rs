@@ -4,20 +4,17 @@ use crate::accelerators::{self, Accelerators, Added, Choice, Cuda, Devices, Grou
 use crate::discover::{self, Found, LARGEST_BUFFER_PARTS};
 use crate::disks::{Disks, check_path};
 use crate::machine::Machine;
-use crate::nodes::{LINK_OF_DEVICES, LINK_OF_HOSTS, Nodes, OnDevice, Own, share_core};
+use crate::nodes::{LINK_OF_HOSTS, Nodes, Own, share_core};
 use crate::runtime::{Clock, Core, NewChannel, Shared};
 use crate::trace::Recorder;
 use crate::{ArgumentError, Error};
 use channel::accelerator::Profile;
 use channel::{Channel, Provider, Region, Regions};
 use channel_host::{Cores, HostProvider, Limits, MemcpyChannel, MemcpyConfig, NumaNode, Pages};
-use channel_remote::{DeviceLink, RemoteChannel};
+use channel_remote::RemoteChannel;
 use engine::{ChannelConfig, EngineConfig, PeerConfig, Policy, PoolConfig};
-use model::{
-    ChannelError, ChannelId, ChannelKind, MemoryId, NodeClass, NodeId, RegionId, Topology,
-};
+use model::{ChannelError, ChannelId, ChannelKind, MemoryId, NodeId, RegionId, Topology};
 use std::collections::HashMap;
-use std::fmt::Display;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::sync::mpsc::{self, RecvTimeoutError};
@@ -237,9 +234,9 @@ impl MachineBuilder {
         let channels = vec![(settings.channel_id(0), ChannelKind::Memcpy, memcpy)];
         let mut made = Made { topology, channels, pools: Vec::new(), arenas: Vec::new() };
         made.add_pools(&regions, &settings, pools.iter().copied().zip(&cores.nodes))?;
-        let (providers, mut devices) = made.add_devices(&regions, &settings, &devices)?;
+        let (providers, devices) = made.add_devices(&regions, &settings, &devices)?;
         if let (Some(nodes), Some(config)) = (&nodes, joins) {
-            made.introduce((nodes, config.timeout), (&regions, &mut devices), &settings)?;
+            made.introduce((nodes, config.timeout), (&regions, &devices), &settings)?;
         }
         let devices = (providers, devices);
         let Made { topology, channels, pools, arenas } = made;
@@ -256,6 +253,7 @@ impl MachineBuilder {
         let shared = Arc::new(shared.map_err(|e| Error::resource("eventfd", e))?);
         // What was lost as it was made ready.
         shared.close_lost();
+        shared.open_rooms();
         let machine = Machine::start(shared)?;
         for path in &self.disk {
             check_path(path)?;
@@ -327,10 +325,9 @@ impl Made {
     }
 
     fn add_pool(&mut self, regions: &Regions, pool: (MemoryId, RegionId, u64)) {
-        let (memory, region, capacity_bytes) = pool;
-        let reserve_bytes = capacity_bytes / RESERVE_PARTS;
-        self.pools.push(PoolConfig { memory, region, capacity_bytes, reserve_bytes });
-        self.arenas.extend(regions.get(region).filter(|region| region.host_span().is_some()));
+        let pool = pool_of(pool);
+        self.arenas.extend(regions.get(pool.region).filter(|region| region.host_span().is_some()));
+        self.pools.push(pool);
     }
 
     /// Adds the memories and channels of `devices`, and staging near to them.
@@ -369,22 +366,19 @@ impl Made {
     fn introduce(
         &mut self,
         (nodes, timeout): (&Nodes, Duration),
-        (regions, devices): (&Regions, &mut Devices),
+        (regions, devices): (&Regions, &Devices),
         settings: &Settings,
     ) -> Result<(), Error> {
         let mut class = self.topology.classes.remove(0);
         if Cores::detect().allowed.len() == 1 {
             share_core(&mut class);
         }
-        let (mut registered, by_devices) = nodes.add_registered(&mut class, (regions, devices));
+        let (registered, by_devices) = nodes.add_registered(&mut class, (regions, devices));
         let reg = (registered.memory.index, by_devices);
         let channels = accelerators::reg::join(&mut class, reg, devices, settings).into_iter();
         let identified = |(number, kind, channel)| (settings.channel_id(number), kind, channel);
         self.channels.extend(channels.map(identified));
         self.add_pool(regions, (registered.memory, registered.region, registered.bytes));
-        if nodes.reaches_devices() {
-            registered.rooms = self.open_rooms(nodes, (regions, devices), (&mut class, settings));
-        }
         self.pools.iter().for_each(|pool| nodes.open(pool.region));
         for memory in &mut class.memories {
             memory.th_bytes = memory.th_bytes.or(Some(settings.th_bytes()));
@@ -392,62 +386,17 @@ impl Made {
         let of_hosts = RemoteChannel::new(Arc::clone(&nodes.fabric));
         let mut of_hosts = of_hosts.map_err(no_thread)?;
         let rates = nodes.to_measure().and_then(|node| nodes.measure(&mut of_hosts, node));
-        let mut push = |place, channel| {
-            self.channels.push((nodes.link(place), ChannelKind::RemoteMemcpy, channel));
-        };
-        push(LINK_OF_HOSTS, Box::new(of_hosts));
-        if !registered.rooms.is_empty() {
-            push(LINK_OF_DEVICES, link_of_devices(nodes, &registered.rooms, devices)?);
-        }
+        let link = nodes.link(LINK_OF_HOSTS);
+        self.channels.push((link, ChannelKind::RemoteMemcpy, Box::new(of_hosts)));
         self.topology = nodes.introduce((class, rates), &registered, timeout)?;
         Ok(())
     }
-
-    /// Has other nodes put to devices, each in room of its own; one that can't have it is left out and logged.
-    fn open_rooms(
-        &mut self,
-        nodes: &Nodes,
-        (regions, devices): (&Regions, &mut Devices),
-        (class, settings): (&mut NodeClass, &Settings),
-    ) -> Vec<OnDevice> {
-        let mut rooms = Vec::new();
-        for (own, device) in devices.all() {
-            let tell = |why: &dyn Display| {
-                log::warn!("other nodes don't reach {} where it is: {why}", device.health().name());
-            };
-            let room = accelerators::registered::allocate(class, &device, settings);
-            let Some(room) = room.inspect_err(|e| tell(e)).ok().flatten() else { continue };
-            let (memory, bytes, room) = (room.memory(), room.len_bytes(), regions.insert(room));
-            match nodes.open_room((own, &device), (regions, room)) {
-                Ok(room) => rooms.push(room),
-                Err(error) => {
-                    tell(&error);
-                    regions.revoke(room);
-                    continue;
-                }
-            }
-            accelerators::registered::add(class, own.index, bytes);
-            devices.add_room(own, memory);
-            self.add_pool(regions, (memory, room, bytes));
-        }
-        rooms
-    }
 }
 
-/// The link from devices that have `rooms` to such of others: by the network, or by opening these.
-fn link_of_devices(
-    nodes: &Nodes,
-    rooms: &[OnDevice],
-    devices: &Devices,
-) -> Result<Box<dyn Channel>, Error> {
-    let has_room = |(own, _): &(MemoryId, _)| rooms.iter().any(|room| room.own() == own.index);
-    let devices = devices.all().into_iter().filter(has_room);
-    let fabric = Arc::clone(&nodes.fabric);
-    if nodes.fabric.has_windows() {
-        return Ok(Box::new(RemoteChannel::of_devices(fabric, devices).map_err(no_thread)?));
-    }
-    let link = DeviceLink::new(fabric, devices);
-    Ok(Box::new(link.map_err(|e| Error::resource("watching the devices of a link", e))?))
+/// The pool of so many bytes in `memory`, which are the region.
+pub(crate) fn pool_of((memory, region, capacity_bytes): (MemoryId, RegionId, u64)) -> PoolConfig {
+    let reserve_bytes = capacity_bytes / RESERVE_PARTS;
+    PoolConfig { memory, region, capacity_bytes, reserve_bytes }
 }
 
 fn no_thread(error: std::io::Error) -> Error {

@@ -49,6 +49,11 @@ impl Disks {
     pub(crate) fn new(settings: Settings, arenas: Vec<Arc<Region>>) -> Self {
         Disks { settings, arenas, known: Mutex::default() }
     }
+
+    /// What the machine was set up with.
+    pub(crate) fn settings(&self) -> &Settings {
+        &self.settings
+    }
 }
 
 impl Shared {

@@ -90,6 +90,11 @@ impl Recorder {
         }
     }
 
+    /// Follows the staging of one more memory.
+    pub(crate) fn follow(&mut self, pool: MemoryId) {
+        self.pools.push((pool, None));
+    }
+
     /// A transfer.
     pub(crate) fn submitted(
         &mut self,

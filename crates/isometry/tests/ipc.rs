@@ -3,8 +3,11 @@
 
 use fake_cuda::Fake;
 use isometry::fabric::{Config, Job};
+use isometry::model::NodeId;
 use isometry::planner::Options;
-use isometry::{Accelerators, Array, CopyOptions, Cuda, Error, ErrorKind, Instance, Machine};
+use isometry::{
+    Accelerators, Array, CopyOptions, Cuda, Error, ErrorKind, Instance, Machine, MachineBuilder,
+};
 use rustix::process::{Pid, Signal, kill_process, kill_process_group};
 use std::path::PathBuf;
 use std::process::{Child, Command, Stdio};
@@ -13,7 +16,11 @@ use std::{env, fs, thread};
 
 const PATIENCE: Option<Duration> = Some(Duration::from_secs(30));
 
-/// The call that opens what another process has exported, and the one that closes it.
+/// The call that allocates memory of a device.
+const ALLOCATE: &str = "cuMemAlloc_v2";
+
+/// The call that exports some, the one that opens what another process has exported, and the one that closes it.
+const EXPORT: &str = "cuIpcGetMemHandle";
 const OPEN: &str = "cuIpcOpenMemHandle_v2";
 const CLOSE: &str = "cuIpcCloseMemHandle";
 
@@ -33,14 +40,20 @@ fn nodes_that_leave(
     node: impl Fn(u32, &Machine, &Fake),
     watch: impl Fn(&mut [Child; 2]),
 ) {
-    let Some(fake) = Fake::load() else {
-        return println!(
-            "skipped: {test}: it needs the fake driver, and the system's is asked for"
-        );
-    };
+    nodes_of(&[Job::new(2).unwrap()], left, test, (node, watch));
+}
+
+/// As [`nodes_that_leave`], once for each job.
+fn nodes_of(
+    jobs: &[Job],
+    left: [u64; 2],
+    test: &str,
+    (node, watch): (impl Fn(u32, &Machine, &Fake), impl Fn(&mut [Child; 2])),
+) {
+    let Some(fake) = fake(test) else { return };
     if env::var_os(NODE).is_none() {
-        let job = Job::new(2).unwrap();
-        return watch(&mut [0, 1].map(|rank| start(test, &job.variables(rank))));
+        let pair = |job: &Job| [0, 1].map(|rank| start(test, &job.variables(rank)));
+        return jobs.iter().for_each(|job| watch(&mut pair(job)));
     }
     let machine = join(&fake);
     node(machine.rank(), &machine, &fake);
@@ -53,15 +66,35 @@ fn nodes_that_leave(
     assert!(has_fault || fake.live() == left, "{} are left, not {left}", fake.live());
 }
 
-/// Joins the nodes that this process's variables speak of, with the devices of `fake`.
-fn join(fake: &Fake) -> Machine {
-    let config = Config::from_variables(|name| env::var(name).ok()).unwrap();
-    let builder = Machine::builder().assume(true).lanes(1).staging(8 << 20);
-    let builder = builder.accelerators(Accelerators::None);
-    builder.cuda(Cuda::Driver(fake.path().to_owned())).join(&config).unwrap()
+/// A driver of devices, unless the system's is asked for.
+fn fake(test: &str) -> Option<Fake> {
+    let fake = Fake::load();
+    if fake.is_none() {
+        println!("skipped: {test}: it needs the fake driver, and the system's is asked for");
+    }
+    fake
 }
 
-fn start(test: &str, variables: &[(&'static str, String)]) -> Child {
+fn with_devices(fake: &Fake) -> MachineBuilder {
+    on_hosts().cuda(Cuda::Driver(fake.path().to_owned()))
+}
+
+fn on_hosts() -> MachineBuilder {
+    let builder = Machine::builder().assume(true).lanes(1).staging(8 << 20);
+    builder.accelerators(Accelerators::None).cuda(Cuda::None)
+}
+
+/// As what this process was started.
+fn config() -> Config {
+    Config::from_variables(|name| env::var(name).ok()).unwrap()
+}
+
+/// Joins the nodes that this process's variables speak of, with the devices of `fake`.
+fn join(fake: &Fake) -> Machine {
+    with_devices(fake).join(&config()).unwrap()
+}
+
+fn start(test: &str, variables: &[(&str, String)]) -> Child {
     // Whatever becomes of it, nobody waits for it for ever.
     let mut command = Command::new("timeout");
     command.args(["--signal=KILL", "120"]).arg(env::current_exe().unwrap());
@@ -156,7 +189,76 @@ fn an_array_goes_from_device_to_device_of_another_process() {
         assert_eq!(fake.count(CLOSE), 0);
         machine.barrier(PATIENCE).unwrap();
     };
-    nodes("an_array_goes_from_device_to_device_of_another_process", node, end_well);
+    // By shared memory, and by a network that finds both on one machine.
+    let jobs = [Job::new(2).unwrap(), Job::across("127.0.0.1", None, 2).unwrap()];
+    let test = "an_array_goes_from_device_to_device_of_another_process";
+    nodes_of(&jobs, [0; 2], test, (node, end_well));
+}
+
+/// The memories of a node's devices that others put to, as `machine` knows them.
+fn rooms(machine: &Machine, node: u32) -> Vec<String> {
+    let topology = machine.topology();
+    let (class, _) = topology.class_of(NodeId(node)).unwrap();
+    let names = topology.classes[class].memories.iter().map(|memory| memory.name.clone());
+    names.filter(|name| name.starts_with("fbm") && name.ends_with("_reg")).collect()
+}
+
+#[test]
+fn devices_of_nodes_that_are_to_be_apart_are_not_linked() {
+    let node = |rank, machine: &Machine, fake: &Fake| {
+        if rank == 0 {
+            machine.publish("rows", &rows(machine, "fbm")).unwrap();
+        } else {
+            let (there, here) =
+                (found(machine, "node0/rows"), machine.empty(array("xy"), "fbm").unwrap());
+            copy(machine, &there, &here);
+            assert!(is_noise(machine, &here));
+        }
+        machine.barrier(PATIENCE).unwrap();
+        assert!([0, 1].iter().all(|&node| rooms(machine, node).is_empty()));
+        assert_eq!(fake.count(EXPORT), 0);
+    };
+    let test = "devices_of_nodes_that_are_to_be_apart_are_not_linked";
+    nodes_of(&[Job::loopback(2).unwrap()], [0; 2], test, (node, end_well));
+}
+
+#[test]
+fn room_is_made_once_another_node_has_devices() {
+    let test = "room_is_made_once_another_node_has_devices";
+    let Some(fake) = fake(test) else { return };
+    if env::var_os(NODE).is_some() {
+        let machine = with_devices(&fake).join(&config()).unwrap();
+        assert_eq!([0, 2].map(|node| rooms(&machine, node).len()), [2, 2]);
+        let (there, here) = (found(&machine, "node0/rows"), rows(&machine, "fbm"));
+        machine.publish("rows", &here).unwrap();
+        copy(&machine, &there, &here);
+        found(&machine, "node0/done");
+        return;
+    }
+    let job = Job::new(1).unwrap().variables(0);
+    let capacity = [("ISOMETRY_CAPACITY", "3".to_owned())];
+    let of = |variables: &[(&str, String)]| {
+        let find = |name: &str| variables.iter().find(|v| v.0 == name).map(|v| v.1.clone());
+        Config::from_variables(find).unwrap()
+    };
+    let founder = with_devices(&fake).join(&of(&[&job[..], &capacity].concat())).unwrap();
+    founder.publish("rows", &rows(&founder, "fbm")).unwrap();
+    let alone = fake.count(ALLOCATE);
+    let later = [job[0].clone(), job[3].clone()];
+    let host = on_hosts().join(&of(&later)).unwrap();
+    assert!(is_noise(&host, &found(&host, "node0/rows")));
+    assert_eq!((rooms(&founder, 0).len(), fake.count(ALLOCATE)), (0, alone), "a host puts to none");
+    assert_eq!(fake.count(EXPORT), 0);
+    let mut comes = start(test, &later);
+    let (there, here) =
+        (found(&founder, "node2/rows"), founder.empty(array("xy"), "fbm1").unwrap());
+    assert_eq!(path(&founder, &there, &here), ["node2.fbm", "node0.fbm1_reg", "node0.fbm1"]);
+    copy(&founder, &there, &here);
+    assert!(is_noise(&founder, &here));
+    assert_eq!(fake.count(EXPORT), 2, "once for each device");
+    founder.publish("done", &here).unwrap();
+    assert!(comes.wait().unwrap().success());
+    assert_eq!(founder.nodes().iter().filter(|node| node.lost.is_none()).count(), 2);
 }
 
 #[test]

@@ -90,6 +90,7 @@ fn a_link_joins_its_ends_but_for_some_pairs() {
         kind: ChannelKind::RemoteMemcpy,
         from: vec![end(0), end(1)],
         to: vec![end(2), end(3)],
+        groups: vec![],
         except: vec![],
         curves: Curves::all(Throughput::constant(1.0).unwrap()),
         latency_ns: 0,
@@ -105,6 +106,28 @@ fn a_link_joins_its_ends_but_for_some_pairs() {
     assert_eq!(link.starts().collect::<Vec<_>>(), [[end(0)], [end(1)]]);
     link.from.clear();
     assert_eq!(link.starts().count(), 0);
+}
+
+#[test]
+fn a_link_joins_nodes_of_one_group_where_it_has_groups() {
+    let end = |class| LinkEnd { class, memory: 0 };
+    let ends = vec![end(0), end(1), end(2), end(3)];
+    let link = Link {
+        kind: ChannelKind::RemoteMemcpy,
+        from: ends.clone(),
+        to: ends,
+        groups: vec![7, 7, 0, 7],
+        except: vec![],
+        curves: Curves::all(Throughput::constant(1.0).unwrap()),
+        latency_ns: 0,
+        in_flight: None,
+        assumed: true,
+    };
+    let joined = |from| [0, 1, 2, 3].map(|to| link.joins(end(from), end(to)));
+    assert_eq!(joined(0), [true, true, false, true]);
+    assert_eq!(joined(2), [false, false, true, false]);
+    let starts: Vec<_> = link.starts().collect();
+    assert_eq!(starts, [&[end(0), end(1)][..], &[end(2)], &[end(3)]]);
 }
 
 #[test]

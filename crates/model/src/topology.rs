@@ -190,7 +190,10 @@ pub struct Link {
     pub from: Vec<LinkEnd>,
     /// Where it ends.
     pub to: Vec<LinkEnd>,
-    /// The pairs of these that it does not join all the same. Cluster files can't say so.
+    /// The group of each class, by its position, where the link joins nodes of one group only; none where it
+    /// joins all. Cluster files can't say so.
+    pub groups: Vec<u16>,
+    /// The pairs of these that it does not join all the same. Cluster files can't say so either.
     pub except: Vec<[LinkEnd; 2]>,
     /// Throughput against request size, for each shape class.
     pub curves: Curves,
@@ -207,13 +210,18 @@ impl Link {
     #[must_use]
     pub fn joins(&self, from: LinkEnd, to: LinkEnd) -> bool {
         let ends = self.from.contains(&from) && self.to.contains(&to);
-        ends && !self.except.contains(&[from, to])
+        ends && self.group(from) == self.group(to) && !self.except.contains(&[from, to])
     }
 
-    /// Its starts, together where each is joined to all ends, and else each by itself.
+    /// Its starts, together where neighbours among them are joined to the same ends, and else each by itself.
     pub fn starts(&self) -> impl Iterator<Item = &[LinkEnd]> {
-        let together = if self.except.is_empty() { self.from.len().max(1) } else { 1 };
-        self.from.chunks(together)
+        let are_alike =
+            |a: &LinkEnd, b: &LinkEnd| self.except.is_empty() && self.group(*a) == self.group(*b);
+        self.from.chunk_by(are_alike)
+    }
+
+    fn group(&self, end: LinkEnd) -> Option<u16> {
+        self.groups.get(usize::from(end.class)).copied()
     }
 }
 

@@ -26,7 +26,8 @@ use model::NodeId;
 use std::os::fd::OwnedFd;
 use std::sync::{Arc, Mutex};
 use std::time::Duration;
-use whereabouts::{Machine, Whereabouts};
+pub(crate) use whereabouts::Machine;
+use whereabouts::Whereabouts;
 
 /// What ranks of one machine may have of each other beside a network.
 #[derive(Debug)]

@@ -30,6 +30,14 @@ impl Machine {
         let [pid, net] = NAMESPACES.map(|path| stat(path).map(|found| found.st_ino).ok());
         Some(Machine { boot: boot.to_le_bytes(), namespaces: [pid?, net?] })
     }
+
+    pub(crate) fn to_bytes(self) -> [u8; 32] {
+        let Machine { boot, namespaces: [pid, net] } = self;
+        let mut bytes = [0; 32];
+        let words = [&boot[..], &pid.to_le_bytes(), &net.to_le_bytes()];
+        bytes.copy_from_slice(&words.concat());
+        bytes
+    }
 }
 
 /// Where a rank's mailbox and segment lie, as processes of its machine find them.
@@ -50,7 +58,7 @@ struct Place {
 
 impl Whereabouts {
     /// How many bytes they are told in.
-    pub(crate) const BYTES: usize = 16 + 9 * 8;
+    pub(crate) const BYTES: usize = 32 + 7 * 8;
 
     /// Of the memory behind these, while they are open; `None` where the system doesn't say.
     pub(crate) fn of(machine: Machine, fds: [&OwnedFd; 2]) -> Option<Whereabouts> {
@@ -61,12 +69,11 @@ impl Whereabouts {
 
     pub(crate) fn to_bytes(self) -> [u8; Whereabouts::BYTES] {
         let Whereabouts { machine, process, memory } = self;
-        let Machine { boot, namespaces: [pid, net] } = machine;
         let mut bytes = [0; Whereabouts::BYTES];
-        bytes[..16].copy_from_slice(&boot);
+        bytes[..32].copy_from_slice(&machine.to_bytes());
         let place = |place: Place| [place.descriptor, place.device, place.inode];
-        let words = [pid, net, process].into_iter().chain(memory.into_iter().flat_map(place));
-        for (place, word) in bytes[16..].chunks_mut(8).zip(words) {
+        let words = [process].into_iter().chain(memory.into_iter().flat_map(place));
+        for (place, word) in bytes[32..].chunks_mut(8).zip(words) {
             place.copy_from_slice(&word.to_le_bytes());
         }
         bytes

@@ -19,7 +19,7 @@ use std::sync::{Arc, Mutex, PoisonError};
 pub(crate) struct Devices {
     all: BTreeMap<MemoryId, Arc<dyn Device>>,
     /// The memories that other nodes put to, of those that have one.
-    rooms: BTreeMap<MemoryId, MemoryId>,
+    rooms: Mutex<BTreeMap<MemoryId, MemoryId>>,
     /// What is closed of each that has not all its channels any more.
     closed: Mutex<BTreeMap<MemoryId, Closed>>,
     /// Those of others that no link leads to any more from one.
@@ -54,8 +54,13 @@ impl Devices {
     }
 
     /// Adds the memory that other nodes put to of the device whose own is `own`.
-    pub(crate) fn add_room(&mut self, own: MemoryId, room: MemoryId) {
-        self.rooms.insert(own, room);
+    pub(crate) fn add_room(&self, own: MemoryId, room: MemoryId) {
+        self.rooms.lock().unwrap_or_else(PoisonError::into_inner).insert(own, room);
+    }
+
+    /// The memory that other nodes put to of the device whose own is `own`, if it has one.
+    fn room(&self, own: MemoryId) -> Option<MemoryId> {
+        self.rooms.lock().unwrap_or_else(PoisonError::into_inner).get(&own).copied()
     }
 
     /// All, with their memories.
@@ -148,7 +153,7 @@ impl Shared {
         let (_changing, mut class) = self.class_to_change();
         for (memory, what, why) in found {
             log::warn!("no more copies are planned that need it: {why}");
-            for memory in [Some(&memory), self.devices().rooms.get(&memory)].into_iter().flatten() {
+            for memory in [Some(memory), self.devices().room(memory)].into_iter().flatten() {
                 close(&mut class, memory.index, what);
             }
             closed.insert(memory, what);

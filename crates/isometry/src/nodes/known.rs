@@ -28,8 +28,29 @@ pub(super) struct Introduction {
     lost: Vec<(u16, String)>,
     /// Memories of other nodes' devices that its own don't reach, each with that one's own memory.
     apart: Vec<(u16, MemoryId)>,
-    /// Its process, by the number that this has on its machine.
-    process: u32,
+    /// How its devices reach those of others, where it has any that do.
+    reach: Option<Reach>,
+}
+
+/// How devices of a node reach those of others where they are.
+#[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize)]
+pub(crate) enum Reach {
+    /// Through the network.
+    Network,
+    /// By opening what other processes of this machine have exported; and which process this is there.
+    Machine([u8; 32], u32),
+}
+
+impl Reach {
+    /// Whether devices of a node that has this and those of one that has `other` reach each other, unless both are
+    /// of one process.
+    fn is_alike(&self, other: &Reach) -> bool {
+        match (self, other) {
+            (Reach::Network, Reach::Network) => true,
+            (Reach::Machine(machine, _), Reach::Machine(other, _)) => machine == other,
+            _ => false,
+        }
+    }
 }
 
 /// Room of a device that others put to where it is.
@@ -60,12 +81,16 @@ impl OnDevice {
         OnDevice { own, memory, region, bytes, way: Way::Window(start, key) }
     }
 
-    /// Whether a node of this class may say so: both are memories of devices.
-    fn is_of(&self, class: &NodeClass) -> bool {
+    /// Whether a node of this class and reach may say so: both are memories of devices.
+    fn is_of(&self, class: &NodeClass, reach: Option<&Reach>) -> bool {
         let kind = |memory: u16| class.memories.get(usize::from(memory)).map(|memory| memory.kind);
         let are_devices = [self.own, self.memory].iter().all(|&m| kind(m) == Some(MemoryKind::Fbm));
-        let has_key = !matches!(&self.way, Way::Window(_, key) if key.is_empty());
-        are_devices && self.own != self.memory && has_key
+        let is_reached = match (&self.way, reach) {
+            (Way::Window(_, key), Some(Reach::Network)) => !key.is_empty(),
+            (Way::Opened(_), Some(Reach::Machine(..))) => true,
+            _ => false,
+        };
+        are_devices && self.own != self.memory && is_reached
     }
 
     /// Room of so many bytes that others open by `handle`.
@@ -76,11 +101,6 @@ impl OnDevice {
     ) -> Self {
         let halves = [0, 32].map(|from| std::array::from_fn(|at| handle.0[from + at]));
         OnDevice { own, memory, region, bytes, way: Way::Opened(halves) }
-    }
-
-    /// The device's own memory, among its node's.
-    pub(crate) fn own(&self) -> u16 {
-        self.own
     }
 
     /// The region, as others see it.
@@ -109,38 +129,51 @@ impl Introduction {
         registered: &Registered,
         rates: Option<LinkRates>,
     ) -> Introduction {
-        let alone = topology::cluster(&[Member::alone(class)], 0, 1, rates);
-        let topology = cluster::to_json(&alone).to_string();
-        let Registered { memory, region, bytes, ref rooms } = *registered;
-        let (memory, rooms, process) = (memory.index, rooms.clone(), std::process::id());
-        let (lost, apart) = (Vec::new(), Vec::new());
-        Introduction { name, topology, memory, region, bytes, rooms, lost, apart, process }
+        let (topology, reach) = (alone(class, rates), registered.reach.clone());
+        let Registered { memory, region, bytes, .. } = *registered;
+        let (memory, rooms, lost, apart) = (memory.index, Vec::new(), Vec::new(), Vec::new());
+        Introduction { name, topology, memory, region, bytes, rooms, lost, apart, reach }
     }
 
-    /// The node among others, which may open memory of each other's devices or not.
-    fn member(&self, class: NodeClass, may_open: bool) -> Member {
+    /// The node among others, of which those of `group` reach its devices.
+    fn member(&self, class: NodeClass, group: u16) -> Member {
         let is_lost = |memory| self.lost.iter().any(|(lost, _)| *lost == memory);
-        let is_linked = |room: &&OnDevice| may_open || matches!(room.way, Way::Window(..));
-        let rooms = self.rooms.iter().filter(is_linked).filter(|room| !is_lost(room.own));
+        let rooms = self.rooms.iter().filter(|room| !is_lost(room.own));
         let putting = rooms.clone().map(|room| room.own).collect();
         let (rooms, apart) = (rooms.map(|room| room.memory).collect(), self.apart.clone());
-        Member { class, putting, rooms, apart }
+        Member { class, putting, rooms, group, apart }
     }
+}
+
+/// A cluster of one node alone, as JSON.
+fn alone(class: NodeClass, rates: Option<LinkRates>) -> String {
+    let alone = topology::cluster(&[Member::alone(class)], 0, 1, rates);
+    cluster::to_json(&alone).to_string()
 }
 
 /// What a node becomes.
 #[derive(Debug, Default)]
-pub(super) struct Change {
+pub(crate) struct Change {
     /// Its memories and channels, where these change.
-    pub(super) class: Option<NodeClass>,
+    pub(crate) class: Option<NodeClass>,
     /// Of its memories those of lost devices, and why these are.
-    pub(super) lost: Vec<(u16, String)>,
+    pub(crate) lost: Vec<(u16, String)>,
     /// And memories of other nodes' devices that its own don't reach, each with that one's own memory.
-    pub(super) apart: Vec<(u16, MemoryId)>,
+    pub(crate) apart: Vec<(u16, MemoryId)>,
     /// What was measured of a link.
-    pub(super) measured: Option<LinkRates>,
-    /// Whether nobody is to put to its devices any more.
-    pub(super) withdraws: bool,
+    pub(crate) measured: Option<LinkRates>,
+    /// Room of its devices that others put to, where that changes.
+    pub(crate) rooms: Option<Vec<OnDevice>>,
+}
+
+/// What has become of the room of this node's devices that others put to.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
+pub(super) enum Rooms {
+    /// Nobody has needed any.
+    #[default]
+    Unneeded,
+    Opened,
+    Withdrawn,
 }
 
 /// All nodes, by rank.
@@ -151,6 +184,10 @@ pub(super) struct Known {
     generation: u64,
     /// Those that have heard what this one is.
     pub(super) told: BTreeSet<NodeId>,
+    /// One that has come, and hears nothing before the link to it was measured.
+    pub(super) measured: Option<NodeId>,
+    /// What has become of this one's rooms.
+    pub(super) rooms: Rooms,
     /// Rooms that their nodes have withdrawn, and that this one may have open yet.
     withdrawn: Vec<(NodeId, Arc<Region>)>,
     /// Those that may have rooms open yet that this one has withdrawn.
@@ -180,7 +217,8 @@ impl Known {
         let [class] = <[NodeClass; 1]>::try_from(topology.classes)
             .map_err(|_| "it says to be several nodes".to_owned())?;
         let is_there = class.memories.get(usize::from(said.memory)).is_some();
-        if !is_there || !said.rooms.iter().all(|room| room.is_of(&class)) {
+        let is_its = |room: &OnDevice| room.is_of(&class, said.reach.as_ref());
+        if !is_there || !said.rooms.iter().all(is_its) {
             return Err("it has no such memory".to_owned());
         }
         if said.name.as_deref().is_some_and(|name| !registry::is_node_name(name)) {
@@ -240,11 +278,26 @@ impl Known {
         node.is_lost = true;
     }
 
-    /// Whether no two that are there are of one process, which can't open what it has exported itself.
-    fn may_open(&self) -> bool {
+    /// How those that are there reach devices that do so as `reach` says.
+    fn alike<'a>(&'a self, reach: &'a Reach) -> impl Iterator<Item = &'a Reach> {
         let there = self.nodes.iter().flatten().filter(|node| !node.is_lost);
+        there.filter_map(|node| node.said.reach.as_ref()).filter(|other| other.is_alike(reach))
+    }
+
+    /// Whether devices are linked that reach each other as `reach` says: no two of these nodes are of one process,
+    /// which can't open what it has exported itself.
+    fn are_linked(&self, reach: &Reach) -> bool {
         let mut processes = BTreeSet::new();
-        there.map(|node| node.said.process).all(|process| processes.insert(process))
+        *reach == Reach::Network || self.alike(reach).all(|process| processes.insert(process))
+    }
+
+    /// Whether another node would put to devices of `here`, which has no room for that yet.
+    pub(super) fn needs_rooms(&self, here: NodeId) -> bool {
+        let Some(reach) = self.said(here).and_then(|said| said.reach.as_ref()) else {
+            return false;
+        };
+        let is_met = self.alike(reach).nth(1).is_some() && self.are_linked(reach);
+        is_met && self.rooms == Rooms::Unneeded
     }
 
     fn get(&self, node: NodeId) -> Option<&Node> {
@@ -264,16 +317,17 @@ impl Known {
     /// What a node that has changed, or measured a link, says of itself; `None` before it has said
     /// anything.
     pub(super) fn changed(&self, node: NodeId, change: Change) -> Option<Introduction> {
-        let Node { said, class: before, rates, .. } = self.get(node)?;
-        let Introduction { ref name, memory: index, region, bytes, ref rooms, .. } = *said;
-        let rooms = if change.withdraws { Vec::new() } else { rooms.clone() };
-        let memory = MemoryId { node, index };
-        let registered = Registered { memory, region, bytes, rooms };
-        let class = change.class.unwrap_or_else(|| before.clone());
+        let Node { said, class, rates, .. } = self.get(node)?;
+        let class = change.class.unwrap_or_else(|| class.clone());
         let rates = change.measured.or_else(|| rates.clone());
-        let mut changed = Introduction::new(name.clone(), class, &registered, rates);
-        changed.lost = if change.lost.is_empty() { said.lost.clone() } else { change.lost };
-        changed.apart = if change.apart.is_empty() { said.apart.clone() } else { change.apart };
+        let mut changed = Introduction { topology: alone(class, rates), ..said.clone() };
+        if !change.lost.is_empty() {
+            changed.lost = change.lost;
+        }
+        if !change.apart.is_empty() {
+            changed.apart = change.apart;
+        }
+        changed.rooms = change.rooms.unwrap_or(changed.rooms);
         Some(changed)
     }
 
@@ -290,14 +344,24 @@ impl Known {
 
     /// The cluster of all that have said what they are; others have no memories.
     pub(super) fn cluster(&self) -> Topology {
-        let may_open = self.may_open();
         let member = |node: &Option<Node>| match node {
-            Some(Node { class, said, .. }) => said.member(class.clone(), may_open),
+            Some(Node { class, said, .. }) => match self.group(said) {
+                Some(group) => said.member(class.clone(), group),
+                None => Member::alone(class.clone()),
+            },
             None => Member::alone(topology::unknown()),
         };
         let members: Vec<_> = self.nodes.iter().map(member).collect();
         // Every memory says how large its buffers may be.
         topology::cluster(&members, self.generation, 1 << 20, self.rates().cloned())
+    }
+
+    /// Those of which nodes the devices of one that said so reach, where there are any: which was the first.
+    fn group(&self, said: &Introduction) -> Option<u16> {
+        let reach = said.reach.as_ref().filter(|reach| self.are_linked(reach))?;
+        let is_of_it = |node: &Node| node.said.reach.as_ref().is_some_and(|it| it.is_alike(reach));
+        let first = self.nodes.iter().position(|node| node.as_ref().is_some_and(is_of_it));
+        first.and_then(|first| u16::try_from(first).ok())
     }
 
     /// A region of a node that others may put to.
@@ -338,11 +402,11 @@ mod tests {
     const REGION: RegionId = RegionId { index: 4, generation: 1 };
 
     fn said() -> Introduction {
-        of_memories(&[MemoryKind::Sys], Vec::new())
+        of_memories(&[MemoryKind::Sys], None)
     }
 
-    /// Of a node with these memories and one that is registered.
-    fn of_memories(kinds: &[MemoryKind], windows: Vec<OnDevice>) -> Introduction {
+    /// Of a node with these memories, one that is registered, and such devices.
+    fn of_memories(kinds: &[MemoryKind], reach: Option<Reach>) -> Introduction {
         let memory = |(i, &kind): (usize, &MemoryKind)| Memory {
             name: format!("memory{i}"),
             kind,
@@ -360,7 +424,7 @@ mod tests {
         };
         topology::add_registered(&mut class, 64);
         let memory = MemoryId { node: NodeId(0), index: kinds.len() as u16 };
-        let registered = Registered { memory, region: REGION, bytes: 64, rooms: windows };
+        let registered = Registered { memory, region: REGION, bytes: 64, reach };
         Introduction::new(None, class, &registered, None)
     }
 
@@ -431,11 +495,17 @@ mod tests {
         OnDevice::in_window(own, (memory, region), window)
     }
 
-    /// Of a process of its own, with room that others open.
+    /// Of a process of its own, with devices and no room yet.
+    fn opening(machine: u8, process: u32) -> Introduction {
+        let reach = Some(Reach::Machine([machine; 32], process));
+        Introduction { reach, ..on_devices(Vec::new()) }
+    }
+
+    /// And with room that others open.
     fn exporting(process: u32) -> Introduction {
         let OnDevice { own, memory, region, bytes, .. } = on_device(0, 1);
         let room = OnDevice::exported(own, (memory, region), (bytes, IpcHandle([7; 64])));
-        Introduction { process, ..on_devices(vec![room]) }
+        Introduction { rooms: vec![room], ..opening(1, process) }
     }
 
     #[test]
@@ -476,9 +546,55 @@ mod tests {
         assert_eq!(ends(&known), (3, 3, 1), "its process has come back as another node");
     }
 
-    /// Of a node with two memories of devices before that of its host.
-    fn on_devices(windows: Vec<OnDevice>) -> Introduction {
-        of_memories(&[MemoryKind::Fbm, MemoryKind::Fbm, MemoryKind::Sys], windows)
+    #[test]
+    fn room_is_needed_once_another_would_put_there() {
+        let mut known = Known::default();
+        let needs = |known: &mut Known, node, said| {
+            known.hear(NodeId(node), said).unwrap();
+            known.needs_rooms(NodeId(0))
+        };
+        for (node, said, what) in [
+            (0, opening(1, 8), "alone"),
+            (1, said(), "a host"),
+            (2, on_devices(Vec::new()), "of which a network reaches the devices"),
+            (3, opening(2, 9), "of another machine"),
+            (4, opening(1, 8), "of the same process"),
+        ] {
+            assert!(!needs(&mut known, node, said), "{what}");
+        }
+        known.close(NodeId(4));
+        assert!(needs(&mut known, 5, opening(1, 9)) && !known.needs_rooms(NodeId(1)));
+        for rooms in [Rooms::Opened, Rooms::Withdrawn] {
+            known.rooms = rooms;
+            assert!(!known.needs_rooms(NodeId(0)), "{rooms:?}");
+        }
+    }
+
+    #[test]
+    fn devices_of_one_machine_are_linked_and_those_of_two_are_not() {
+        let mut known = Known::default();
+        let of = |machine, process| {
+            let Introduction { reach, .. } = opening(machine, process);
+            Introduction { reach, ..exporting(process) }
+        };
+        // Numbers of processes are those of their machines.
+        for (node, said) in
+            [(0, of(1, 8)), (1, of(2, 8)), (2, of(1, 9)), (3, on_devices(vec![on_device(0, 1)]))]
+        {
+            known.hear(NodeId(node), said).unwrap();
+        }
+        let link = &known.cluster().links[1];
+        let end = |class, memory| LinkEnd { class, memory };
+        let joined = |from| [0, 1, 2, 3].map(|to| link.joins(end(from, 0), end(to, 1)));
+        assert_eq!(joined(0), [true, false, true, false]);
+        assert_eq!(joined(1), [false, true, false, false]);
+        assert_eq!(joined(3), [false, false, false, true]);
+    }
+
+    /// Of a node with two memories of devices before that of its host, whose network reaches these.
+    fn on_devices(rooms: Vec<OnDevice>) -> Introduction {
+        let kinds = [MemoryKind::Fbm, MemoryKind::Fbm, MemoryKind::Sys];
+        Introduction { rooms, ..of_memories(&kinds, Some(Reach::Network)) }
     }
 
     #[test]
@@ -526,7 +642,7 @@ mod tests {
         let (node, region) = (NodeId(1), on_device(0, 1).region);
         assert_eq!((known.exported(node), ends(&known)), (vec![region], (vec![0], 1)));
         let job = known.registered(MemoryId { node, index: 1 }, region).unwrap();
-        let change = Change { withdraws: true, ..Change::default() };
+        let change = Change { rooms: Some(Vec::new()), ..Change::default() };
         let changed = known.changed(node, change).unwrap();
         let rooms = known.hear(node, changed).unwrap();
         known.withdraw(node, rooms);
@@ -554,6 +670,9 @@ mod tests {
             on_devices(vec![on_device(2, 1)]),
             on_devices(vec![on_device(1, 1)]),
             on_devices(vec![OnDevice { way: Way::Window(0x7000, Vec::new()), ..on_device(0, 1) }]),
+            Introduction { reach: None, ..on_devices(vec![on_device(0, 1)]) },
+            Introduction { reach: Some(Reach::Network), ..exporting(1) },
+            Introduction { reach: exporting(1).reach, ..on_devices(vec![on_device(0, 1)]) },
             Introduction { name: Some("a/b".to_owned()), ..said() },
             Introduction { name: Some("node3".to_owned()), ..said() },
             Introduction {

@@ -5,7 +5,7 @@
 //! have anything of it: what is asked of it waits. A rank is given once, so that a node that comes back
 //! under its name is another one, and what was found at the one before stays lost.
 
-use super::known::{Change, Introduction, Known};
+use super::known::{Change, Introduction, Known, Rooms};
 use super::letters::{Inbox, Topic};
 use super::topology::NODE;
 use super::{LinkRates, Nodes, Registered, postcard, registry};
@@ -15,7 +15,6 @@ use channel_remote::{RemoteChannel, RemoteSpan};
 use fabric::{Config, Fabric, Handlers, Lost};
 use model::{MemoryId, NodeClass, NodeId, RegionId, Topology};
 use std::sync::Arc;
-use std::sync::atomic::Ordering;
 use std::time::{Duration, Instant};
 
 /// The most of another node's memory that links are measured with.
@@ -84,7 +83,9 @@ impl Nodes {
     fn hear_introductions(&self) -> Result<(), Error> {
         self.inbox.take_about(Topic::Class).into_iter().try_for_each(|letter| {
             let heard = self.hear_class(letter.from, &letter.bytes);
-            heard.map_err(|why| Error::Introduction { node: letter.from, why })
+            heard.map_err(|why| Error::Introduction { node: letter.from, why })?;
+            self.introduce_to(letter.from);
+            Ok(())
         })
     }
 
@@ -149,20 +150,11 @@ impl Nodes {
         self.known().cluster()
     }
 
-    /// Tells all others what this node has become, and which of its memories are those of devices that are
-    /// lost, and why, and which of others its devices don't reach; returns the new cluster.
-    pub(crate) fn change(
-        &self,
-        class: NodeClass,
-        lost: Vec<(u16, String)>,
-        apart: Vec<(u16, MemoryId)>,
-    ) -> Option<Topology> {
-        let class = Some(class);
-        self.become_another(Change { class, lost, apart, ..Change::default() })
-    }
-
-    fn become_another(&self, change: Change) -> Option<Topology> {
+    /// Tells all others what this node has become; returns the new cluster.
+    pub(crate) fn become_another(&self, change: Change) -> Option<Topology> {
         let mut known = self.known();
+        let is_withdrawn = known.rooms == Rooms::Withdrawn;
+        let change = Change { rooms: change.rooms.filter(|_| !is_withdrawn), ..change };
         let changed = known.changed(self.here(), change)?;
         self.tell(&mut known, changed);
         Some(known.cluster())
@@ -173,38 +165,45 @@ impl Nodes {
         let bytes = postcard(&introduction);
         // It has nothing open of its own.
         let _ = known.hear(self.here(), introduction).expect("it says what it is");
-        for node in self.others() {
+        for node in self.others().filter(|&node| known.measured != Some(node)) {
             known.told.insert(node);
             self.outbox.post(&self.fabric, node, Topic::Class, bytes.clone());
         }
     }
 
-    /// Hears what a node is, and tells it what this one is unless it knows.
+    /// Hears what a node is.
     pub(super) fn hear_class(&self, from: NodeId, bytes: &[u8]) -> Result<(), String> {
         let introduction = ::postcard::from_bytes(bytes).map_err(|e| e.to_string())?;
         let mut known = self.known();
         let withdrawn = known.hear(from, introduction)?;
+        known.measured = known.measured.filter(|&node| node != from);
         known.withdraw(from, withdrawn);
-        if known.told.insert(from)
-            && let Some(said) = known.said(self.here())
-        {
-            self.outbox.post(&self.fabric, from, Topic::Class, postcard(said));
-        }
         drop(known);
         self.close_withdrawn();
         self.registry.look_again();
         Ok(())
     }
 
+    /// Tells a node what this one is, unless it knows.
+    pub(super) fn introduce_to(&self, node: NodeId) {
+        let mut known = self.known();
+        if known.told.insert(node)
+            && let Some(said) = known.said(self.here())
+        {
+            self.outbox.post(&self.fabric, node, Topic::Class, postcard(said));
+        }
+    }
+
     /// Has others put to this node's devices no more, and waits until they have closed what they had opened for
     /// that; returns the regions of which that is not known.
     pub(super) fn withdraw(&self) -> Vec<RegionId> {
         let mut known = self.known();
+        known.rooms = Rooms::Withdrawn;
         let rooms = known.exported(self.here());
         if rooms.is_empty() {
             return rooms;
         }
-        let change = Change { withdraws: true, ..Change::default() };
+        let change = Change { rooms: Some(Vec::new()), ..Change::default() };
         let changed = known.changed(self.here(), change).expect("it has said what it is");
         // Who comes just now hears of no rooms.
         known.awaited = known.told.clone();
@@ -254,10 +253,14 @@ impl Nodes {
     /// Whether the link to a node that comes is to be [measured](Nodes::measure_newcomer), before that is
     /// told anything: no link was, and nobody can use its memory yet.
     pub(super) fn is_to_be_measured(&self, node: NodeId) -> bool {
-        let known = self.known();
+        let mut known = self.known();
         let is_new = node.0 >= self.fabric.founders() && !known.knows(node);
-        let is_first = self.joining.measures && is_new && known.rates().is_none();
-        is_first && !self.joining.has_measured.swap(true, Ordering::Relaxed)
+        let is_first = known.rates().is_none() && known.measured.is_none();
+        let is_to_be = self.joining.measures && is_new && is_first;
+        if is_to_be {
+            known.measured = Some(node);
+        }
+        is_to_be
     }
 
     /// Measures the link to a node that has come. Where that is stopped, it is given up after some seconds, or
@@ -265,11 +268,9 @@ impl Nodes {
     pub(super) fn measure_newcomer(&self, node: NodeId) {
         let failed = |error: &_| log::warn!("the rates of links are assumed: {error}");
         let channel = RemoteChannel::new(Arc::clone(&self.fabric)).inspect_err(failed);
-        match channel.ok().and_then(|mut channel| self.measure(&mut channel, node)) {
-            Some(rates) => {
-                self.become_another(Change { measured: Some(rates), ..Change::default() });
-            }
-            None => self.joining.has_measured.store(false, Ordering::Relaxed),
+        let measured = channel.ok().and_then(|mut channel| self.measure(&mut channel, node));
+        if measured.is_some() {
+            self.become_another(Change { measured, ..Change::default() });
         }
     }
 
@@ -318,5 +319,49 @@ impl Nodes {
     /// What a node calls itself.
     pub(crate) fn called(&self, node: NodeId) -> Option<String> {
         self.known().name(node).map(str::to_owned)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::nodes::{Own, topology};
+    use model::RegionId;
+
+    #[test]
+    fn who_comes_hears_nothing_before_the_link_to_it_is_measured() {
+        let [(_, root), ..] = fabric::Job::new(1).unwrap().variables(0);
+        let config = Config { capacity: 2, ..Config::new(&root, (0, 1), b"key") };
+        let own = Own { measures: true, ..Own::default() };
+        let founder = Nodes::join(&config, 64, &own).unwrap();
+        let registered = Registered {
+            memory: MemoryId { node: NodeId(0), index: 1 },
+            region: RegionId { index: 0, generation: 0 },
+            bytes: 64,
+            reach: None,
+        };
+        let host = r#"
+            th_bytes = 1
+            [[node]]
+            name = "node"
+            memory = [{ name = "sys", kind = "SYS" }]
+            channel = [{ kind = "Memcpy", from = ["sys"], to = ["sys"], throughput = 9e9 }]
+        "#;
+        let class = || {
+            let mut class = cluster::parse_toml(host).unwrap().classes.remove(0);
+            topology::add_registered(&mut class, 64);
+            class
+        };
+        founder.introduce((class(), None), &registered, Duration::ZERO).unwrap();
+        let comes = Fabric::join(&Config::later(&root, b"key"), Handlers::new()).unwrap();
+        let is_told = || founder.known().told.contains(&comes.rank());
+        assert!(founder.is_to_be_measured(comes.rank()));
+        founder.become_another(Change::default()).unwrap();
+        assert!(!is_told());
+        let said = Introduction::new(None, class(), &registered, None);
+        founder.hear_class(comes.rank(), &postcard(&said)).unwrap();
+        assert!(!is_told() && !founder.is_to_be_measured(comes.rank()));
+        founder.become_another(Change::default()).unwrap();
+        assert!(is_told());
     }
 }

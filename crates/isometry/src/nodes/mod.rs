@@ -6,8 +6,9 @@
 //! not at all. Others reach buffers and what was published or lent, nothing else; the
 //! destination of a copy is written by the node that it lies in. **Structure.** [`Nodes`] joins the
 //! others through a [`Fabric`]: [`letters`] carry what nodes say, [`topology`] makes one cluster of
-//! what they are, [`registry`] knows what they publish. A thread ([`service`]) hears them, and hands
-//! the engine what its peers say; whoever steps the engine sends what that has to say.
+//! what they are, [`registry`] knows what they publish, [`rooms`] has devices put to each other. A
+//! thread ([`service`]) hears them, and hands the engine what its peers say; whoever steps the engine
+//! sends what that has to say.
 
 mod described;
 mod desk;
@@ -17,27 +18,27 @@ mod lending;
 mod letters;
 mod members;
 mod registry;
+mod rooms;
 mod service;
 mod sums;
 mod topology;
 
-pub(crate) use known::OnDevice;
+pub(crate) use known::Change;
 pub(crate) use service::Service;
-pub(crate) use topology::{LINK_OF_DEVICES, LINK_OF_HOSTS, LinkRates, share_core};
+pub(crate) use topology::{LINK_OF_HOSTS, LinkRates, share_core};
 
 use crate::accelerators::Devices;
 use crate::accelerators::reg::{self, Reached};
 use crate::instance::{Instance, Keeper};
 use crate::runtime::Shared;
 use crate::{ArgumentError, Error};
-use channel::accelerator::Device;
 use channel::{Region, Regions};
 use described::Described;
 use desk::Desk;
 use engine::Packet;
 use fabric::{Barrier, Config, Fabric, MOST_RANKS};
 use files::Served;
-use known::Known;
+use known::{Known, Reach};
 use letters::{Inbox, Outbox, Topic};
 use model::{ChannelError, ChannelErrorKind, ChannelId, MemoryId, NodeClass, NodeId, RegionId};
 use registry::{Asker, Registry};
@@ -86,23 +87,21 @@ struct Joining {
     name: Option<String>,
     /// Whether it measures a link for all.
     measures: bool,
-    /// Whether it has begun to measure that to one that came later.
-    has_measured: AtomicBool,
     /// Whether others were there before.
     is_late: bool,
     /// Whether others may come later.
     is_open: bool,
-    /// Whether there are others, or may be, and all are of this machine.
-    is_local: bool,
+    /// The machine, as those tell each other that are of one.
+    machine: Option<[u8; 32]>,
 }
 
-/// Registered memory as this node's engine and its peers see it.
+/// What others put to, as this node's engine and its peers see it: registered memory.
 pub(crate) struct Registered {
     pub(crate) memory: MemoryId,
     pub(crate) region: RegionId,
     pub(crate) bytes: u64,
-    /// Room of devices that others put to.
-    pub(crate) rooms: Vec<OnDevice>,
+    /// How devices reach those of other nodes, where there are any that do.
+    reach: Option<Reach>,
 }
 
 impl Nodes {
@@ -128,10 +127,9 @@ impl Nodes {
             joining: Joining {
                 name: own.name.clone(),
                 measures: own.measures && fabric.rank() == NodeId(0),
-                has_measured: AtomicBool::default(),
                 is_late: config.is_late,
                 is_open: config.is_late || config.capacity > config.size,
-                is_local: config.is_local() && (config.is_late || config.capacity > 1),
+                machine: config.machine(),
             },
             decoder: Mutex::default(),
             mourned: Mutex::default(),
@@ -170,32 +168,16 @@ impl Nodes {
         let Reached { region, by_devices } =
             reg::reach(crate::memory::segment(memory, &self.fabric), devices);
         let region = regions.insert(region);
-        (Registered { memory, region, bytes, rooms: Vec::new() }, by_devices)
+        (Registered { memory, region, bytes, reach: self.reach(devices) }, by_devices)
     }
 
-    /// Whether other nodes put to devices where these are: the network reaches them, or nodes are of one machine.
-    pub(crate) fn reaches_devices(&self) -> bool {
-        self.fabric.has_windows() || self.joining.is_local
-    }
-
-    /// Lets other nodes put to room of `device`, whose memory is `own`: through a window of the network's, or by
-    /// opening it.
-    ///
-    /// # Errors
-    /// As [`channel_remote::open_window`], and [`channel::accelerator::Interop::export`].
-    pub(crate) fn open_room(
-        &self,
-        (own, device): (MemoryId, &Arc<dyn Device>),
-        (regions, room): (&Regions, RegionId),
-    ) -> Result<OnDevice, Error> {
-        let there = regions.get(room).expect("it was just made");
-        let place = (there.memory().index, room);
-        if let Some(window) = channel_remote::open_window(&self.fabric, device, &there) {
-            return Ok(OnDevice::in_window(own.index, place, window.map_err(Error::nodes)?));
+    /// How `devices` reach those of other nodes.
+    fn reach(&self, devices: &Devices) -> Option<Reach> {
+        devices.interops().next()?;
+        if self.fabric.has_windows() {
+            return Some(Reach::Network);
         }
-        let interop = device.interop().expect("what has addresses is shared");
-        let handle = interop.export(&there)?.expect("it was allocated for this");
-        Ok(OnDevice::exported(own.index, place, (there.len_bytes(), handle)))
+        self.joining.machine.map(|machine| Reach::Machine(machine, std::process::id()))
     }
 
     /// Closes what is open of devices of nodes that are lost, each with the last copy to it.

@@ -101,6 +101,9 @@ fn hear(shared: &Arc<Shared>, nodes: &Nodes, letter: Letter) -> Option<engine::P
 
 fn hear_class(shared: &Shared, nodes: &Nodes, letter: &Letter) -> Result<(), String> {
     nodes.hear_class(letter.from, &letter.bytes)?;
+    // First, so that who comes hears of these with all the rest.
+    shared.open_rooms();
+    nodes.introduce_to(letter.from);
     shared.set_topology(nodes.cluster());
     Ok(())
 }

@@ -89,6 +89,8 @@ pub(crate) struct Member {
     /// Its memories of devices that put to those of others where these are, and those that are put to.
     pub(crate) putting: Vec<u16>,
     pub(crate) rooms: Vec<u16>,
+    /// Which of the nodes these devices reach: those of the same group.
+    pub(crate) group: u16,
     /// Memories of others that are not put to from one of its own all the same.
     pub(crate) apart: Vec<(u16, MemoryId)>,
 }
@@ -96,7 +98,7 @@ pub(crate) struct Member {
 impl Member {
     /// A node whose devices nobody else reaches.
     pub(crate) fn alone(class: NodeClass) -> Member {
-        Member { class, putting: Vec::new(), rooms: Vec::new(), apart: Vec::new() }
+        Member { class, putting: Vec::new(), rooms: Vec::new(), group: 0, apart: Vec::new() }
     }
 }
 
@@ -106,8 +108,8 @@ pub(crate) const LINK_OF_DEVICES: usize = 1;
 
 /// The cluster of these nodes, in the order of their ranks: neighbours that look alike are a class,
 /// and host memory of each is linked to registered memory of all others. That is for what comes in:
-/// nothing goes faster from there. Devices that others reach where they are are linked to each other. A node
-/// that some device does not reach is a class of its own.
+/// nothing goes faster from there. Devices that others reach where they are are linked to each other, group by
+/// group. A node that some device does not reach is a class of its own.
 pub(crate) fn cluster(
     nodes: &[Member],
     generation: u64,
@@ -138,8 +140,8 @@ pub(crate) fn cluster(
     let from = ends(&members, |(member, index), _| member.putting.contains(&index));
     let to = ends(&members, |(member, index), _| member.rooms.contains(&index));
     if !from.is_empty() && !to.is_empty() {
-        let except = exceptions(&members);
-        links.push(Link { except, ..link((from, to), of_devices, true) });
+        let (groups, except) = (groups(&members), exceptions(&members));
+        links.push(Link { groups, except, ..link((from, to), of_devices, true) });
     }
     let classes = members.into_iter().map(|member| member.class).collect();
     Topology { name: format!("{} nodes", nodes.len()), generation, th_bytes, classes, links }
@@ -153,6 +155,13 @@ fn ends(members: &[Member], is_end: impl Fn((&Member, u16), &Memory) -> bool) ->
         memories.map(|(memory, _)| LinkEnd { class, memory }).collect::<Vec<_>>()
     };
     (0..).zip(members).flat_map(of_class).collect()
+}
+
+/// The group of each class, where devices are of several.
+fn groups(members: &[Member]) -> Vec<u16> {
+    let linked = members.iter().filter(|member| !member.rooms.is_empty());
+    let several = linked.map(|member| member.group).collect::<BTreeSet<_>>().len() > 1;
+    members.iter().filter(|_| several).map(|member| member.group).collect()
 }
 
 /// The pairs of ends of which the one does not reach the other.
@@ -171,8 +180,8 @@ fn exceptions(members: &[Member]) -> Vec<[LinkEnd; 2]> {
 fn link((from, to): (Vec<LinkEnd>, Vec<LinkEnd>), rates: LinkRates, assumed: bool) -> Link {
     let LinkRates { curves, latency_ns } = rates;
     let kind = ChannelKind::RemoteMemcpy;
-    let (except, in_flight) = (Vec::new(), None);
-    Link { kind, from, to, except, curves, latency_ns, in_flight, assumed }
+    let (groups, except, in_flight) = (Vec::new(), Vec::new(), None);
+    Link { kind, from, to, groups, except, curves, latency_ns, in_flight, assumed }
 }
 
 fn looks_like(member: &Member, node: &Member) -> bool {
@@ -250,7 +259,7 @@ mod tests {
                 latency_ns: 7,
             })
         };
-        let reached = |putting, rooms| Member { putting, rooms, ..node(2) };
+        let reached = |putting, rooms| Member { putting, rooms, group: 3, ..node(2) };
         let links = cluster(
             &[reached(vec![0], vec![1]), reached(vec![], vec![]), reached(vec![0], vec![1])],
             0,
@@ -266,6 +275,19 @@ mod tests {
         for (putting, rooms) in [(vec![], vec![]), (vec![0], vec![]), (vec![], vec![1])] {
             assert_eq!(cluster(&[reached(putting, rooms)], 0, 1, rates()).links.len(), 1);
         }
+    }
+
+    #[test]
+    fn devices_are_linked_to_those_of_their_group() {
+        let node = |group| Member { putting: vec![0], rooms: vec![1], group, ..node(2) };
+        let cluster = cluster(&[0, 0, 1, 1, 0].map(node), 0, 1, None);
+        assert_eq!(cluster.classes.iter().map(|class| class.count).collect::<Vec<_>>(), [2, 2, 1]);
+        let end = |class, memory| LinkEnd { class, memory };
+        let joined =
+            |class| [0, 1, 2].map(|far| cluster.links[1].joins(end(class, 0), end(far, 1)));
+        assert_eq!([0, 1].map(joined), [[true, false, true], [false, true, false]]);
+        let alike = super::cluster(&[Member::alone(node(0).class), node(7)], 0, 1, None);
+        assert!(alike.links[1].groups.is_empty(), "there is one");
     }
 
     #[test]

@@ -8,7 +8,9 @@ use crate::nodes::{self, Nodes};
 use crate::prepare::Prepared;
 use crate::trace::Recorder;
 use channel::{Channel, Job, Region, Regions};
-use engine::{ChannelConfig, Engine, EngineConfig, Packet, Report, SubmitError, Transfer};
+use engine::{
+    ChannelConfig, Engine, EngineConfig, Packet, PoolConfig, Report, SubmitError, Transfer,
+};
 use fabric::Lost;
 use model::{
     ChannelError, ChannelErrorKind, ChannelId, Completion, MemoryId, NodeId, Outcome, Priority,
@@ -141,6 +143,14 @@ impl Core {
             self.channels.push(driven);
         }
         Ok(())
+    }
+
+    /// Gives out staging of one more memory, behind all that have any.
+    pub(crate) fn add_pool(&mut self, pool: PoolConfig) {
+        if let Some(recorder) = &mut self.recorder {
+            recorder.follow(pool.memory);
+        }
+        self.engine.add_pool(pool);
     }
 
     /// What the driver sleeps on: one for each channel that has one.

@@ -5,10 +5,11 @@ use super::core::{Caller, Core, Ended, Outcomes, Pending, Reach, dependency_fail
 use super::fences::Fences;
 use super::tally::Tally;
 use crate::accelerators::{Devices, Providers};
+use crate::builder::Settings;
 use crate::disks::Disks;
 use crate::event::{Event, State};
 use crate::instance::Holding;
-use crate::nodes::Nodes;
+use crate::nodes::{Change, Nodes};
 use crate::prepare::{Plans, Prepared};
 use crate::report::CopyReport;
 use crate::wake;
@@ -164,10 +165,16 @@ impl Shared {
 
     /// Has this node be another, and others hear of it.
     pub(crate) fn set_class(&self, class: NodeClass) {
+        self.change(class, Change::default());
+    }
+
+    /// As [`Shared::set_class`], with what else `change` says.
+    pub(crate) fn change(&self, class: NodeClass, change: Change) {
         match &self.nodes {
             Some(nodes) => {
                 let (lost, apart) = (self.devices().lost(), self.devices().apart());
-                if let Some(topology) = nodes.change(class, lost, apart) {
+                let changed = Change { class: Some(class), lost, apart, ..change };
+                if let Some(topology) = nodes.become_another(changed) {
                     self.set_topology(topology);
                 }
             }
@@ -493,6 +500,11 @@ impl Shared {
 
     pub(super) fn fences(&self) -> &Fences {
         &self.notes.fences
+    }
+
+    /// What it was set up with.
+    pub(crate) fn settings(&self) -> &Settings {
+        self.disks.settings()
     }
 
     /// The accelerators of this machine.
