@@ -104,6 +104,13 @@ impl Fabric {
         self.conduit.capabilities()
     }
 
+    /// The most bytes of a payload that travels with a message to `peer`, which may be more than
+    /// [`Fabric::capabilities`] says of whichever.
+    #[must_use]
+    pub fn medium_bytes(&self, peer: NodeId) -> usize {
+        self.conduit.medium_bytes(peer)
+    }
+
     /// The memory that this process published.
     ///
     /// # Panics

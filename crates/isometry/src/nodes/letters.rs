@@ -255,7 +255,7 @@ impl Outbox {
 
     /// Under the queue's lock, so that the parts of two letters don't mix.
     fn flush(&self, fabric: &Fabric, to: NodeId, queue: &mut VecDeque<Outgoing>) -> bool {
-        let room = fabric.capabilities().medium_bytes;
+        let room = fabric.medium_bytes(to);
         let mut any = false;
         while let Some(first) = queue.front_mut() {
             let end = first.bytes.len().min(first.sent + room);
@@ -285,7 +285,8 @@ fn is_full(queue: &VecDeque<Outgoing>, times: usize) -> bool {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use fabric::{Config, Job};
+    use fabric::{APART, Config, Job};
+    use std::sync::Arc;
     use std::thread;
 
     const FROM: NodeId = NodeId(3);
@@ -386,6 +387,38 @@ mod tests {
         asked.wait_until(None, || asked.lost(NodeId(1)).is_some()).unwrap();
         outbox.flush_all(&asked);
         assert!(outbox.is_empty());
+    }
+
+    /// Of one machine, and yet apart to one of them, as nodes of several are.
+    #[test]
+    fn a_letter_goes_in_messages_as_long_as_its_peer_takes() {
+        let [(_, apart), ..] = Job::loopback(3).unwrap().variables(0);
+        let near = apart.replace(APART, "");
+        let counts = [0; 3].map(|_| Arc::new(AtomicUsize::new(0)));
+        let join = |rank: u32| {
+            let config = Config::new(if rank == 2 { &apart } else { &near }, (rank, 3), b"key");
+            let count = Arc::clone(&counts[rank as usize]);
+            let handler = move |_: &Call<'_>| _ = count.fetch_add(1, Ordering::Relaxed);
+            Fabric::join(&config, Handlers::new().with(HANDLER, handler)).unwrap()
+        };
+        let [posts, near, apart] = thread::scope(|scope| {
+            let join = &join;
+            let [near, apart] = [1, 2].map(|rank| scope.spawn(move || join(rank)));
+            [join(0), near.join().unwrap(), apart.join().unwrap()]
+        });
+        const BYTES: usize = 32 << 10;
+        let outbox = Outbox::new(3);
+        for (to, most) in [(&near, posts.capabilities().medium_bytes), (&apart, BYTES)] {
+            let count = &counts[to.rank().0 as usize];
+            outbox.post(&posts, to.rank(), Topic::Lookup, vec![7; BYTES]);
+            let is_there = || {
+                outbox.flush_all(&posts);
+                count.load(Ordering::Relaxed) >= BYTES / most
+            };
+            to.wait_until(None, is_there).unwrap();
+            assert!(outbox.is_empty());
+            assert_eq!(count.load(Ordering::Relaxed), BYTES / most);
+        }
     }
 
     #[test]
