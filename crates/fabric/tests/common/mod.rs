@@ -104,6 +104,15 @@ pub(crate) fn start_one(
     over: Over,
     variables: impl IntoIterator<Item = (&'static str, String)>,
 ) -> Child {
+    command(test, over, variables).spawn().unwrap()
+}
+
+/// What starts such a process.
+pub(crate) fn command(
+    test: &str,
+    over: Over,
+    variables: impl IntoIterator<Item = (&'static str, String)>,
+) -> Command {
     // Whatever becomes of it, nobody waits for it for ever.
     let mut command = Command::new("timeout");
     command
@@ -113,7 +122,8 @@ pub(crate) fn start_one(
         .env(CHILD, format!("{over:?}"));
     let is_root = |name: &str| name == ROOT;
     let at_place = |(name, value)| (name, if is_root(name) { over.root(value) } else { value });
-    command.envs(variables.into_iter().map(at_place)).stdout(Stdio::null()).spawn().unwrap()
+    command.envs(variables.into_iter().map(at_place)).stdout(Stdio::null());
+    command
 }
 
 /// Waits for all of these.
