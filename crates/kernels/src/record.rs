@@ -8,14 +8,16 @@
 //! bytes of as many lanes as a record has fields.
 
 pub(crate) mod block;
+mod windowed;
 
 use crate::instance::Instance;
 use crate::nest::{Loop, Nest};
 use crate::vector::{Abilities, LANE_BYTES, LINE_BYTES, PAGE_BYTES};
-use crate::window::{self, GROUPS, Place, Row, Window};
+use crate::window::Row;
 use layout::{CopyDim, FieldCopy, NdCopy};
 use std::fmt;
 use std::mem::MaybeUninit;
+use windowed::Windowed;
 
 /// The most fields of a record.
 const MOST_FIELDS: usize = 64;
@@ -32,14 +34,6 @@ const BLOCK_BYTES: usize = 4 << 10;
 /// So many fields are moved by tables: [`block`] has a body for each.
 const BY_TABLE: [usize; 4] = [3, 5, 6, MOST_BY_TABLE];
 const MOST_BY_TABLE: usize = 7;
-
-/// The most windows of a group: their tables leave a block its place in the first-level cache.
-const MOST_WINDOWS: usize = 128;
-
-/// A window takes the time in which so many numbers are moved one by one; and to find out what it is
-/// takes that of so many.
-const MOVES_A_WINDOW: usize = 2;
-const MOVES_TO_PLAN: usize = if cfg!(test) { 8 } else { 2048 };
 
 /// What is put together: a block, and for each field the line before it.
 const STAGE_BYTES: usize = LINE_BYTES * (MOST_RECORD_BYTES + MOST_FIELDS);
@@ -98,8 +92,9 @@ enum Fill {
     Tables,
     /// Fields of one size, by squares.
     Squares,
-    /// By so many windows for each group of so many records.
-    Windows(usize, usize),
+    /// By windows, groups of so many records: where they belong, or in the stage if they go past the
+    /// caches and vectors are less than a line.
+    Windows { group: usize, in_place: bool },
 }
 
 /// Records: `count` of them, `pitch` bytes apart.
@@ -133,7 +128,7 @@ struct Staged(MaybeUninit<[u8; STAGE_BYTES]>);
 pub(crate) struct Stage {
     carried: MaybeUninit<[[u8; LINE_BYTES]; MOST_FIELDS]>,
     table: Table,
-    windows: MaybeUninit<[Window; MOST_WINDOWS]>,
+    windowed: Windowed,
 }
 
 /// Where what a block has of each row is, on either side, and how many there are: records are one
@@ -146,11 +141,11 @@ pub(crate) struct Rows {
 
 impl Rows {
     /// Goes on by `count` records; those in the stage stay there.
-    fn go_on(&mut self, count: usize, streams: bool) {
+    fn go_on(&mut self, count: usize, stages: bool) {
         for row in &mut self.from[..self.lens.0] {
             row.at = row.at.wrapping_add(count * row.step);
         }
-        let moving = if streams { 0 } else { self.lens.1 };
+        let moving = if stages { 0 } else { self.lens.1 };
         for row in &mut self.to[..moving] {
             row.at = row.at.wrapping_add(count * row.step);
         }
@@ -274,24 +269,34 @@ impl<'a> Records<'a> {
         let mut stage = Stage {
             carried: MaybeUninit::uninit(),
             table: if self.fill == Fill::Tables { self.table() } else { [[[0; LANE_BYTES]; _]; _] },
-            windows: MaybeUninit::uninit(),
+            windowed: Windowed::new(),
         };
         let mut staged = Staged(MaybeUninit::uninit());
         let mut rows = self.rows((src, staged.0.as_mut_ptr().cast(), dst));
-        if let Fill::Windows(_, group) = self.fill {
-            let mut to = stage.windows.as_mut_ptr().cast::<Window>();
-            self.windows(group, instance.abilities.lanes, &mut |window| {
-                // SAFETY: there are as many as were counted, which the stage has room for.
-                unsafe { to.write(window) };
-                to = to.wrapping_add(1);
-            });
+        if let Fill::Windows { group, .. } = self.fill {
+            let to = (&mut stage.windowed, &mut rows);
+            self.plan((group, instance.abilities), to);
         }
         for start in (0..self.count).step_by(self.block) {
             let count = self.block.min(self.count - start);
             // SAFETY: a block of the records.
             unsafe { (instance.records)(self, (start, count), (&rows, &mut stage, dst)) };
-            rows.go_on(count, self.streams);
+            rows.go_on(count, self.stages());
         }
+        if self.is_in_place() {
+            // SAFETY: the caller's contract.
+            unsafe { self.ends(&stage.windowed, src, dst) }
+        }
+    }
+
+    /// Whether windows write records where they belong.
+    fn is_in_place(&self) -> bool {
+        matches!(self.fill, Fill::Windows { in_place: true, .. })
+    }
+
+    /// Whether a block is put together in the stage.
+    fn stages(&self) -> bool {
+        self.streams && !self.is_in_place()
     }
 
     /// Which bytes of which lane of the source go where in a lane of the result; what no lane has
@@ -317,75 +322,6 @@ impl<'a> Records<'a> {
         by.cast_unsigned()
     }
 
-    /// These, by windows, where that takes less time than field by field.
-    fn by_windows(mut self, by: Abilities) -> Self {
-        let places = (0..self.fields.len()).fold(0, |all, i| all | self.place(i));
-        let bytes = self.fields.iter().fold(self.pitch, |all, f| all | f.bytes);
-        let payload: usize = self.fields.iter().map(|f| f.bytes).sum();
-        let ends = (0..self.fields.len()).map(|i| self.place(i) + self.fields.at(i).bytes);
-        let is_inside = ends.max() <= Some(self.pitch);
-        let moves = |bytes: usize| bytes / 8 + (bytes % 8).count_ones() as usize;
-        let moves: usize = self.fields.iter().map(|f| moves(f.bytes)).sum();
-        let group = window::group_of(bytes, by.lanes);
-        let at_once = GROUPS * group;
-        let most = [self.count * moves / MOVES_TO_PLAN, group * moves / MOVES_A_WINDOW];
-        let most = most.into_iter().fold(MOST_WINDOWS, usize::min);
-        // Long fields are vectors as they are; what is far between, or in other records, is better
-        // fetched one by one; each vector has a window at least.
-        if !is_inside
-            || !(bytes | places).is_multiple_of(by.unit_bytes)
-            || bytes.is_multiple_of(LANE_BYTES)
-            || 2 * payload < self.pitch
-            || self.count < at_once
-            || at_once * self.pitch > 4 * BLOCK_BYTES
-            || group * payload / (by.lanes * LANE_BYTES) > most
-        {
-            return self;
-        }
-        let mut count = 0;
-        self.windows(group, by.lanes, &mut |_| count += 1);
-        if count <= most {
-            self.fill = Fill::Windows(count, group);
-            self.block = (BLOCK_BYTES / self.pitch / at_once * at_once).max(at_once);
-        }
-        self
-    }
-
-    /// Calls `each` for the windows of a group, of one vector of so many `lanes` after the other.
-    fn windows(&self, group: usize, lanes: usize, each: &mut impl FnMut(Window)) {
-        let ends = (0..self.fields.len()).map(|i| self.place(i) + self.fields.at(i).bytes);
-        let end = (group - 1) * self.pitch + ends.max().unwrap_or(0);
-        let end = |row: u16| match self.splits {
-            true => end,
-            false => group * self.fields.at(row.into()).bytes,
-        };
-        for row in 0..if self.splits { self.fields.len() } else { 1 } {
-            let bytes = group * if self.splits { self.fields.at(row).bytes } else { self.pitch };
-            for at in (0..bytes).step_by(lanes * LANE_BYTES) {
-                let from: [Place; LINE_BYTES] = std::array::from_fn(|i| match self.splits {
-                    true => self.of_records(row, at + i),
-                    false => self.of_arrays(at + i),
-                });
-                let to = (row as u16, at as u16);
-                window::windows(&from[..lanes * LANE_BYTES], to, end, each);
-            }
-        }
-    }
-
-    /// Where byte `at` of the array of field `i` is in the records.
-    fn of_records(&self, i: usize, at: usize) -> Place {
-        let bytes = self.fields.at(i).bytes;
-        (0, (at / bytes * self.pitch + self.place(i) + at % bytes) as u16)
-    }
-
-    /// Where byte `at` of the records is in an array.
-    fn of_arrays(&self, at: usize) -> Place {
-        let (record, at) = (at / self.pitch, at % self.pitch);
-        let has = |i: &usize| at.wrapping_sub(self.place(*i)) < self.fields.at(*i).bytes;
-        let row = (0..self.fields.len()).find(has).unwrap_or(0);
-        (row as u16, (record * self.fields.at(row).bytes + at - self.place(row)) as u16)
-    }
-
     /// The rows of each side. Those of the result are in the stage, behind a line each, where they go
     /// past the caches.
     fn rows(&self, (src, stage, dst): (*const u8, *mut u8, *mut u8)) -> Rows {
@@ -405,7 +341,7 @@ impl<'a> Records<'a> {
         let mut staged = stage.wrapping_add(LINE_BYTES);
         for i in 0..rows.lens.1 {
             let (place, step) = self.place_of_row(i, 0, dst);
-            rows.to[i] = Row { at: if self.streams { staged } else { place }, step };
+            rows.to[i] = Row { at: if self.stages() { staged } else { place }, step };
             staged = staged.wrapping_add(LINE_BYTES + self.block * step);
         }
         rows
@@ -428,7 +364,7 @@ impl fmt::Display for Records<'_> {
             Fill::Elements => "",
             Fill::Tables => ", by tables",
             Fill::Squares => ", by squares",
-            Fill::Windows(..) => ", by windows",
+            Fill::Windows { .. } => ", by windows",
         };
         let (Records { pitch, block, .. }, len) = (self, self.fields.len());
         let past = if self.streams { ", by lines past the caches" } else { "" };

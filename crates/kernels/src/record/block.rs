@@ -1,12 +1,13 @@
 //! A block of records: put together in the first-level cache, and written out.
 
-use super::{Block, Fill, MOST_BY_TABLE, Records, Rows, Stage, Table};
+use super::{Block, Fill, MOST_BY_TABLE, Records, Rows, Stage, Table, Windowed};
 use crate::element::{Line, move_line};
 use crate::narrow::{short_a, split};
 use crate::stream;
 use crate::tile::{Lanes, Tile, along_b, elements};
 use crate::vector::{LANE_BYTES, LINE_BYTES, Vector};
-use crate::window::{self, GROUPS, Window};
+use crate::window;
+use std::ops::Range;
 
 /// How far ahead records are asked for that are taken apart by tables.
 const AHEAD_BYTES: usize = 2 << 10;
@@ -21,7 +22,7 @@ pub(crate) unsafe fn run<V: Vector>(
     (start, count): Block,
     (rows, stage, dst): (&Rows, &mut Stage, *mut u8),
 ) {
-    // SAFETY: the caller's contract; as many windows are written as were counted.
+    // SAFETY: the caller's contract.
     unsafe {
         let done = match records.fill {
             Fill::Elements => 0,
@@ -32,16 +33,17 @@ pub(crate) unsafe fn run<V: Vector>(
                 6 => tables::<V, 6>(records, count, (&stage.table, rows)),
                 _ => tables::<V, MOST_BY_TABLE>(records, count, (&stage.table, rows)),
             },
-            Fill::Windows(windows, group) => {
-                let all = stage.windows.as_ptr().cast::<Window>();
-                let all = std::slice::from_raw_parts(all, windows);
-                groups::<V>(all, (count, group), rows)
+            Fill::Windows { group, .. } => {
+                let times = stage.windowed.times(records.count - start, group).min(count / group);
+                groups::<V>(&stage.windowed, (times, group), rows)
             }
         };
-        if done < count {
-            fill(records, (done, count - done), rows);
+        if done < count && !records.is_in_place() {
+            for i in 0..records.fields.len() {
+                one_by_one(records, i, done..count, rows);
+            }
         }
-        if records.streams {
+        if records.stages() {
             let carried = stage.carried.as_mut_ptr().cast();
             flush::<V>(records, (start, count), (rows, carried, dst));
         }
@@ -76,51 +78,48 @@ unsafe fn flush<V: Vector>(
     }
 }
 
-/// Puts the records of a block from the one `done` on together, field by field.
+/// Moves field `i` of these records of a block, one by one.
 ///
 /// # Safety
 /// As [`run`].
-unsafe fn fill(records: &Records<'_>, (done, count): Block, rows: &Rows) {
-    for (i, field) in records.fields.iter().enumerate() {
-        let place = records.place(i);
-        let (from, to) = match records.splits {
-            true => (rows.from[0].at.wrapping_add(place), rows.to[i].at),
-            false => (rows.from[i].at, rows.to[0].at.wrapping_add(place)),
-        };
-        let steps = match records.splits {
-            true => (records.pitch, field.bytes),
-            false => (field.bytes, records.pitch),
-        };
-        let (from, to) = (from.wrapping_add(done * steps.0), to.wrapping_add(done * steps.1));
-        if !records.splits {
-            // What the block behind has of the field.
-            let behind = from.wrapping_add(count * field.bytes);
-            for at in (0..records.block * field.bytes).step_by(LINE_BYTES) {
-                stream::prefetch(behind.wrapping_add(at));
-            }
+pub(super) unsafe fn one_by_one(records: &Records<'_>, i: usize, these: Range<usize>, rows: &Rows) {
+    let (field, place, count) = (records.fields.at(i), records.place(i), these.len());
+    let (from, to) = match records.splits {
+        true => (rows.from[0].at.wrapping_add(place), rows.to[i].at),
+        false => (rows.from[i].at, rows.to[0].at.wrapping_add(place)),
+    };
+    let steps = match records.splits {
+        true => (records.pitch, field.bytes),
+        false => (field.bytes, records.pitch),
+    };
+    let from = from.wrapping_add(these.start * steps.0);
+    let to = to.wrapping_add(these.start * steps.1);
+    if !records.splits {
+        // What the block behind has of the field.
+        let behind = from.wrapping_add(count * field.bytes);
+        for at in (0..records.block * field.bytes).step_by(LINE_BYTES) {
+            stream::prefetch(behind.wrapping_add(at));
         }
-        let line = Line { count, stride: (steps.0 as isize, steps.1 as isize) };
-        // SAFETY: the last elements of a field, which the rows have.
-        unsafe { move_line(field.bytes, line, from, to) };
     }
+    let line = Line { count, stride: (steps.0 as isize, steps.1 as isize) };
+    // SAFETY: elements of a field, which the rows have.
+    unsafe { move_line(field.bytes, line, from, to) };
 }
 
-/// Puts the first records of a block together by windows: as many as whole groups have, several at
-/// once, which is what it returns.
+/// Moves so many groups of so many records by windows, which is how many records it returns.
 ///
 /// # Safety
-/// As [`run`], with the windows of the records.
+/// As [`run`], with what is found out about the records.
 #[inline(always)]
 unsafe fn groups<V: Vector>(
-    windows: &[Window],
-    (count, group): (usize, usize),
+    windowed: &Windowed,
+    (times, group): (usize, usize),
     rows: &Rows,
 ) -> usize {
-    let times = count / (GROUPS * group);
     let (from, to) = (&rows.from[..rows.lens.0], &rows.to[..rows.lens.1]);
     // SAFETY: the caller's contract.
-    unsafe { window::groups::<V>(windows, (times, group), from, to) };
-    times * GROUPS * group
+    unsafe { window::groups::<V>(&windowed.plan, (times, group, windowed.streams), from, to) };
+    times * group
 }
 
 /// Takes a block of records apart by squares: all of it, which is what it returns.

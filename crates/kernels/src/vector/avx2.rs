@@ -5,10 +5,10 @@ use std::arch::x86_64::{
     __m128i, __m256i, _mm_loadu_si128, _mm_storeu_si128, _mm256_blendv_epi8,
     _mm256_castsi128_si256, _mm256_castsi256_si128, _mm256_extracti128_si256,
     _mm256_inserti128_si256, _mm256_loadu_si256, _mm256_or_si256, _mm256_permute2x128_si256,
-    _mm256_permutevar8x32_epi32, _mm256_shuffle_epi8, _mm256_srli_epi32, _mm256_storeu_si256,
-    _mm256_stream_si256, _mm256_unpackhi_epi8, _mm256_unpackhi_epi16, _mm256_unpackhi_epi32,
-    _mm256_unpackhi_epi64, _mm256_unpacklo_epi8, _mm256_unpacklo_epi16, _mm256_unpacklo_epi32,
-    _mm256_unpacklo_epi64,
+    _mm256_permutevar8x32_epi32, _mm256_shuffle_epi8, _mm256_slli_epi32, _mm256_srli_epi32,
+    _mm256_storeu_si256, _mm256_stream_si256, _mm256_unpackhi_epi8, _mm256_unpackhi_epi16,
+    _mm256_unpackhi_epi32, _mm256_unpackhi_epi64, _mm256_unpacklo_epi8, _mm256_unpacklo_epi16,
+    _mm256_unpacklo_epi32, _mm256_unpacklo_epi64,
 };
 
 /// Half a cache line.
@@ -102,7 +102,8 @@ impl Vector for Avx2 {
             // Of the number of a unit, three bits count, from that of its first byte.
             let units = _mm256_srli_epi32::<2>(table.0);
             let taken = _mm256_permutevar8x32_epi32(from.0, units);
-            Avx2(_mm256_blendv_epi8(taken, self.0, table.0))
+            // A number beyond those of this has its sixth bit set.
+            Avx2(_mm256_blendv_epi8(self.0, taken, _mm256_slli_epi32::<2>(table.0)))
         }
     }
 }

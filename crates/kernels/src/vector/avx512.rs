@@ -4,11 +4,10 @@ use super::Vector;
 use std::arch::x86_64::{
     __m128i, __m512i, _mm_loadu_si128, _mm_storeu_si128, _mm512_castsi128_si512,
     _mm512_castsi512_si128, _mm512_extracti32x4_epi32, _mm512_inserti32x4, _mm512_loadu_si512,
-    _mm512_mask_blend_epi8, _mm512_mask_permutexvar_epi8, _mm512_movepi8_mask, _mm512_or_si512,
-    _mm512_permutexvar_epi32, _mm512_shuffle_epi8, _mm512_shuffle_i32x4, _mm512_srli_epi32,
-    _mm512_storeu_si512, _mm512_stream_si512, _mm512_unpackhi_epi8, _mm512_unpackhi_epi16,
-    _mm512_unpackhi_epi32, _mm512_unpackhi_epi64, _mm512_unpacklo_epi8, _mm512_unpacklo_epi16,
-    _mm512_unpacklo_epi32, _mm512_unpacklo_epi64,
+    _mm512_or_si512, _mm512_permutex2var_epi8, _mm512_permutex2var_epi32, _mm512_shuffle_epi8,
+    _mm512_shuffle_i32x4, _mm512_srli_epi32, _mm512_storeu_si512, _mm512_stream_si512,
+    _mm512_unpackhi_epi8, _mm512_unpackhi_epi16, _mm512_unpackhi_epi32, _mm512_unpackhi_epi64,
+    _mm512_unpacklo_epi8, _mm512_unpacklo_epi16, _mm512_unpacklo_epi32, _mm512_unpacklo_epi64,
 };
 
 /// A cache line.
@@ -111,13 +110,11 @@ impl<const BYTES: bool> Vector for Avx512<BYTES> {
     unsafe fn take(self, from: Self, table: Self) -> Self {
         // SAFETY: the caller has the instruction set.
         Avx512(unsafe {
-            let stays = _mm512_movepi8_mask(table.0);
             if BYTES {
-                _mm512_mask_permutexvar_epi8(self.0, !stays, table.0, from.0)
+                _mm512_permutex2var_epi8(self.0, table.0, from.0)
             } else {
-                // Of the number of a unit, four bits count, from that of its first byte.
-                let taken = _mm512_permutexvar_epi32(_mm512_srli_epi32::<2>(table.0), from.0);
-                _mm512_mask_blend_epi8(stays, taken, self.0)
+                // Of the number of a unit, five bits count, from that of its first byte.
+                _mm512_permutex2var_epi32(self.0, _mm512_srli_epi32::<2>(table.0), from.0)
             }
         })
     }

@@ -63,16 +63,13 @@ impl Vector for Emulated {
     }
 
     unsafe fn take(self, from: Self, table: Self) -> Self {
-        let (mut all, mut numbers, mut taken) = ([0; LINE_BYTES], [0; LINE_BYTES], [0; LINE_BYTES]);
+        let (mut both, mut numbers) = ([[0; LINE_BYTES]; 2], [0; LINE_BYTES]);
         // SAFETY: each is as long as a vector.
         unsafe {
-            from.store(all.as_mut_ptr());
+            self.store(both[0].as_mut_ptr());
+            from.store(both[1].as_mut_ptr());
             table.store(numbers.as_mut_ptr());
-            self.store(taken.as_mut_ptr());
-            for (taken, number) in taken.iter_mut().zip(numbers) {
-                *taken = *all.get(usize::from(number)).unwrap_or(taken);
-            }
-            Self::load(taken.as_ptr())
+            Self::load(numbers.map(|n| both.as_flattened()[usize::from(n)]).as_ptr())
         }
     }
 }

@@ -98,7 +98,7 @@ pub(crate) trait Vector: Copy {
     /// The bits of both.
     unsafe fn or(self, other: Self) -> Self;
 
-    /// The bytes of `from` whose numbers, among all of a vector, are in `table`; where a number is
-    /// 255, what is there already.
+    /// Of this and of `from`, one behind the other, the bytes whose numbers are in `table`: whole units of
+    /// [`Vector::UNIT_BYTES`], of which those of this stay where they are.
     unsafe fn take(self, from: Self, table: Self) -> Self;
 }

@@ -46,6 +46,7 @@ impl Vector for Scalar {
 
     #[inline(always)]
     unsafe fn take(self, from: Self, table: Self) -> Self {
-        Scalar(std::array::from_fn(|i| *from.0.get(usize::from(table.0[i])).unwrap_or(&self.0[i])))
+        let both = [self.0, from.0];
+        Scalar(table.0.map(|n| both.as_flattened()[usize::from(n)]))
     }
 }
