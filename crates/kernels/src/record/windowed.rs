@@ -5,8 +5,7 @@ use super::{BLOCK_BYTES, Fill, MOST_FIELDS, Records, Rows};
 use crate::vector::{Abilities, LANE_BYTES, LINE_BYTES};
 use crate::window::{self, MOST_WINDOWS, Place, Plan, Row};
 
-/// The records of a block are so many bytes, and so many groups at least.
-const WINDOWED_BYTES: usize = 8 << 10;
+/// A block has so many groups at least.
 const LEAST_GROUPS: usize = 4;
 
 /// A window takes the time in which so many numbers are moved one by one; and to find out what it is
@@ -66,7 +65,9 @@ impl Records<'_> {
         if count <= most {
             let in_place = !self.streams || by.lanes * LANE_BYTES == LINE_BYTES;
             self.fill = Fill::Windows { group, in_place };
-            self.block = (WINDOWED_BYTES / self.pitch / group * group).max(least);
+            // One row is asked for in time further ahead than several.
+            let bytes = if self.splits { 2 * BLOCK_BYTES } else { BLOCK_BYTES };
+            self.block = (bytes / self.pitch / group * group).max(least);
         }
         self
     }
