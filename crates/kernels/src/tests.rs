@@ -410,6 +410,18 @@ fn fields_of_any_sizes_go_by_windows_where_vectors_take_such() {
     assert!(!by_windows(&sparse, abilities(4, 4)), "most of a window is of no use");
 }
 
+/// Rows that start with their first whole line in the middle of a field, or of a unit of it.
+#[test]
+fn windows_from_any_byte_of_a_line() {
+    for sizes in [&[1, 2, 4, 8][..], &[12, 8], &[12, 24], &[12; 3], &[1, 7, 2]] {
+        for (back, to) in
+            [false, true].into_iter().flat_map(|b| [0, 1, 4, 37, 63].map(|to| (b, to)))
+        {
+            check(&structures(sizes, 1003, back), (3, to));
+        }
+    }
+}
+
 /// One run.
 #[test]
 fn as_few_structures_as_windows_take() {
