@@ -33,7 +33,7 @@ pub(crate) struct Abilities {
     /// Whether AMD made the processor. There lines that go past the caches may be scattered, if the
     /// source is read in its order, and runs of half a line are worth a tile: on a Zen 5 that is
     /// nearly as fast as a copy, on a Xeon half as fast as other ways.
-    /// There three fields are better moved by tables than by windows, too: on a Zen 4 by half.
+    /// There three fields are better moved by tables than by windows, too: on a Zen 4 by a twentieth.
     pub(crate) scatters: bool,
 }
 
