@@ -82,6 +82,7 @@ unsafe fn flush<V: Vector>(
 ///
 /// # Safety
 /// As [`run`].
+#[inline(always)]
 pub(super) unsafe fn one_by_one(records: &Records<'_>, i: usize, these: Range<usize>, rows: &Rows) {
     let (field, place, count) = (records.fields.at(i), records.place(i), these.len());
     let (from, to) = match records.splits {
