@@ -4,7 +4,7 @@ mod common;
 
 use channel::Provider;
 use channel::accelerator::{Device, Direction, Interop};
-use channel::conformance::{Accelerator, Shape, job, run_one, sys};
+use channel::conformance::{Accelerator, Shape, job, nested, run_one, sys};
 use channel::model::{ChannelErrorKind, CopyDim, FieldCopy, NdCopy, Stride};
 use common::{devices, emulated, fake};
 use isometry_channel_cuda::{Absent, find, find_in};
@@ -172,6 +172,26 @@ fn what_is_freed_makes_room() {
     let error = zcm.allocate(2 << 30, 64).unwrap_err();
     assert!(error.to_string().contains("cuMemHostAlloc: CUDA_ERROR_OUT_OF_MEMORY"), "{error}");
     assert!(!device.health().is_lost());
+}
+
+#[test]
+fn all_devices_copy_from_and_to_memory_that_one_has_registered() {
+    let test = "all_devices_copy_from_and_to_memory_that_one_has_registered";
+    let Some((_fake, devices)) = devices(test, 3) else { return };
+    let (src, dst) = (sys(&[7; 1 << 20]), sys(&[0; 1 << 20]));
+    let _registered = [&src, &dst].map(|host| devices[0].register(host).unwrap());
+    for device in devices {
+        let there = Accelerator::new(device, 2);
+        let memory = there.fbm(&[0; 1 << 20]);
+        let ways = [(Direction::Write, (&src, &memory)), (Direction::Read, (&memory, &dst))];
+        for (direction, (from, to)) in ways {
+            let copies = [nested(100, &[(500, 2000, 1000)]), Shape::run(100).copy];
+            let job = job(1, &copies, (0, 0), (Arc::clone(from), Arc::clone(to)));
+            assert_eq!(run_one(there.channel(direction).as_mut(), job).result, Ok(()));
+        }
+        assert_eq!(there.contents(&memory)[..100], [7; 100]);
+        assert_eq!(there.contents(&dst)[..100], [7; 100]);
+    }
 }
 
 #[test]
