@@ -356,7 +356,7 @@ impl Rates {
         let own = MemoryId { node: NodeId(0), index: 1 };
         let bytes = SIDE_BYTES.min(device.profile().most_bytes / 4);
         let side = |kind: Option<MemoryKind>| -> Result<Arc<Region>, ChannelError> {
-            let pages = Pages { prefault: true, ..Pages::default() };
+            let pages = Pages { prefault: true, huge: true, node: None };
             let other = MemoryId { node: NodeId(0), index: 0 };
             let host = || HostProvider::new(other, pages).allocate(bytes, 4096);
             let region = match kind {
@@ -374,6 +374,8 @@ impl Rates {
                 },
                 None => FbmProvider::new(own, Arc::clone(device)).allocate(bytes, 4096),
             };
+            let is_host = |region: &&Region| region.host_span().is_some();
+            region.as_ref().ok().filter(is_host).map(probe::fill);
             region.map(Arc::new)
         };
         let there = side(None)?;

@@ -38,7 +38,7 @@ fn measured(
     mut temporary: impl FnMut() -> Result<Arc<Region>, Error>,
 ) -> Result<DiskCurves, Error> {
     let file = temporary()?;
-    let pages = Pages { prefault: true, ..Pages::default() };
+    let pages = Pages { prefault: true, huge: true, node: None };
     let most = SIZES[SIZES.len() - 1];
     let buffer = Arc::new(HostProvider::new(memory(0), pages).allocate(8 * most, 4096)?);
     fill(&buffer);

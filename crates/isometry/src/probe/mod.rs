@@ -100,7 +100,7 @@ fn payload(work: &Work) -> u64 {
 
 /// Writes numbers all over `region`, none of them 0: there are processors that write zeros past the
 /// caches twice as fast as anything else, and disks that keep none.
-fn fill(region: &Region) {
+pub(crate) fn fill(region: &Region) {
     let numbers = (1u64..=FILL_BYTES as u64 / 8).map(|n| n.wrapping_mul(0x9e37_79b9_7f4a_7c15));
     let bytes: Vec<u8> = numbers.flat_map(u64::to_le_bytes).collect();
     for start in (0..region.len_bytes()).step_by(FILL_BYTES) {
