@@ -144,7 +144,7 @@ impl Family {
         let payload =
             self.payload_bytes.as_ref().map(|bytes| payload(&fill(&bytes.text()), crossover));
         let payload = payload.transpose().map_err(|why| wrong(&name, why))?;
-        let space = space(&fill(&self.dims), payload.map(|p| p.0), &fields)
+        let space = space(&fill(&self.dims), payload, &fields)
             .ok_or_else(|| wrong(&name, "dims should be as in `y=64, x=?`"))?;
         let parsed = |text: &str| {
             layout::parse(&fill(text), &space).map_err(|e| wrong(&name, &e.to_string()))
@@ -207,16 +207,18 @@ fn payload(text: &str, crossover: Crossover) -> Result<(u64, bool), &'static str
     Ok(((part * bytes as f64) as u64, true))
 }
 
-/// `y=64, x=?`, where `?` is as much as the payload allows: a multiple of 64 from 64 on.
-fn space(text: &str, payload_bytes: Option<u64>, fields: &FieldSpace) -> Option<IndexSpace> {
+/// `y=64, x=?`, where `?` is as much as the payload allows: a multiple of 64 from 64 on, or of 4 where it
+/// is a part of a crossover, which it should be near.
+fn space(text: &str, payload: Option<(u64, bool)>, fields: &FieldSpace) -> Option<IndexSpace> {
     let parts: Option<Vec<_>> = text.split(',').map(|part| part.split_once('=')).collect();
     let known = |extent: &str| extent.trim().parse::<u64>().ok().filter(|&e| e > 0);
     let entry: u64 = fields.fields().iter().map(|f| f.bytes).sum();
     let others: u64 = parts.as_ref()?.iter().filter_map(|(_, extent)| known(extent)).product();
     let dim = |(name, extent): &(&str, &str)| {
         let filled = || {
-            let most = payload_bytes? / (others * entry);
-            Some(if most > 64 { most / 64 * 64 } else { most }).filter(|&e| e > 0)
+            let (bytes, is_part) = payload?;
+            let (most, unit) = (bytes / (others * entry), if is_part { 4 } else { 64 });
+            Some(if most > unit { most / unit * unit } else { most }).filter(|&e| e > 0)
         };
         let extent = if extent.trim() == "?" { filled() } else { known(extent) };
         Some((name.trim().to_owned(), extent?))
@@ -268,7 +270,7 @@ mod tests {
         let all =
             problems_in("kernels/a", &text, Crossover { in_order: 1, turned: 200_000 }).unwrap();
         assert!(all[0].both_stores && all[1].both_stores);
-        assert_eq!(all[0].space.extents(), [2, 5504]);
+        assert_eq!(all[0].space.extents(), [2, 5552]);
         let plain = problems_in("kernels/a", FAMILY, Crossover::default()).unwrap();
         assert!(!plain[0].both_stores);
     }
@@ -300,6 +302,20 @@ mod tests {
         assert!(refusal("= 100000", "= 'much'").contains("`payload_bytes` is no number"));
         assert!(refusal("columns = ['n'", "columns = ['m'").contains("no value"));
         assert!(refusal("rows =", "lines =").contains("lines"));
+    }
+
+    #[test]
+    fn parts_of_a_crossover_lie_on_the_side_that_they_say() {
+        for mib in [1.0, 1.5, 3.0, 12.0] {
+            let from = (mib * f64::from(1 << 20)) as u64;
+            let all = problems(Crossover { in_order: from, turned: from }).unwrap();
+            let parts = all.iter().filter(|problem| problem.both_stores);
+            for problem in parts {
+                let (name, bytes) = (&problem.name, problem.payload_bytes());
+                let above = ["x1.1:", "x2:", "x4:"].iter().any(|part| name.contains(part));
+                assert_eq!(bytes >= from, above, "{name} of {mib} MiB");
+            }
+        }
     }
 
     #[test]
