@@ -84,7 +84,7 @@ pub(crate) struct Channel {
 
 /// From how many bytes on results go past the caches.
 #[derive(Debug, Serialize, Deserialize)]
-#[serde(deny_unknown_fields)]
+#[serde(deny_unknown_fields, expecting = "`stream_from_bytes` as { in_order, turned }")]
 pub(crate) struct StreamFrom {
     pub(crate) in_order: u64,
     pub(crate) turned: u64,

@@ -149,7 +149,9 @@ fn mistakes_name_their_key_and_line() {
     refused("in_flight = 8", "wire = \"pcie\"", ErrorKind::Name, "channel[1].wire", 9);
     refused("\"SYS\"", "\"SYS\", port = \"nic\"", ErrorKind::Name, "memory[0].port", 6);
     refused("in_flight = 8", "in_flight = 0", ErrorKind::Value, "channel[1].in_flight", 9);
-    let stream = "channel[1].stream_from_bytes";
+    let (stream, was) =
+        ("channel[1].stream_from_bytes", "{ in_order = 8388608, turned = 1048576 }");
+    refused(was, "1048576", ErrorKind::Shape, "`stream_from_bytes` as { in_order, turned }", 8);
     refused(
         "in_flight = 8",
         "stream_from_bytes = { in_order = 8, turned = 8 }",
