@@ -7,8 +7,8 @@
 //! [`copy_slices`] checks them. Neither allocates. **Structure.** `strategy` chooses
 //! a way: `runs`, a `gather` of them, `panel`s of a transpose, `flat` for long rows that start on no
 //! line, `record`s and arrays (by `window`s where vectors can), or `walk` with its `plane`s and
-//! `element`s for what fits none; `nest` is the form in which it sees a copy. `tile`, `narrow` and `stream` are the bodies, generic over a
-//! `vector`; `instance` has them for each instruction set.
+//! `element`s for what fits none; `nest` is the form in which it sees a copy. `tile`, `narrow` and
+//! `stream` are the bodies, generic over a `vector`; `instance` has them for each instruction set.
 
 mod element;
 mod flat;
@@ -31,7 +31,7 @@ mod window;
 pub use split::{parts, split};
 
 use instance::{Instance, detect};
-use layout::{NdCopy, Stride, touched};
+use layout::{FieldCopy, NdCopy, touched};
 use model::Crossover;
 use record::MOST_RECORD_BYTES;
 use std::ops::Range;
@@ -67,14 +67,15 @@ impl Stores {
 }
 
 /// Whether the source is read about in the order in which it lies: by runs, or by records whose
-/// neighbours become neighbours.
+/// neighbours become neighbours, and by no table.
 fn is_in_order(copy: &NdCopy) -> bool {
-    copy.fields.iter().all(|field| {
-        let is_dense = |s: &&Stride| s.dst.unsigned_abs() == field.bytes;
-        let dense = field.strides.iter().find(is_dense);
-        let are_records = |s: &Stride| s.src.unsigned_abs() <= MOST_RECORD_BYTES as u64;
-        field.bytes >= RUN_BYTES as u64 || dense.is_some_and(are_records)
-    })
+    let is_run = |field: &FieldCopy| field.bytes >= RUN_BYTES as u64 || field.strides.is_empty();
+    let are_records = |field: &FieldCopy| {
+        let dense = field.strides.iter().find(|s| s.dst.unsigned_abs() == field.bytes);
+        dense.is_some_and(|stride| stride.src.unsigned_abs() <= MOST_RECORD_BYTES as u64)
+    };
+    copy.dims.iter().all(|dim| dim.src_index.is_none())
+        && copy.fields.iter().all(|field| is_run(field) || are_records(field))
 }
 
 /// Moves what `copy` says from `src` to `dst`, the addresses of offset 0 on either side. Any

@@ -5,7 +5,8 @@
 //! panel whose rows are whole lines of the destination is moved in place; one whose rows are short
 //! and follow each other is put together in the first-level cache, as the destination has it, and
 //! then written out; where squares have sides of a line, each of its rows starts on one there, and
-//! lines that two rows share are made whole on the way out. What lies ahead of a panel is asked for while it is moved.
+//! lines that two rows share are made whole on the way out. What lies ahead of a panel is asked for
+//! while it is moved.
 
 use crate::Stores;
 use crate::element::{Line, Plane, move_plane};

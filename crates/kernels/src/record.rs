@@ -4,8 +4,9 @@
 //! that is written in parts costs a read of it. **Structure.** A block of records is taken apart,
 //! or put together, in the first-level cache; whole lines of the destination go past the caches,
 //! and what is left of each row is carried to the block behind. Fields of any sizes are moved one
-//! by one, or by windows (`window`), which write whole lines where they belong; a few of one size by
-//! tables: each lane of the result is made of bytes of as many lanes as a record has fields.
+//! by one, or by windows (`window`), which write whole lines where they belong if vectors are lines;
+//! a few of one size by tables: each lane of the result is made of bytes of as many lanes as a record
+//! has fields.
 
 pub(crate) mod block;
 mod windowed;

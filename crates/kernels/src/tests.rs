@@ -410,6 +410,29 @@ fn fields_of_any_sizes_go_by_windows_where_vectors_take_such() {
     assert!(!by_windows(&sparse, abilities(4, 4)), "most of a window is of no use");
 }
 
+/// Lanes write the pieces of one copy at once.
+#[test]
+fn pieces_of_records_are_apart() {
+    for back in [false, true] {
+        let whole = structures(&[4, 8, 12], 2100, back);
+        let bytes = whole.payload_bytes() as usize;
+        let (src, mut expected) = (source(bytes), vec![0; bytes]);
+        oracle::copy(&whole, &src, 0, &mut expected, 0);
+        let pieces = crate::split(&whole, 3);
+        for instance in each_ability() {
+            for order in [[0, 1, 2], [2, 0, 1]] {
+                let mut dst = vec![0xEE; bytes];
+                for piece in order.map(|i| &pieces[i]) {
+                    let at = (src.as_ptr(), dst.as_mut_ptr());
+                    // SAFETY: both are as long as the whole.
+                    unsafe { copy_by(&instance, piece, at, Stores::Streamed) };
+                }
+                assert!(dst == expected, "{back} {order:?}");
+            }
+        }
+    }
+}
+
 /// Rows that start with their first whole line in the middle of a field, or of a unit of it.
 #[test]
 fn windows_from_any_byte_of_a_line() {
@@ -422,7 +445,6 @@ fn windows_from_any_byte_of_a_line() {
     }
 }
 
-/// One run.
 #[test]
 fn as_few_structures_as_windows_take() {
     for back in [false, true] {
@@ -430,6 +452,7 @@ fn as_few_structures_as_windows_take() {
     }
 }
 
+/// One run.
 fn run(bytes: u64) -> NdCopy {
     let field = FieldCopy { bytes, src_offset: 0, dst_offset: 0, strides: vec![] };
     NdCopy { dims: vec![], fields: vec![field] }
@@ -537,13 +560,15 @@ fn each_kind_of_copies_has_its_own_crossover() {
         let (extents, gaps) = (extents.to_vec(), (0, 0));
         Shape { bytes, extents, src_order: vec![0, 1], dst_order: vec![1, 0], gaps }.copy()
     };
-    let apart = [structures(&[4, 8], 300, false), run(5000), matrix([300, 300], 64)];
+    let apart = [structures(&[4, 8], 300, false), run(5000), run(24), matrix([300, 300], 64)];
     // Pixels of 1 KiB are records; what is longer is a matrix.
     let images = [matrix([256, 300], 4), matrix([257, 300], 4)];
     for copy in apart.iter().chain([&images[0]]).map(slice::from_ref) {
         assert!(!streamed(copy, 999) && streamed(copy, 1000));
     }
-    let turned = [structures(&[4, 8], 300, true), matrix([300, 4], 4), images[1].clone()];
+    let mut gathered = matrix([64, 300], 64);
+    gathered.dims[1].src_index = Some((0..300).rev().collect());
+    let turned = [structures(&[4, 8], 300, true), matrix([300, 4], 4), images[1].clone(), gathered];
     for copy in turned.iter().map(slice::from_ref) {
         assert!(!streamed(copy, 99) && streamed(copy, 100));
     }

@@ -40,6 +40,13 @@ pub(crate) unsafe fn run<V: Vector>(
         };
         if done < count && !records.is_in_place() {
             for i in 0..records.fields.len() {
+                if !records.splits {
+                    // What the block behind has of the field.
+                    let row = rows.from[i];
+                    for at in (0..records.block * row.step).step_by(LINE_BYTES) {
+                        stream::prefetch(row.at.wrapping_add(count * row.step + at));
+                    }
+                }
                 one_by_one(records, i, done..count, rows);
             }
         }
@@ -95,13 +102,6 @@ pub(super) unsafe fn one_by_one(records: &Records<'_>, i: usize, these: Range<us
     };
     let from = from.wrapping_add(these.start * steps.0);
     let to = to.wrapping_add(these.start * steps.1);
-    if !records.splits {
-        // What the block behind has of the field.
-        let behind = from.wrapping_add(count * field.bytes);
-        for at in (0..records.block * field.bytes).step_by(LINE_BYTES) {
-            stream::prefetch(behind.wrapping_add(at));
-        }
-    }
     let line = Line { count, stride: (steps.0 as isize, steps.1 as isize) };
     // SAFETY: elements of a field, which the rows have.
     unsafe { move_line(field.bytes, line, from, to) };

@@ -2,10 +2,10 @@
 
 use super::Vector;
 use std::arch::aarch64::{
-    uint8x16_t, uint8x16x2_t, vld1q_u8, vorrq_u8, vqtbl1q_u8, vqtbl2q_u8, vreinterpretq_u8_u16,
-    vreinterpretq_u8_u32, vreinterpretq_u8_u64, vreinterpretq_u16_u8, vreinterpretq_u32_u8,
-    vreinterpretq_u64_u8, vst1q_u8, vzip1q_u8, vzip1q_u16, vzip1q_u32, vzip1q_u64, vzip2q_u8,
-    vzip2q_u16, vzip2q_u32, vzip2q_u64,
+    uint8x16_t, vld1q_u8, vorrq_u8, vqtbl1q_u8, vreinterpretq_u8_u16, vreinterpretq_u8_u32,
+    vreinterpretq_u8_u64, vreinterpretq_u16_u8, vreinterpretq_u32_u8, vreinterpretq_u64_u8,
+    vst1q_u8, vzip1q_u8, vzip1q_u16, vzip1q_u32, vzip1q_u64, vzip2q_u8, vzip2q_u16, vzip2q_u32,
+    vzip2q_u64,
 };
 
 /// A quarter of a cache line.
@@ -59,11 +59,5 @@ impl Vector for Neon {
     unsafe fn or(self, other: Self) -> Self {
         // SAFETY: the caller has the instruction set.
         Neon(unsafe { vorrq_u8(self.0, other.0) })
-    }
-
-    #[inline(always)]
-    unsafe fn take(self, from: Self, table: Self) -> Self {
-        // SAFETY: the caller has the instruction set.
-        Neon(unsafe { vqtbl2q_u8(uint8x16x2_t(self.0, from.0), table.0) })
     }
 }

@@ -43,10 +43,4 @@ impl Vector for Scalar {
     unsafe fn or(self, other: Self) -> Self {
         Scalar(std::array::from_fn(|i| self.0[i] | other.0[i]))
     }
-
-    #[inline(always)]
-    unsafe fn take(self, from: Self, table: Self) -> Self {
-        let both = [self.0, from.0];
-        Scalar(table.0.map(|n| both.as_flattened()[usize::from(n)]))
-    }
 }
