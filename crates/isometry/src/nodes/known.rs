@@ -140,7 +140,10 @@ impl Introduction {
         let is_lost = |memory| self.lost.iter().any(|(lost, _)| *lost == memory);
         let rooms = self.rooms.iter().filter(|room| !is_lost(room.own));
         let putting = rooms.clone().map(|room| room.own).collect();
-        let (rooms, apart) = (rooms.map(|room| room.memory).collect(), self.apart.clone());
+        let (rooms, apart) =
+            (rooms.map(|room| room.memory).collect::<Vec<_>>(), self.apart.clone());
+        // Without rooms it is linked to none, and looks like others of other groups.
+        let group = if rooms.is_empty() { 0 } else { group };
         Member { class, putting, rooms, group, apart }
     }
 }
@@ -589,6 +592,27 @@ mod tests {
         assert_eq!(joined(0), [true, false, true, false]);
         assert_eq!(joined(1), [false, true, false, false]);
         assert_eq!(joined(3), [false, false, false, true]);
+    }
+
+    #[test]
+    fn nodes_of_several_machines_look_alike_while_they_have_no_rooms() {
+        let mut known = Known::default();
+        let Introduction { rooms, .. } = exporting(8);
+        let open = |machine| Introduction { rooms: rooms.clone(), ..opening(machine, 8) };
+        let it_fell = || vec![(0, "it fell".to_owned())];
+        let lost = |machine| Introduction { lost: it_fell(), ..open(machine) };
+        for (node, said, classes) in [
+            (0, opening(0, 8), 1),
+            (1, opening(1, 8), 1),
+            (2, opening(2, 8), 1),
+            (1, open(1), 3),
+            (2, open(2), 3),
+            (1, lost(1), 2),
+            (2, lost(2), 1),
+        ] {
+            known.hear(NodeId(node), said).unwrap();
+            assert_eq!(known.cluster().classes.len(), classes, "{node}");
+        }
     }
 
     /// Of a node with two memories of devices before that of its host, whose network reaches these.
