@@ -193,6 +193,8 @@ pub(super) struct Known {
     pub(super) rooms: Rooms,
     /// Rooms that their nodes have withdrawn, and that this one may have open yet.
     withdrawn: Vec<(NodeId, Arc<Region>)>,
+    /// Those that are lost: a rank is given once, so that none comes back with what is still heard of it.
+    lost: BTreeSet<NodeId>,
     /// Those that may have rooms open yet that this one has withdrawn.
     pub(super) awaited: BTreeSet<NodeId>,
 }
@@ -206,7 +208,6 @@ struct Node {
     registered: (RegionId, Arc<Region>),
     /// And of devices, until it is lost.
     rooms: Vec<(RegionId, Arc<Region>)>,
-    is_lost: bool,
 }
 
 impl Known {
@@ -219,9 +220,9 @@ impl Known {
         let topology = cluster::parse_json(&said.topology).map_err(|error| error.to_string())?;
         let [class] = <[NodeClass; 1]>::try_from(topology.classes)
             .map_err(|_| "it says to be several nodes".to_owned())?;
-        let is_there = class.memories.get(usize::from(said.memory)).is_some();
+        let has_memory = class.memories.get(usize::from(said.memory)).is_some();
         let is_its = |room: &OnDevice| room.is_of(&class, said.reach.as_ref());
-        if !is_there || !said.rooms.iter().all(is_its) {
+        if !has_memory || !said.rooms.iter().all(is_its) {
             return Err("it has no such memory".to_owned());
         }
         if said.name.as_deref().is_some_and(|name| !registry::is_node_name(name)) {
@@ -231,7 +232,8 @@ impl Known {
         let of_host = RemoteSpan::in_segment(from, 0).into_region(memory, said.bytes);
         let registered = (said.region, Arc::new(of_host));
         let room = |room: &OnDevice| (room.region, self.room(from, room));
-        let rooms: Vec<_> = said.rooms.iter().map(room).collect();
+        let is_there = !self.lost.contains(&from);
+        let rooms: Vec<_> = said.rooms.iter().filter(|_| is_there).map(room).collect();
         let rates = topology.links.into_iter().next().and_then(LinkRates::of);
         let at = from.0 as usize;
         if self.nodes.len() <= at {
@@ -240,7 +242,7 @@ impl Known {
         let is_left = |room: &Arc<Region>| !rooms.iter().any(|(_, now)| Arc::ptr_eq(now, room));
         let before = self.nodes[at].take().map_or(Vec::new(), |node| node.rooms);
         let gone = before.into_iter().map(|(_, room)| room).filter(is_left).collect();
-        self.nodes[at] = Some(Node { said, class, rates, registered, rooms, is_lost: false });
+        self.nodes[at] = Some(Node { said, class, rates, registered, rooms });
         self.generation += 1;
         Ok(gone)
     }
@@ -276,15 +278,18 @@ impl Known {
     /// Forgets the rooms of a node that is lost, so that what is open of them is closed with the last copy.
     pub(super) fn close(&mut self, node: NodeId) {
         self.withdrawn.retain(|(whose, _)| *whose != node);
-        let Some(Some(node)) = self.nodes.get_mut(node.0 as usize) else { return };
-        node.rooms.clear();
-        node.is_lost = true;
+        self.lost.insert(node);
+        if let Some(Some(node)) = self.nodes.get_mut(node.0 as usize) {
+            node.rooms.clear();
+        }
     }
 
     /// How those that are there reach devices that do so as `reach` says.
     fn alike<'a>(&'a self, reach: &'a Reach) -> impl Iterator<Item = &'a Reach> {
-        let there = self.nodes.iter().flatten().filter(|node| !node.is_lost);
-        there.filter_map(|node| node.said.reach.as_ref()).filter(|other| other.is_alike(reach))
+        let nodes = (0..).map(NodeId).zip(&self.nodes);
+        let there = nodes.filter(|(node, _)| !self.lost.contains(node));
+        let reaches = there.filter_map(|(_, node)| node.as_ref()?.said.reach.as_ref());
+        reaches.filter(|other| other.is_alike(reach))
     }
 
     /// Whether devices are linked that reach each other as `reach` says: no two of these nodes are of one process,
@@ -530,6 +535,19 @@ mod tests {
         known.close(NodeId(7));
         assert!(room(&known).is_none());
         assert!(known.registered(host(), REGION).is_some());
+    }
+
+    #[test]
+    fn who_is_heard_once_it_is_lost_has_no_rooms_and_is_linked_to_none() {
+        let mut known = Known::default();
+        known.hear(NodeId(0), opening(1, 8)).unwrap();
+        known.close(NodeId(1));
+        known.hear(NodeId(1), exporting(9)).unwrap();
+        let memory = MemoryId { node: NodeId(1), index: 1 };
+        assert!(known.registered(memory, on_device(0, 1).region).is_none());
+        assert!(!known.needs_rooms(NodeId(0)));
+        known.hear(NodeId(2), exporting(9)).unwrap();
+        assert!(known.needs_rooms(NodeId(0)), "its process has come back as another node");
     }
 
     #[test]
