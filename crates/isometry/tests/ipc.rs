@@ -222,6 +222,20 @@ fn devices_of_nodes_that_are_to_be_apart_are_not_linked() {
     nodes_of(&[Job::loopback(2).unwrap()], [0; 2], test, (node, end_well));
 }
 
+fn config_of(variables: &[(&str, String)]) -> Config {
+    let find = |name: &str| variables.iter().find(|v| v.0 == name).map(|v| v.1.clone());
+    Config::from_variables(find).unwrap()
+}
+
+/// The first node of three at most, in this process, and what others join it by.
+fn founder_of_three(fake: &Fake) -> (Machine, [(&'static str, String); 2]) {
+    let job = Job::new(1).unwrap().variables(0);
+    let capacity = [("ISOMETRY_CAPACITY", "3".to_owned())];
+    let config = config_of(&[&job[..], &capacity].concat());
+    let [root, _, _, key] = job;
+    (with_devices(fake).join(&config).unwrap(), [root, key])
+}
+
 #[test]
 fn room_is_made_once_another_node_has_devices() {
     let test = "room_is_made_once_another_node_has_devices";
@@ -235,17 +249,10 @@ fn room_is_made_once_another_node_has_devices() {
         found(&machine, "node0/done");
         return;
     }
-    let job = Job::new(1).unwrap().variables(0);
-    let capacity = [("ISOMETRY_CAPACITY", "3".to_owned())];
-    let of = |variables: &[(&str, String)]| {
-        let find = |name: &str| variables.iter().find(|v| v.0 == name).map(|v| v.1.clone());
-        Config::from_variables(find).unwrap()
-    };
-    let founder = with_devices(&fake).join(&of(&[&job[..], &capacity].concat())).unwrap();
+    let (founder, later) = founder_of_three(&fake);
     founder.publish("rows", &rows(&founder, "fbm")).unwrap();
     let alone = fake.count(ALLOCATE);
-    let later = [job[0].clone(), job[3].clone()];
-    let host = on_hosts().join(&of(&later)).unwrap();
+    let host = on_hosts().join(&config_of(&later)).unwrap();
     assert!(is_noise(&host, &found(&host, "node0/rows")));
     assert_eq!((rooms(&founder, 0).len(), fake.count(ALLOCATE)), (0, alone), "a host puts to none");
     assert_eq!(fake.count(EXPORT), 0);
@@ -259,6 +266,32 @@ fn room_is_made_once_another_node_has_devices() {
     founder.publish("done", &here).unwrap();
     assert!(comes.wait().unwrap().success());
     assert_eq!(founder.nodes().iter().filter(|node| node.lost.is_none()).count(), 2);
+}
+
+#[test]
+fn devices_are_linked_once_no_two_nodes_are_of_one_process() {
+    let test = "devices_are_linked_once_no_two_nodes_are_of_one_process";
+    let Some(fake) = fake(test) else { return };
+    if env::var_os(NODE).is_some() {
+        let machine = join(&fake);
+        machine.publish("rows", &rows(&machine, "fbm")).unwrap();
+        found(&machine, "node0/done");
+        return;
+    }
+    let (founder, later) = founder_of_three(&fake);
+    let second = with_devices(&fake).join(&config_of(&later)).unwrap();
+    let mut other = start(test, &later);
+    let (there, here) =
+        (found(&founder, "node2/rows"), founder.empty(array("xy"), "fbm1").unwrap());
+    assert_eq!([0, 1, 2].map(|node| rooms(&founder, node).len()), [0; 3]);
+    second.close_now();
+    drop(second);
+    let way = ["node2.fbm", "node0.fbm1_reg", "node0.fbm1"];
+    assert!(comes(|| path(&founder, &there, &here) == way));
+    copy(&founder, &there, &here);
+    assert!(is_noise(&founder, &here));
+    founder.publish("done", &here).unwrap();
+    assert!(other.wait().unwrap().success());
 }
 
 #[test]

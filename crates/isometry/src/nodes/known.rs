@@ -282,6 +282,8 @@ impl Known {
         if let Some(Some(node)) = self.nodes.get_mut(node.0 as usize) {
             node.rooms.clear();
         }
+        // Those may be linked now that were not since it was of one process with another.
+        self.generation += 1;
     }
 
     /// How those that are there reach devices that do so as `reach` says.
@@ -580,11 +582,14 @@ mod tests {
             (2, on_devices(Vec::new()), "of which a network reaches the devices"),
             (3, opening(2, 9), "of another machine"),
             (4, opening(1, 8), "of the same process"),
+            (5, opening(1, 9), "of another process, among two that are of one"),
         ] {
             assert!(!needs(&mut known, node, said), "{what}");
         }
+        let before = known.cluster().generation;
         known.close(NodeId(4));
-        assert!(needs(&mut known, 5, opening(1, 9)) && !known.needs_rooms(NodeId(1)));
+        assert!(known.cluster().generation > before);
+        assert!(known.needs_rooms(NodeId(0)) && !known.needs_rooms(NodeId(1)));
         for rooms in [Rooms::Opened, Rooms::Withdrawn] {
             known.rooms = rooms;
             assert!(!known.needs_rooms(NodeId(0)), "{rooms:?}");

@@ -69,7 +69,16 @@ fn serve(shared: &Arc<Shared>, nodes: &Nodes) {
         let packets = letters.filter_map(|letter| hear(shared, nodes, letter)).collect();
         shared.hear_peers(packets, &lost);
         nodes.close_rooms(&lost);
+        if !lost.is_empty() {
+            relink(shared, nodes);
+        }
     }
+}
+
+/// Makes room where that is needed from now on, and has copies go by the links that there are.
+fn relink(shared: &Shared, nodes: &Nodes) {
+    shared.open_rooms();
+    shared.set_topology(nodes.cluster());
 }
 
 /// Acts on a letter, but for the packet that it may be.
@@ -101,10 +110,9 @@ fn hear(shared: &Arc<Shared>, nodes: &Nodes, letter: Letter) -> Option<engine::P
 
 fn hear_class(shared: &Shared, nodes: &Nodes, letter: &Letter) -> Result<(), String> {
     nodes.hear_class(letter.from, &letter.bytes)?;
-    // First, so that who comes hears of these with all the rest.
-    shared.open_rooms();
+    // First, so that who comes hears of all the rooms, and this node knows it when it asks for a copy.
+    relink(shared, nodes);
     nodes.introduce_to(letter.from);
-    shared.set_topology(nodes.cluster());
     Ok(())
 }
 
