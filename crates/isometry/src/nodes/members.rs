@@ -173,10 +173,11 @@ impl Nodes {
 
     /// Hears what a node is.
     pub(super) fn hear_class(&self, from: NodeId, bytes: &[u8]) -> Result<(), String> {
-        let introduction = ::postcard::from_bytes(bytes).map_err(|e| e.to_string())?;
+        let introduction = ::postcard::from_bytes(bytes).map_err(|e| e.to_string());
         let mut known = self.known();
-        let withdrawn = known.hear(from, introduction)?;
+        // Whatever comes of it: the next one that comes may be measured.
         known.measured = known.measured.filter(|&node| node != from);
+        let withdrawn = known.hear(from, introduction?)?;
         known.withdraw(from, withdrawn);
         drop(known);
         self.close_withdrawn();
@@ -358,6 +359,8 @@ mod tests {
         assert!(founder.is_to_be_measured(comes.rank()));
         founder.become_another(Change::default()).unwrap();
         assert!(!is_told());
+        assert!(founder.hear_class(comes.rank(), b"nonsense").is_err());
+        assert!(founder.is_to_be_measured(comes.rank()), "nothing is measured any more");
         let said = Introduction::new(None, class(), &registered, None);
         founder.hear_class(comes.rank(), &postcard(&said)).unwrap();
         assert!(!is_told() && !founder.is_to_be_measured(comes.rank()));

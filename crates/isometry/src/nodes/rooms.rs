@@ -18,9 +18,9 @@ use std::sync::Arc;
 
 impl Shared {
     /// Makes room of devices for what others put there, where there is another node that would and none was made
-    /// before, and tells all.
+    /// before, and tells all. What is closed makes none, and none any more once it withdraws them.
     pub(crate) fn open_rooms(&self) {
-        let Some(nodes) = self.nodes.as_deref() else { return };
+        let Some(nodes) = self.nodes.as_deref().filter(|_| !self.is_closed()) else { return };
         let (_changing, mut class) = self.class_to_change();
         if !nodes.begins_to_need_rooms() {
             return;
@@ -35,7 +35,8 @@ impl Shared {
             };
             opened.inspect_err(tell).ok().flatten()
         };
-        let rooms = Some(self.devices().all().into_iter().filter_map(open).collect());
+        let devices = self.devices().all().into_iter().take_while(|_| !nodes.has_withdrawn());
+        let rooms = Some(devices.filter_map(open).collect());
         self.change(class, Change { rooms, ..Change::default() });
     }
 
@@ -87,6 +88,11 @@ impl Nodes {
             known.rooms = Rooms::Opened;
         }
         begins
+    }
+
+    /// Whether others are to put to this node's devices no more.
+    fn has_withdrawn(&self) -> bool {
+        self.known().rooms == Rooms::Withdrawn
     }
 
     /// Lets other nodes put to room of `device`, whose memory is `own`: through a window of the network's, or by
