@@ -3,7 +3,7 @@
 //! A process stands for a node. Its track 0 has the copies, the one after a channel's index that
 //! channel's requests.
 
-use model::{Channel, Link, LinkEnd, MemoryKind, NodeClass, Time, Topology};
+use model::{Link, LinkEnd, MemoryKind, NodeClass, Time, Topology};
 use serde_json::{Value, json};
 use std::collections::BTreeSet;
 use std::time::Duration;
@@ -26,12 +26,17 @@ pub fn track_name(process: u64, channel: u16, name: &str) -> Value {
     json!({ "ph": "M", "pid": process, "tid": track(channel), "name": "thread_name", "args": args })
 }
 
-/// A channel by its kind and its ends.
+/// A channel of a class by its kind and its ends, if there is one of that number. One that is closed by its kind
+/// and number: its ends are gone, and others of its kind may be closed too.
 #[must_use]
-pub fn channel_name(class: &NodeClass, channel: &Channel) -> String {
+pub fn channel_name(class: &NodeClass, index: u16) -> Option<String> {
+    let channel = class.channels.get(usize::from(index))?;
+    if channel.from.is_empty() {
+        return Some(format!("{} {index}, closed", channel.kind.name()));
+    }
     let name = |&memory: &u16| class.memories[usize::from(memory)].name.clone();
     let ends = [&channel.from, &channel.to].map(|ids| ids.iter().map(name).collect());
-    between(channel.kind.name(), ends)
+    Some(between(channel.kind.name(), ends))
 }
 
 /// A link by its kind and its ends.
@@ -142,10 +147,14 @@ mod tests {
     #[test]
     fn channels_and_links_are_named_by_their_ends() {
         let topology = crate::ready_made("two-nodes").unwrap();
-        let class = &topology.classes[0];
-        let names = class.channels.iter().map(|channel| channel_name(class, channel));
-        let names: Vec<_> = names.collect();
-        assert!(names.contains(&"GPURead fbm→zcm".to_owned()), "{names:?}");
+        let mut class = topology.classes[0].clone();
+        let names: Vec<_> = (0..).map_while(|index| channel_name(&class, index)).collect();
+        assert_eq!(names.len(), class.channels.len());
+        let open = names.iter().position(|name| name == "GPURead fbm→zcm").expect("it is there");
+        class.channels[open].from.clear();
+        class.channels[open].to.clear();
+        let closed = channel_name(&class, u16::try_from(open).unwrap()).unwrap();
+        assert_eq!(closed, format!("GPURead {open}, closed"));
         assert_eq!(link_name(&topology, &topology.links[0]), "RemoteMemcpy n.reg→n.reg");
     }
 

@@ -257,9 +257,8 @@ fn add_direct(traffic: &mut [(Option<NodeId>, Traffic)], copies: &Copies) {
     }
 }
 
-/// A channel by its kind and its ends. A link by its kind, and where it is not the first of that by what it
-/// joins too: nodes that come may change what the first does. One that is closed by its kind and number: its
-/// ends are gone, and others of its kind may be closed too.
+/// A channel as it is called anywhere. A link by its kind, and where it is not the first of that by what it
+/// joins too: nodes that come may change what the first does.
 fn channel_name(topology: &Topology, id: ChannelId) -> Option<String> {
     if let Some(link) = topology.link(id) {
         let first = topology.links.iter().find(|other| other.kind == link.kind)?;
@@ -268,11 +267,8 @@ fn channel_name(topology: &Topology, id: ChannelId) -> Option<String> {
             false => cluster::chrome::short_link_name(topology, link),
         });
     }
-    let ((class, _), channel) = (topology.class_of(id.node)?, topology.channel(id)?);
-    if channel.from.is_empty() {
-        return Some(format!("{} {}, closed", channel.kind.name(), id.index));
-    }
-    Some(cluster::chrome::channel_name(&topology.classes[class], channel))
+    let (class, _) = topology.class_of(id.node)?;
+    cluster::chrome::channel_name(&topology.classes[class], id.index)
 }
 
 fn classes(waits: &ClassWaits) -> [(&'static str, &Waits); 3] {

@@ -222,7 +222,7 @@ fn push<T>(list: &mut VecDeque<T>, item: T) {
 fn tracks(topology: &Topology, here: NodeId) -> Vec<Value> {
     let Some((class, _)) = topology.class_of(here) else { return Vec::new() };
     let class = &topology.classes[class];
-    let own = class.channels.iter().map(|channel| chrome::channel_name(class, channel));
+    let own = (0..).map_while(|index| chrome::channel_name(class, index));
     let links = topology.links.iter().map(|link| chrome::short_link_name(topology, link));
     let links = (ChannelId::FIRST_LINK..=u16::MAX).zip(links);
     let named = (0..).zip(own).chain(links);

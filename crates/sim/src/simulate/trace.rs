@@ -148,7 +148,7 @@ impl<'a> RunTrace<'a> {
         let topology = self.topology;
         let inside = || {
             let (class, _) = topology.class_of(id.node)?;
-            Some(chrome::channel_name(&topology.classes[class], topology.channel(id)?))
+            chrome::channel_name(&topology.classes[class], id.index)
         };
         let between = || Some(chrome::link_name(topology, topology.link(id)?));
         let name = inside().or_else(between).unwrap_or_default();
