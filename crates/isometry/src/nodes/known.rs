@@ -29,25 +29,25 @@ pub(super) struct Introduction {
     /// Memories of other nodes' devices that its own don't reach, each with that one's own memory.
     apart: Vec<(u16, MemoryId)>,
     /// How its devices reach those of others, where it has any that do.
-    reach: Option<Reach>,
+    reach: Option<PeerReach>,
 }
 
 /// How devices of a node reach those of others where they are.
 #[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize)]
-pub(crate) enum Reach {
+pub(crate) enum PeerReach {
     /// Through the network.
     Network,
     /// By opening what other processes of this machine have exported; and which process this is there.
     Machine([u8; 32], u32),
 }
 
-impl Reach {
+impl PeerReach {
     /// Whether devices of a node that has this and those of one that has `other` reach each other, unless both are
     /// of one process.
-    fn is_alike(&self, other: &Reach) -> bool {
+    fn is_alike(&self, other: &PeerReach) -> bool {
         match (self, other) {
-            (Reach::Network, Reach::Network) => true,
-            (Reach::Machine(machine, _), Reach::Machine(other, _)) => machine == other,
+            (PeerReach::Network, PeerReach::Network) => true,
+            (PeerReach::Machine(machine, _), PeerReach::Machine(other, _)) => machine == other,
             _ => false,
         }
     }
@@ -82,12 +82,12 @@ impl OnDevice {
     }
 
     /// Whether a node of this class and reach may say so: both are memories of devices.
-    fn is_of(&self, class: &NodeClass, reach: Option<&Reach>) -> bool {
+    fn is_of(&self, class: &NodeClass, reach: Option<&PeerReach>) -> bool {
         let kind = |memory: u16| class.memories.get(usize::from(memory)).map(|memory| memory.kind);
         let are_devices = [self.own, self.memory].iter().all(|&m| kind(m) == Some(MemoryKind::Fbm));
         let is_reached = match (&self.way, reach) {
-            (Way::Window(_, key), Some(Reach::Network)) => !key.is_empty(),
-            (Way::Opened(_), Some(Reach::Machine(..))) => true,
+            (Way::Window(_, key), Some(PeerReach::Network)) => !key.is_empty(),
+            (Way::Opened(_), Some(PeerReach::Machine(..))) => true,
             _ => false,
         };
         are_devices && self.own != self.memory && is_reached
@@ -287,7 +287,7 @@ impl Known {
     }
 
     /// How those that are there reach devices that do so as `reach` says.
-    fn alike<'a>(&'a self, reach: &'a Reach) -> impl Iterator<Item = &'a Reach> {
+    fn alike<'a>(&'a self, reach: &'a PeerReach) -> impl Iterator<Item = &'a PeerReach> {
         let nodes = (0..).map(NodeId).zip(&self.nodes);
         let there = nodes.filter(|(node, _)| !self.lost.contains(node));
         let reaches = there.filter_map(|(_, node)| node.as_ref()?.said.reach.as_ref());
@@ -296,9 +296,9 @@ impl Known {
 
     /// Whether devices are linked that reach each other as `reach` says: no two of these nodes are of one process,
     /// which can't open what it has exported itself.
-    fn are_linked(&self, reach: &Reach) -> bool {
+    fn are_linked(&self, reach: &PeerReach) -> bool {
         let mut processes = BTreeSet::new();
-        *reach == Reach::Network || self.alike(reach).all(|process| processes.insert(process))
+        *reach == PeerReach::Network || self.alike(reach).all(|process| processes.insert(process))
     }
 
     /// Whether another node would put to devices of `here`, which has no room for that yet.
@@ -416,7 +416,7 @@ mod tests {
     }
 
     /// Of a node with these memories, one that is registered, and such devices.
-    fn of_memories(kinds: &[MemoryKind], reach: Option<Reach>) -> Introduction {
+    fn of_memories(kinds: &[MemoryKind], reach: Option<PeerReach>) -> Introduction {
         let memory = |(i, &kind): (usize, &MemoryKind)| Memory {
             name: format!("memory{i}"),
             kind,
@@ -507,7 +507,7 @@ mod tests {
 
     /// Of a process of its own, with devices and no room yet.
     fn opening(machine: u8, process: u32) -> Introduction {
-        let reach = Some(Reach::Machine([machine; 32], process));
+        let reach = Some(PeerReach::Machine([machine; 32], process));
         Introduction { reach, ..on_devices(Vec::new()) }
     }
 
@@ -641,7 +641,7 @@ mod tests {
     /// Of a node with two memories of devices before that of its host, whose network reaches these.
     fn on_devices(rooms: Vec<OnDevice>) -> Introduction {
         let kinds = [MemoryKind::Fbm, MemoryKind::Fbm, MemoryKind::Sys];
-        Introduction { rooms, ..of_memories(&kinds, Some(Reach::Network)) }
+        Introduction { rooms, ..of_memories(&kinds, Some(PeerReach::Network)) }
     }
 
     #[test]
@@ -718,7 +718,7 @@ mod tests {
             on_devices(vec![on_device(1, 1)]),
             on_devices(vec![OnDevice { way: Way::Window(0x7000, Vec::new()), ..on_device(0, 1) }]),
             Introduction { reach: None, ..on_devices(vec![on_device(0, 1)]) },
-            Introduction { reach: Some(Reach::Network), ..exporting(1) },
+            Introduction { reach: Some(PeerReach::Network), ..exporting(1) },
             Introduction { reach: exporting(1).reach, ..on_devices(vec![on_device(0, 1)]) },
             Introduction { name: Some("a/b".to_owned()), ..said() },
             Introduction { name: Some("node3".to_owned()), ..said() },

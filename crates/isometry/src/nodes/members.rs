@@ -251,17 +251,17 @@ impl Nodes {
         self.others().next().filter(|node| self.joining.measures && node.0 < founders)
     }
 
-    /// Whether the link to a node that comes is to be [measured](Nodes::measure_newcomer), before that is
+    /// Whether the link to a node that comes is [measured](Nodes::measure_newcomer) from now on, before that is
     /// told anything: no link was, and nobody can use its memory yet.
-    pub(super) fn is_to_be_measured(&self, node: NodeId) -> bool {
+    pub(super) fn begins_to_measure(&self, node: NodeId) -> bool {
         let mut known = self.known();
         let is_new = node.0 >= self.fabric.founders() && !known.knows(node);
         let is_first = known.rates().is_none() && known.measured.is_none();
-        let is_to_be = self.joining.measures && is_new && is_first;
-        if is_to_be {
+        let begins = self.joining.measures && is_new && is_first;
+        if begins {
             known.measured = Some(node);
         }
-        is_to_be
+        begins
     }
 
     /// Measures the link to a node that has come. Where that is stopped, it is given up after some seconds, or
@@ -327,7 +327,6 @@ impl Nodes {
 mod tests {
     use super::*;
     use crate::nodes::{Own, topology};
-    use model::RegionId;
 
     #[test]
     fn who_comes_hears_nothing_before_the_link_to_it_is_measured() {
@@ -356,14 +355,14 @@ mod tests {
         founder.introduce((class(), None), &registered, Duration::ZERO).unwrap();
         let comes = Fabric::join(&Config::later(&root, b"key"), Handlers::new()).unwrap();
         let is_told = || founder.known().told.contains(&comes.rank());
-        assert!(founder.is_to_be_measured(comes.rank()));
+        assert!(founder.begins_to_measure(comes.rank()));
         founder.become_another(Change::default()).unwrap();
         assert!(!is_told());
         assert!(founder.hear_class(comes.rank(), b"nonsense").is_err());
-        assert!(founder.is_to_be_measured(comes.rank()), "nothing is measured any more");
+        assert!(founder.begins_to_measure(comes.rank()), "nothing is measured any more");
         let said = Introduction::new(None, class(), &registered, None);
         founder.hear_class(comes.rank(), &postcard(&said)).unwrap();
-        assert!(!is_told() && !founder.is_to_be_measured(comes.rank()));
+        assert!(!is_told() && !founder.begins_to_measure(comes.rank()));
         founder.become_another(Change::default()).unwrap();
         assert!(is_told());
     }

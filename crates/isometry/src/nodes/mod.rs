@@ -38,7 +38,7 @@ use desk::Desk;
 use engine::Packet;
 use fabric::{Barrier, Config, Fabric, MOST_RANKS};
 use files::Served;
-use known::{Known, Reach};
+use known::{Known, PeerReach};
 use letters::{Inbox, Outbox, Topic};
 use model::{ChannelError, ChannelErrorKind, ChannelId, MemoryId, NodeClass, NodeId, RegionId};
 use registry::{Asker, Registry};
@@ -101,7 +101,7 @@ pub(crate) struct Registered {
     pub(crate) region: RegionId,
     pub(crate) bytes: u64,
     /// How devices reach those of other nodes, where there are any that do.
-    reach: Option<Reach>,
+    reach: Option<PeerReach>,
 }
 
 impl Nodes {
@@ -172,12 +172,12 @@ impl Nodes {
     }
 
     /// How `devices` reach those of other nodes.
-    fn reach(&self, devices: &Devices) -> Option<Reach> {
+    fn reach(&self, devices: &Devices) -> Option<PeerReach> {
         devices.interops().next()?;
         if self.fabric.has_windows() {
-            return Some(Reach::Network);
+            return Some(PeerReach::Network);
         }
-        self.joining.machine.map(|machine| Reach::Machine(machine, std::process::id()))
+        self.joining.machine.map(|machine| PeerReach::Machine(machine, std::process::id()))
     }
 
     /// Closes what is open of devices of nodes that are lost, each with the last copy to it.

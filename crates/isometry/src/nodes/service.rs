@@ -89,7 +89,7 @@ fn hear(shared: &Arc<Shared>, nodes: &Nodes, letter: Letter) -> Option<engine::P
             Ok(packet) => return Some(packet),
             Err(error) => Err(error.to_string()),
         },
-        Topic::Class if nodes.is_to_be_measured(from) => measure_first(shared, nodes, &letter),
+        Topic::Class if nodes.begins_to_measure(from) => measure_first(shared, nodes, &letter),
         Topic::Class => hear_class(shared, nodes, &letter),
         Topic::Lookup => nodes.hear_lookup(from, &letter.bytes),
         Topic::Found => nodes.hear_answer(from, &letter.bytes).map(drop),
