@@ -7,7 +7,7 @@ use common::{Over, command, ended, is_rank, join_with, new_job};
 use isometry_fabric::model::NodeId;
 use isometry_fabric::{Call, Handlers, Payload};
 use rustix::process::{Resource, getrlimit};
-use std::process::Command;
+use std::process::{Command, Stdio};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::time::Duration;
@@ -47,6 +47,8 @@ fn limited(plain: &Command) -> Command {
     let mut command = Command::new("sh");
     command.args(["-c", LIMITED]).arg(plain.get_program()).args(plain.get_args());
     command.envs(plain.get_envs().filter_map(|(name, value)| Some((name, value?))));
+    // What it says counts where it goes to a file.
+    command.stdout(Stdio::null()).stderr(Stdio::null());
     command
 }
 

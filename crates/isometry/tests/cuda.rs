@@ -445,7 +445,8 @@ fn a_way_to_another_device_that_cannot_be_measured_is_none() {
     let builder = builder(Cuda::Driver(fake.path().to_owned())).assume(false);
     let machine = builder.cache_dir(dir.path()).open().unwrap();
     let [first, second] = ["fbm", "fbm1"].map(|m| machine.empty(rows(), m).unwrap());
-    assert_eq!(way(&machine, &first, &second).0, ["fbm", "zcm", "fbm1"]);
+    let by_host = way(&machine, &first, &second).0;
+    assert!(by_host.len() == 3 && ["sys", "zcm"].contains(&&*by_host[1]), "{by_host:?}");
     assert_eq!(way(&machine, &second, &first).0, ["fbm1", "fbm"], "that was measured");
     let src = noise(&machine);
     copy(&machine, &src, &first).unwrap();
