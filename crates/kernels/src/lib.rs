@@ -33,9 +33,9 @@ pub use split::{parts, split};
 use instance::{Instance, detect};
 use layout::{FieldCopy, NdCopy, touched};
 use model::Crossover;
-use record::MOST_RECORD_BYTES;
+use record::{LEAST_RECORDS, MOST_RECORD_BYTES};
 use std::ops::Range;
-use strategy::{RUN_BYTES, Strategy};
+use strategy::Strategy;
 use thiserror::Error;
 
 /// A copy that reaches outside a slice.
@@ -45,6 +45,9 @@ pub struct OutOfBounds {
     /// `source` or `destination`.
     pub side: &'static str,
 }
+
+/// Shorter runs are elements to whoever asks in which order a source is read.
+const LEAST_RUN_BYTES: u64 = 32;
 
 /// How a destination is written.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
@@ -66,13 +69,17 @@ impl Stores {
     }
 }
 
-/// Whether the source is read about in the order in which it lies: by runs, or by records whose
+/// Whether the source is read about in the order in which it lies: by runs, or by many records whose
 /// neighbours become neighbours, and by no table.
 fn is_in_order(copy: &NdCopy) -> bool {
-    let is_run = |field: &FieldCopy| field.bytes >= RUN_BYTES as u64 || field.strides.is_empty();
+    let is_run = |field: &FieldCopy| field.bytes >= LEAST_RUN_BYTES || field.strides.is_empty();
     let are_records = |field: &FieldCopy| {
-        let dense = field.strides.iter().find(|s| s.dst.unsigned_abs() == field.bytes);
-        dense.is_some_and(|stride| stride.src.unsigned_abs() <= MOST_RECORD_BYTES as u64)
+        let mut loops = copy.dims.iter().zip(&field.strides);
+        let dense = loops.find(|(_, stride)| stride.dst.unsigned_abs() == field.bytes);
+        dense.is_some_and(|(dim, stride)| {
+            dim.extent >= LEAST_RECORDS as u64
+                && stride.src.unsigned_abs() <= MOST_RECORD_BYTES as u64
+        })
     };
     copy.dims.iter().all(|dim| dim.src_index.is_none())
         && copy.fields.iter().all(|field| is_run(field) || are_records(field))

@@ -27,7 +27,7 @@ const MOST_FIELDS: usize = 64;
 pub(crate) const MOST_RECORD_BYTES: usize = 1 << 10;
 
 /// Fewer records aren't worth it.
-const LEAST_RECORDS: usize = 256;
+pub(crate) const LEAST_RECORDS: usize = 256;
 
 /// The records of a block are so many bytes, unless arrays would get less than a line of them.
 const BLOCK_BYTES: usize = 4 << 10;

@@ -14,7 +14,7 @@ use layout::NdCopy;
 use std::fmt;
 
 /// Elements from here on are runs: they are moved one by one.
-pub(crate) const RUN_BYTES: usize = 64;
+const RUN_BYTES: usize = 64;
 
 /// Runs from here on may share their first and last lines with others: it doesn't matter, where
 /// lines may be scattered even less.

@@ -568,7 +568,9 @@ fn each_kind_of_copies_has_its_own_crossover() {
     }
     let mut gathered = matrix([64, 300], 64);
     gathered.dims[1].src_index = Some((0..300).rev().collect());
-    let turned = [structures(&[4, 8], 300, true), matrix([300, 4], 4), images[1].clone(), gathered];
+    let few = structures(&[4; 5], 255, false);
+    let back = structures(&[4, 8], 300, true);
+    let turned = [back, matrix([300, 4], 4), images[1].clone(), gathered, few];
     for copy in turned.iter().map(slice::from_ref) {
         assert!(!streamed(copy, 99) && streamed(copy, 100));
     }
