@@ -130,7 +130,7 @@ pub(crate) fn device(
     Ok((Curves { run, interleave, transpose, gather }, latency_ns))
 }
 
-/// Memory to copy between, every page of which has been written. The source may be several times as
+/// Memory to copy between, every page of which has been touched. The source may be several times as
 /// large as the destination, and is then read part by part.
 struct Sides {
     src: Arc<Region>,
@@ -139,17 +139,19 @@ struct Sides {
 
 impl Sides {
     fn new() -> Result<Self, Error> {
-        let side = || filled(side_bytes()).map(Arc::new);
-        Ok(Sides { src: side()?, dst: side()? })
+        let (src, dst) = (filled(side_bytes())?, touched(side_bytes())?);
+        Ok(Sides { src: Arc::new(src), dst: Arc::new(dst) })
     }
 }
 
-/// Memory like that of instances and of staging.
 fn filled(len_bytes: u64) -> Result<Region, ChannelError> {
+    touched(len_bytes).inspect(fill)
+}
+
+/// Memory like that of instances and of staging.
+fn touched(len_bytes: u64) -> Result<Region, ChannelError> {
     let pages = Pages { prefault: true, huge: true, node: None };
-    let region = HostProvider::new(memory(0), pages).allocate(len_bytes, 4096)?;
-    fill(&region);
-    Ok(region)
+    HostProvider::new(memory(0), pages).allocate(len_bytes, 4096)
 }
 
 struct HostBench<'a> {
