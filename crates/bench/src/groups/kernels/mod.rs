@@ -45,6 +45,9 @@ const STORES: [&str; 2] = ["cached", "streamed"];
 /// What the traffic without the conversion is called.
 const PATTERN: &str = "pattern";
 
+/// What ours on one thread is called beside ours on two.
+const ALONE: &str = "one thread";
+
 /// How often each pattern runs before the fastest is chosen.
 const TRIALS: usize = 2;
 
@@ -220,7 +223,8 @@ impl Group {
         self.time(checked, case)
     }
 
-    /// Ours, with either kind of stores where these are compared, and the roofs.
+    /// Ours, with either kind of stores where these are compared, on one thread beside several, and
+    /// the roofs.
     fn ours<'a>(&self, scene: &'a Scene, threads: u32) -> Result<Vec<(String, Run<'a>)>, Error> {
         let mut moves = vec![
             ("isometry", Move::Kernels(scene.copies.clone(), self.crossover)),
@@ -234,7 +238,11 @@ impl Group {
             let told = from.map(|from| Move::Kernels(scene.copies.clone(), from));
             moves.extend(STORES.into_iter().zip(told));
         }
+        if threads > 1 {
+            moves.push((ALONE, Move::Kernels(scene.copies.clone(), self.crossover)));
+        }
         let ready = |(name, what): (&str, Move)| {
+            let threads = if name == ALONE { 1 } else { threads };
             let moves = Moves::new(&what, &scene.buffers, (&self.lanes, threads))?;
             let run: Run<'a> = Box::new(move || {
                 moves.run();

@@ -1,6 +1,6 @@
 //! What all cases come to: how near the roof, how far ahead of the peers, and each aim.
 
-use super::{PATTERN, REQUIRED, ROOFS, STORES};
+use super::{ALONE, PATTERN, REQUIRED, ROOFS, STORES};
 use crate::report::{Bench, Measured};
 use crate::{Error, problems};
 use regex::Regex;
@@ -74,7 +74,8 @@ fn roof(case: &Measured) -> Option<(&str, Reached)> {
 
 /// The fastest peer, likewise.
 fn peer(case: &Measured) -> Option<(&str, Reached)> {
-    fastest(case, |name| !ROOFS.contains(&name) && !STORES.contains(&name) && name != PATTERN)
+    let is_ours = |name: &str| STORES.contains(&name) || [PATTERN, ALONE].contains(&name);
+    fastest(case, |name| !ROOFS.contains(&name) && !is_ours(name))
 }
 
 fn fastest(case: &Measured, wanted: impl Fn(&str) -> bool) -> Option<(&str, Reached)> {
@@ -143,16 +144,16 @@ fn mean(values: impl Iterator<Item = f64>) -> f64 {
     f64::exp(sum / count)
 }
 
-/// Whether two threads are never slower than one, where both were measured.
+/// Whether two threads are never slower than one, timed in turn with them.
 fn not_slower(cases: &[Measured]) -> Option<String> {
-    let ours = |case: &Measured| case.seconds.get("isometry").copied();
-    let pairs = cases.windows(2).filter(|pair| pair[0].threads < pair[1].threads);
-    let ratios = pairs.filter_map(|p| Some((ours(&p[0])? / ours(&p[1])?, &*p[0].case)));
-    let ratios: Vec<(f64, &str)> = ratios.collect();
-    let (least, name) = least(&ratios)?;
-    let (count, slower) = (ratios.len(), ratios.iter().filter(|r| r.0 < 1.0).count());
+    let ratios: Vec<(Reached, &str)> =
+        cases.iter().filter_map(|c| Some((reached(c, ALONE)?, &*c.case))).collect();
+    let (worst, name) = ratios.iter().min_by(|a, b| a.0.upper.total_cmp(&b.0.upper))?;
+    let (count, slower) = (ratios.len(), ratios.iter().filter(|r| r.0.upper < 1.0).count());
+    let Reached { median, upper } = worst;
     Some(format!(
-        "2 threads over 1: slower in {slower} of {count} cases, worst x{least:.3} ({name})"
+        "2 threads over 1: slower in {slower} of {count} cases, worst x{median:.3} (up to \
+         {upper:.3}, {name})"
     ))
 }
 
@@ -235,7 +236,7 @@ mod tests {
         let one = ("isometry", 1.0);
         [
             case("a 1", 1, &[one, ("memcpy", 0.9), ("stream", 0.4), ("numpy", 3.0), ("mkl", 0.8)]),
-            case("a 1, 2 threads", 2, &[("isometry", 0.5), ("memcpy", 0.9)]),
+            case("a 1, 2 threads", 2, &[("isometry", 0.5), ("memcpy", 0.9), ("one thread", 0.8)]),
             case("a 2", 1, &[one, ("memcpy", 0.9), ("stream", 2.0), ("numpy", 1.5)]),
         ]
     }
@@ -251,12 +252,20 @@ mod tests {
 
     #[test]
     fn the_counts_are_of_medians() {
-        let [first, second, third] = cases();
+        let [first, _, third] = cases();
         let lines = of_threads(1, &[&first, &third]);
         assert!(lines[0].contains("2 cases, of the roof: geometric mean 0.600, worst 0.400 (a 1)"));
         assert!(lines[1].contains("ahead in 1 of 2 cases, below 0.9 in 1, worst 0.800 (a 1)"));
-        let line = not_slower(&[first, second, third]).unwrap();
-        assert!(line.contains("slower in 0 of 1 cases, worst x2.000"), "{line}");
+    }
+
+    #[test]
+    fn two_threads_are_slower_where_all_of_the_interval_is() {
+        let two = |name, one| case(name, 2, &[("isometry", 1.0), ("one thread", one)]);
+        let noisy = not_slower(&[two("a, 2 threads", 1.5), two("b, 2 threads", 0.95)]).unwrap();
+        assert!(noisy.contains("slower in 0 of 2 cases, worst x0.950 (up to 1.050, b, 2 threads)"));
+        let slower = not_slower(&[two("a, 2 threads", 0.85)]).unwrap();
+        assert!(slower.contains("slower in 1 of 1 cases"), "{slower}");
+        assert_eq!(not_slower(&[case("a", 1, &[("isometry", 1.0)])]), None);
     }
 
     #[test]

@@ -50,6 +50,7 @@ fn every_contender_is_checked_and_those_that_fail_are_named() {
         assert!(seconds.contains_key("isometry") && seconds.contains_key("memcpy"));
         assert!(!seconds.contains_key("idle") && !seconds.contains_key("unable"));
         assert_eq!(seconds.contains_key(PATTERN), threads == 1);
+        assert_eq!(seconds.contains_key(ALONE), threads == 2);
     }
     let absent = report.json["absent"].as_array().unwrap();
     assert!(absent.contains(&"numpy".into()) && absent.contains(&"pytorch".into()));
