@@ -21,13 +21,23 @@ const TILE_BYTES: (usize, usize) = (2 << 10, 1 << 10);
 /// of it compete for places in the caches.
 const HALVES_BYTES: (usize, usize) = (4 << 10, 256);
 
+/// As [`TILE_BYTES`], where halves of lines may be scattered past the caches, and the source goes on
+/// with the next turns where it leaves off, but has less than [`FOLLOWED_BYTES`] at one place: of a few
+/// places of the destination each has two lines at once, of more each has so much that changing them
+/// costs little.
+const FEW_PLACES: usize = 8;
+const FEW_PLACES_BYTES: (usize, usize) = (256, 128);
+const MANY_PLACES_BYTES: (usize, usize) = (4 << 10, 4 << 10);
+
 /// As [`TILE_BYTES`], where pairs of lines may be scattered past the caches and the source has at
-/// least [`FOLLOWED_BYTES`] at one place.
+/// least [`FOLLOWED_PAIRS_BYTES`] at one place.
 const SCATTERED_BYTES: (usize, usize) = (2 << 10, 256);
 
-/// Where pairs of lines may be scattered past the caches, and the source goes on with the next turns
-/// where it leaves off, it is followed from end to end if it has less than this at one place.
-const FOLLOWED_BYTES: usize = 8 << 10;
+/// Where lines may be scattered past the caches, and the source goes on with the next turns where it
+/// leaves off, it is followed from end to end if it has less than this at one place; of pairs of lines it
+/// may have more.
+const FOLLOWED_BYTES: usize = 3 << 10;
+const FOLLOWED_PAIRS_BYTES: usize = 8 << 10;
 
 /// So much of the destination stays in the second-level cache: where runs of pairs of lines go to no
 /// more, the source is followed, which may lie in no cache and then comes by itself.
@@ -104,14 +114,14 @@ impl Runs {
             (_, Stores::Streamed) => whole && bytes.is_multiple_of(LINE_BYTES),
             (_, Stores::Cached) => bytes >= LINE_BYTES,
         };
-        let many = across.count * bytes > FEW_BYTES;
         fits.then(|| *nest = rest)?;
         let at_one = across.count * bytes;
-        let scatters = by.scatters && stores == Stores::Streamed && bytes >= PAIR_BYTES;
+        let goes_on = along.stride.0 == at_one as isize;
+        let scatters = by.scatters && stores == Stores::Streamed && bytes >= LINE_BYTES;
         let is_near =
             stores == Stores::Cached && bytes >= PAIR_BYTES && at_one * along.count <= NEAR_BYTES;
-        let follows = is_near || scatters && at_one < FOLLOWED_BYTES;
-        if follows && along.stride.0 == at_one as isize {
+        let followed = if bytes < PAIR_BYTES { FOLLOWED_BYTES } else { FOLLOWED_PAIRS_BYTES };
+        if goes_on && (is_near || scatters && at_one < followed) {
             // Where these places clash, a few runs of each row before the next row.
             let clashes = across.count > WAYS && across.stride.1 % PAGE_BYTES == 0;
             let few = if is_near && clashes { FEW_BYTES / bytes } else { across.count };
@@ -125,11 +135,19 @@ impl Runs {
                 stores,
             });
         }
-        let most = match bytes {
-            HALF_BYTES if many => HALVES_BYTES,
-            _ if scatters && at_one >= FOLLOWED_BYTES => SCATTERED_BYTES,
-            _ => TILE_BYTES,
-        };
+        let most =
+            match (bytes, stores) {
+                (HALF_BYTES, Stores::Streamed)
+                    if by.scatters && goes_on && at_one < FOLLOWED_BYTES =>
+                {
+                    if across.count <= FEW_PLACES { FEW_PLACES_BYTES } else { MANY_PLACES_BYTES }
+                }
+                (HALF_BYTES, _) if at_one > FEW_BYTES => HALVES_BYTES,
+                _ if scatters && bytes >= PAIR_BYTES && at_one >= FOLLOWED_PAIRS_BYTES => {
+                    SCATTERED_BYTES
+                }
+                _ => TILE_BYTES,
+            };
         let turns = |most: usize, count: usize| (most / bytes).clamp(1, count);
         let tile = (turns(most.1, along.count), turns(most.0, across.count));
         Some(Runs { bytes, along, across, tile, is_tiled: true, stores })
