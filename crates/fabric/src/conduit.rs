@@ -1,5 +1,6 @@
 use crate::error::Error;
 use crate::message::Message;
+use crate::process::Process;
 use crate::segment::Segment;
 use crate::windows::{Begin, Owner, Window, WindowRun};
 use model::NodeId;
@@ -137,6 +138,11 @@ pub trait Conduit: Debug + Send + Sync {
 
     /// Why `peer` is lost, if it is; one that has not joined is not.
     fn lost(&self, peer: NodeId) -> Option<Lost>;
+
+    /// The process of `peer`, where that is known and of this machine.
+    fn process(&self, _peer: NodeId) -> Option<&Process> {
+        None
+    }
 
     /// Parts from all peers: what was sent to them before still comes, but to each other they are
     /// lost, as [`Lost::Left`], and what they sent may not be heard. It may wait a second for peers that

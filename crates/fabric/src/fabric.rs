@@ -10,6 +10,7 @@ use crate::held;
 use crate::message::{MOST_ARGS, Message, Payload};
 use crate::nearby;
 use crate::patience::{self, Heard};
+use crate::process::Ends;
 use crate::progress::drained;
 use crate::remote::{self, Asked};
 use crate::segment::Segment;
@@ -20,6 +21,7 @@ use crate::turn::Turn;
 use crate::ucx::Ucx;
 use model::NodeId;
 use std::cell::Cell;
+use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering, fence};
 use std::time::Instant;
 
@@ -32,7 +34,9 @@ use std::time::Instant;
 /// peers that go on speaking to it get [`Error::PeerLost`].
 #[derive(Debug)]
 pub struct Fabric {
-    conduit: Box<dyn Conduit>,
+    /// Dropped before the conduit, which its thread has too: that is left here, and not there.
+    pub(crate) ends: Ends,
+    pub(crate) conduit: Arc<dyn Conduit>,
     handlers: Handlers,
     rounds: Rounds,
     asked: Asked,
@@ -69,7 +73,8 @@ impl Fabric {
         let handlers = remote::handlers(handlers);
         let rounds = Rounds::new(conduit.founders());
         let (asked, turns) = Default::default();
-        Fabric { conduit, handlers, rounds, asked, heard: Heard::new(), turns }
+        let (ends, conduit, heard) = (Ends::default(), Arc::from(conduit), Heard::new());
+        Fabric { ends, conduit, handlers, rounds, asked, heard, turns }
     }
 
     /// This process.

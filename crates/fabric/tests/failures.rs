@@ -1,8 +1,10 @@
 //! Peers that die, stop, are strangers, or never come.
 
+mod breaking;
 mod common;
 
-use common::{Over, ended, is_rank, join, join_with, start, together, unmapped, ways};
+use breaking::break_connections;
+use common::{Over, ended, is_mapped, is_rank, join, join_with, start, together, unmapped, ways};
 use isometry_fabric::model::NodeId;
 use isometry_fabric::{
     APART, Atomic, Barrier, Call, Config, Error, ErrorKind, Fabric, Handlers, Job, Lost, MOST_ARGS,
@@ -298,6 +300,68 @@ fn a_peer_that_stops_with_its_queues_full_is_not_lost() {
         put.join().unwrap().unwrap();
     });
     fabric.barrier().unwrap();
+}
+
+/// Where nobody knows whose process is whose, who can't be reached is taken to be gone. Not over UCX, of which 1.13
+/// ends the process whose connections break.
+#[test]
+fn a_peer_is_gone_once_it_has_left_or_its_process_has_ended() {
+    let test = "a_peer_is_gone_once_it_has_left_or_its_process_has_ended";
+    for over in [Over::Shm, Over::Messages, Over::Tcp, Over::NearTcp] {
+        let Some(statuses) = processes_over(test, (3, over), is_cut_off_or_leaves) else { return };
+        let signals: Vec<_> = statuses.iter().map(ExitStatus::signal).collect();
+        assert_eq!(signals, [None, Some(9), Some(9)], "over {over:?}: {statuses:?}");
+        assert!(statuses[0].success(), "over {over:?}: {}", statuses[0]);
+    }
+}
+
+fn is_cut_off_or_leaves(fabric: &Fabric) {
+    let (me, first) = (fabric.rank(), NodeId(0));
+    let [cut, left] = [1, 2].map(NodeId);
+    if me != first {
+        let number = getpid().as_raw_nonzero().get() as u64;
+        fabric.put_word(first, 8 * u64::from(me.0), number).unwrap();
+    }
+    fabric.barrier().unwrap();
+    if me != first {
+        if me == left {
+            fabric.request(cut, HANDLER, &[], &[]).unwrap();
+        }
+        // Whoever is still in the barrier would take it for one that did not come.
+        let calls = if me == cut { 2 } else { 1 };
+        fabric.wait_until(LONG, || CALLS.load(Ordering::Relaxed) == calls).unwrap();
+        if me == cut {
+            break_connections()
+        } else {
+            fabric.leave().unwrap()
+        }
+        loop {
+            thread::park();
+        }
+    }
+    for peer in [cut, left] {
+        assert!(!fabric.is_gone(peer), "it is not even lost");
+        fabric.request(peer, HANDLER, &[], &[]).unwrap();
+    }
+    fabric.wait_until(LONG, || fabric.is_gone(left)).unwrap();
+    fabric.wait_until(LONG, || fabric.lost(cut).is_some()).unwrap();
+    assert_eq!([cut, left].map(|peer| fabric.lost(peer)), [Some(Lost::Died), Some(Lost::Left)]);
+    let kill = |peer: NodeId| {
+        let number = fabric.get_word(me, 8 * u64::from(peer.0)).unwrap();
+        kill_process(Pid::from_raw(number as i32).unwrap(), Signal::KILL).unwrap();
+    };
+    if is_mapped() {
+        let waited = fabric.wait_until(Some(Duration::from_millis(100)), || fabric.is_gone(cut));
+        assert!(waited.is_err(), "its process goes on");
+    } else {
+        assert!(fabric.is_gone(cut));
+    }
+    thread::scope(|scope| {
+        // Who sleeps is woken.
+        scope.spawn(|| fabric.wait_until(None, || fabric.is_gone(cut)).unwrap());
+        kill(cut);
+    });
+    kill(left);
 }
 
 #[test]

@@ -1,6 +1,10 @@
 //! Nodes of one machine, each a process, that open memory of each other's devices. The devices are emulated:
 //! what one has exported is a file that the others map.
 
+#[path = "../../fabric/tests/breaking/mod.rs"]
+mod breaking;
+
+use breaking::break_connections;
 use fake_cuda::Fake;
 use isometry::fabric::{Config, Job};
 use isometry::model::NodeId;
@@ -356,6 +360,51 @@ fn a_process_that_dies_is_an_error_and_what_was_open_is_closed() {
     });
 }
 
+/// What it has begun may go on, as its devices know nothing of connections.
+#[test]
+fn what_a_process_writes_that_can_t_be_reached_is_kept_until_it_ends() {
+    let node = |rank, machine: &Machine, fake: &Fake| {
+        if rank == 1 {
+            publish_process(machine);
+            let (here, there) = (rows(machine, "fbm"), found(machine, "node0/there"));
+            copy(machine, &here, &there);
+            fake.hold(0, true);
+            let _event = machine.copy(&here, &there, &CopyOptions::default()).unwrap();
+            machine.publish("begun", &here).unwrap();
+            found(machine, "node0/heard");
+            break_connections();
+            loop {
+                thread::park();
+            }
+        }
+        let used = || {
+            let staging = machine.status().unwrap().staging;
+            staging.iter().map(|memory| memory.used_bytes).sum::<u64>()
+        };
+        let there = machine.empty(array("yx"), "fbm").unwrap();
+        machine.publish("there", &there).unwrap();
+        let (process, _) = (process_of(machine, "node1"), found(machine, "node1/begun"));
+        assert!(comes(|| used() > 0));
+        machine.publish("heard", &there).unwrap();
+        assert!(comes(|| machine.nodes()[1].lost.is_some()));
+        assert!(comes(|| machine.status().unwrap().transfers.is_empty()), "it has failed");
+        // Long enough for what is given back at once.
+        thread::sleep(Duration::from_millis(100));
+        assert!(used() > 0, "its device writes there yet");
+        kill_process(process, Signal::KILL).unwrap();
+        assert!(comes(|| used() == 0));
+        assert!(is_noise(machine, &there));
+    };
+    // By shared memory, and by a network that finds both on one machine.
+    let jobs = [Job::new(2).unwrap(), Job::across("127.0.0.1", None, 2).unwrap()];
+    let watch = |children: &mut [Child; 2]| {
+        let [first, second] = children.each_mut().map(|child| child.wait().unwrap());
+        assert!(first.success() && !second.success(), "{first}, {second}");
+    };
+    let test = "what_a_process_writes_that_can_t_be_reached_is_kept_until_it_ends";
+    nodes_of(&jobs, [0; 2], test, (node, watch));
+}
+
 #[test]
 fn a_node_that_leaves_is_copied_to_no_more() {
     let node = |rank, machine: &Machine, fake: &Fake| {
@@ -403,15 +452,30 @@ fn word() -> Array {
     Array::of(&[("x", 4)], "|u1").unwrap()
 }
 
+/// Lets others know which process this is.
+fn publish_process(machine: &Machine) {
+    let number = machine.empty(word(), "sys").unwrap();
+    number.fill(&std::process::id().to_le_bytes()).unwrap();
+    machine.publish("process", &number).unwrap();
+}
+
+/// Which process `node` is.
+fn process_of(machine: &Machine, node: &str) -> Pid {
+    let number = machine.empty(word(), "sys").unwrap();
+    copy(machine, &found(machine, &format!("{node}/process")), &number);
+    let number = i32::from_le_bytes(number.to_vec().unwrap().try_into().unwrap());
+    Pid::from_raw(number).unwrap()
+}
+
 /// Stops all threads of a process.
-fn stop(process: u32) {
-    kill_process(Pid::from_raw(process.cast_signed()).unwrap(), Signal::STOP).unwrap();
+fn stop(process: Pid) {
+    kill_process(process, Signal::STOP).unwrap();
     let is_stopped = |thread: PathBuf| {
         let state = fs::read_to_string(thread.join("stat")).unwrap_or_default();
         state.rsplit(") ").next().is_some_and(|rest| rest.starts_with('T'))
     };
     assert!(comes(|| {
-        let mut threads = fs::read_dir(format!("/proc/{process}/task")).unwrap();
+        let mut threads = fs::read_dir(format!("/proc/{}/task", process.as_raw_nonzero())).unwrap();
         threads.all(|thread| is_stopped(thread.unwrap().path()))
     }));
 }
@@ -421,15 +485,11 @@ fn memory_that_others_do_not_close_in_time_is_left() {
     let node = |rank, machine: &Machine, fake: &Fake| {
         if rank == 1 {
             machine.publish("there", &machine.empty(array("yx"), "fbm").unwrap()).unwrap();
-            let number = machine.empty(word(), "sys").unwrap();
-            copy(machine, &found(machine, "node0/process"), &number);
-            return stop(u32::from_le_bytes(number.to_vec().unwrap().try_into().unwrap()));
+            return stop(process_of(machine, "node0"));
         }
         let (here, there) = (rows(machine, "fbm"), found(machine, "node1/there"));
         copy(machine, &here, &there);
-        let number = machine.empty(word(), "sys").unwrap();
-        number.fill(&std::process::id().to_le_bytes()).unwrap();
-        machine.publish("process", &number).unwrap();
+        publish_process(machine);
         assert!(comes(|| fake.count(CLOSE) == 1));
     };
     // The room of each device, and its context.

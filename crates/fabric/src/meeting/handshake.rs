@@ -10,7 +10,7 @@ use std::io::{self, Read, Write};
 use std::ops::Range;
 
 /// The version of what is said here, of messages, and of what shared memory looks like.
-const VERSION: u32 = 11;
+const VERSION: u32 = 12;
 
 const MAGIC: [u8; 8] = *b"isometry";
 const NUMBERS: usize = 6;

@@ -16,12 +16,14 @@ use crate::config::{Config, MOST_RANKS};
 use crate::error::Error;
 use crate::locks::try_lock;
 use crate::message::{MOST_BYTES, Message};
+use crate::process::Process;
 use crate::segment::Segment;
 use crate::shm::SPIN;
 use crate::shm::bell;
 use crate::shm::mailbox::{CREDITS, Inbox, Mailbox, Outbox, Senders};
 use crate::shm::ring::Refused;
 use crate::slots::Slots;
+use crate::standing::Standing;
 use model::NodeId;
 use std::os::fd::OwnedFd;
 use std::sync::{Arc, Mutex};
@@ -42,9 +44,13 @@ pub(crate) struct Neighbours {
     ranks: Slots<Neighbour>,
 }
 
-/// A rank of this machine: what was mapped of it, unless that failed.
+/// A rank of this machine.
 #[derive(Debug)]
-struct Neighbour(Option<Mapped>);
+struct Neighbour {
+    process: Option<Process>,
+    /// Of its memory, unless that failed.
+    mapped: Option<Mapped>,
+}
 
 #[derive(Debug)]
 struct Mapped {
@@ -72,24 +78,28 @@ impl Neighbours {
         let there = told.try_into().ok().map(Whereabouts::from_bytes);
         let is_here = |there: &Whereabouts| self.machine == Some(there.machine);
         let Some(there) = there.filter(is_here) else { return };
+        // Before its memory is looked for by that number: what is found to have it had the number already.
+        let process = Process::numbered(there.process);
         let mapped = there.map().and_then(|[mailbox, segment]| {
             let outbox = Outbox::new(Mailbox::of(mailbox, MOST_RANKS)?);
             (segment.bytes() == segment_bytes).then_some(Mapped { outbox, segment })
         });
         // One that has come before is refused by the network.
-        let _ = self.ranks.fill(rank, Neighbour(mapped));
+        let _ = self.ranks.fill(rank, Neighbour { process, mapped });
     }
 
     /// A rank is lost, and its memory is of no use any more.
-    pub(crate) fn part(&self, rank: usize) {
-        if let Some(Mapped { outbox, segment }) = self.mapped(rank) {
+    pub(crate) fn part(&self, rank: usize, standing: &Standing) {
+        let Some(Neighbour { process, mapped }) = self.ranks.get(rank) else { return };
+        if let Some(Mapped { outbox, segment }) = mapped {
             [segment, outbox.mailbox.memory()].into_iter().for_each(Segment::give_up);
         }
+        process.iter().for_each(|process| process.part(standing));
     }
 
     #[inline]
     fn mapped(&self, rank: usize) -> Option<&Mapped> {
-        self.ranks.get(rank)?.0.as_ref()
+        self.ranks.get(rank)?.mapped.as_ref()
     }
 }
 
@@ -285,6 +295,10 @@ impl<N: Network> Conduit for Near<N> {
 
     fn lost(&self, peer: NodeId) -> Option<Lost> {
         self.network.lost(peer)
+    }
+
+    fn process(&self, peer: NodeId) -> Option<&Process> {
+        self.neighbours.ranks.get(peer.0 as usize)?.process.as_ref()
     }
 
     fn leave(&self) {

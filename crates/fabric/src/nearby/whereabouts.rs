@@ -44,7 +44,7 @@ impl Machine {
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) struct Whereabouts {
     pub(crate) machine: Machine,
-    process: u64,
+    pub(super) process: u64,
     memory: [Place; 2],
 }
 

@@ -1,11 +1,12 @@
 //! Processes of one machine meet at names in the abstract namespace, and hand over descriptors of
-//! their memory. Rank `r` listens at a name of its own and connects to all below it, and goes on listening
-//! where others may come later; these are told by rank 0, at a name beside, which ranks they are. The
-//! socket stays open: its end tells of the peer's.
+//! their memory and of themselves. Rank `r` listens at a name of its own and connects to all below it, and
+//! goes on listening where others may come later; these are told by rank 0, at a name beside, which ranks
+//! they are. The socket stays open: its end tells of the peer's.
 
 use crate::config::Config;
 use crate::error::Error;
 use crate::meeting::{Entry, Met, Socket, Way, call_there, enter, meet};
+use crate::process::Process;
 use rustix::net::sockopt::{Timeout, set_socket_timeout};
 use rustix::net::{
     self, AddressFamily, RecvAncillaryBuffer, RecvAncillaryMessage, RecvFlags, SendAncillaryBuffer,
@@ -22,9 +23,12 @@ use std::time::Duration;
 /// Its mailbox and its segment.
 pub(crate) type Memory<T> = [T; 2];
 
+/// That, and its process (a pidfd) where the system has such things.
+pub(crate) type Gift = (Memory<OwnedFd>, Option<OwnedFd>);
+
 /// What a rank has that has met others.
 pub(crate) struct Joining {
-    pub(crate) peers: Met<Memory<OwnedFd>>,
+    pub(crate) peers: Met<Gift>,
     pub(crate) way: Handing,
     /// Where it listens, unless it is alone.
     pub(crate) listener: Option<UnixListener>,
@@ -34,7 +38,7 @@ pub(crate) struct Joining {
 
 /// Joins all ranks but this one, to which `memory` is handed.
 pub(crate) fn join(config: &Config, name: &str, memory: Memory<OwnedFd>) -> Result<Joining, Error> {
-    let way = Handing { name: name.to_owned(), memory };
+    let way = Handing::new(name, memory);
     if config.capacity == 1 {
         return Ok(Joining { peers: Met::new(), way, listener: None, root: None });
     }
@@ -57,20 +61,25 @@ pub(crate) fn join_there(
     name: &str,
     (memory, entry): (Memory<OwnedFd>, &Entry),
 ) -> Result<Joining, Error> {
-    let way = Handing { name: name.to_owned(), memory };
+    let way = Handing::new(name, memory);
     let listener = way.listen(config.rank)?;
     let peers = call_there(config, &way, entry)?;
     Ok(Joining { peers, way, listener: Some(listener), root: None })
 }
 
-/// How ranks hand their memory to each other.
+/// How ranks hand their memory and themselves to each other.
 #[derive(Debug)]
 pub(crate) struct Handing {
     name: String,
     memory: Memory<OwnedFd>,
+    process: Option<OwnedFd>,
 }
 
 impl Handing {
+    fn new(name: &str, memory: Memory<OwnedFd>) -> Handing {
+        Handing { name: name.to_owned(), memory, process: Process::own() }
+    }
+
     fn name_of(&self, rank: u32) -> String {
         format!("{}-{rank}", self.name)
     }
@@ -114,28 +123,29 @@ fn listen(name: &str, rank: u32) -> Result<UnixListener, Error> {
 impl Way for Handing {
     const KIND: u32 = 0;
     const LANES: u32 = 1;
-    type Gift = Memory<OwnedFd>;
+    type Gift = Gift;
 
     fn connect(&self, rank: u32, most: Duration) -> io::Result<OwnedFd> {
         connect(&self.name_of(rank), most)
     }
 
-    fn exchange(&self, _: u32, socket: &Socket, _: bool) -> io::Result<Memory<OwnedFd>> {
-        give(socket, self.memory.each_ref().map(AsFd::as_fd))?;
+    fn exchange(&self, _: u32, socket: &Socket, _: bool) -> io::Result<Gift> {
+        let all: Vec<_> = self.memory.iter().chain(&self.process).map(AsFd::as_fd).collect();
+        give(socket, &all)?;
         take(socket)
     }
 }
 
-fn give(socket: &Socket, memory: Memory<BorrowedFd<'_>>) -> io::Result<()> {
-    let mut space = [MaybeUninit::uninit(); rustix::cmsg_space!(ScmRights(2))];
+fn give(socket: &Socket, all: &[BorrowedFd<'_>]) -> io::Result<()> {
+    let mut space = [MaybeUninit::uninit(); rustix::cmsg_space!(ScmRights(3))];
     let mut control = SendAncillaryBuffer::new(&mut space);
-    assert!(control.push(SendAncillaryMessage::ScmRights(&memory)), "there is room for two");
+    assert!(control.push(SendAncillaryMessage::ScmRights(all)), "there is room for three");
     let sent = sendmsg(socket, &[IoSlice::new(&[0])], &mut control, SendFlags::NOSIGNAL)?;
     if sent == 1 { Ok(()) } else { Err(ErrorKind::WriteZero.into()) }
 }
 
-fn take(socket: &Socket) -> io::Result<Memory<OwnedFd>> {
-    let mut space = [MaybeUninit::uninit(); rustix::cmsg_space!(ScmRights(2))];
+fn take(socket: &Socket) -> io::Result<Gift> {
+    let mut space = [MaybeUninit::uninit(); rustix::cmsg_space!(ScmRights(3))];
     let mut control = RecvAncillaryBuffer::new(&mut space);
     let mut byte = [0];
     recvmsg(socket, &mut [IoSliceMut::new(&mut byte)], &mut control, RecvFlags::CMSG_CLOEXEC)?;
@@ -145,5 +155,27 @@ fn take(socket: &Socket) -> io::Result<Memory<OwnedFd>> {
             fds.extend(rights);
         }
     }
-    fds.try_into().map_err(|_| ErrorKind::InvalidData.into())
+    let process = (fds.len() == 3).then(|| fds.pop()).flatten();
+    Ok((fds.try_into().map_err(|_| ErrorKind::InvalidData)?, process))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use rustix::net::socketpair;
+
+    #[test]
+    fn where_there_is_no_pidfd_memory_is_handed_over_alone() {
+        let (unix, stream) = (AddressFamily::UNIX, SocketType::STREAM);
+        let (first, second) = socketpair(unix, stream, SocketFlags::CLOEXEC, None).unwrap();
+        let [first, second] = [first, second].map(Socket);
+        let own = Process::own().unwrap();
+        for (count, has_process) in [(2, false), (3, true)] {
+            give(&first, &vec![own.as_fd(); count]).unwrap();
+            let (_memory, process) = take(&second).unwrap();
+            assert_eq!(process.is_some(), has_process);
+        }
+        give(&first, &[own.as_fd()]).unwrap();
+        assert_eq!(take(&second).unwrap_err().kind(), ErrorKind::InvalidData);
+    }
 }

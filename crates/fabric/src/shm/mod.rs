@@ -2,7 +2,7 @@
 //!
 //! Each rank has a mailbox that all map: a bell, and two rings from every rank. A sender
 //! writes its ring and rings the bell if the receiver sleeps. Each rank also has a segment, which all
-//! map. A socket to every peer ends when the peer does; a thread that sleeps on these sees it, and lets go
+//! map. A socket to every peer ends with its process; a thread that sleeps on these sees it, and lets go
 //! of the peer's memory, which the system has back once all have. Where ranks may come later, mailboxes have
 //! rings for all that there may be, and another thread hears them.
 
@@ -27,11 +27,12 @@ use crate::error::Error;
 use crate::locks::lock;
 use crate::meeting::{Door, Joined, Members, Socket, names};
 use crate::message::{MOST_BYTES, Message};
+use crate::process::Process;
 use crate::segment::Segment;
 use crate::slots::Slots;
 use crate::standing::Standing;
 use bell::Futex;
-use join::{Joining, Memory};
+use join::{Gift, Joining, Memory};
 use mailbox::{CREDITS, Inbox, Mailbox, Outbox, Senders};
 use model::NodeId;
 use ring::Refused;
@@ -71,6 +72,7 @@ struct Peer {
     /// `None` for this rank, and once it has parted.
     socket: Mutex<Option<Socket>>,
     standing: Standing,
+    process: Option<Process>,
 }
 
 impl Shm {
@@ -158,7 +160,7 @@ impl Shared {
     /// Of a rank that has met nobody yet.
     fn new(config: &Config, own: (Mailbox, Segment)) -> Shared {
         let peers = Slots::new(config.capacity);
-        let is_own = peers.fill(config.rank, Peer::new(own, None));
+        let is_own = peers.fill(config.rank, Peer::new(own, None, None));
         debug_assert!(is_own, "ranks are below the capacity");
         let inbox = Inbox::new(config.capacity);
         Shared { rank: config.rank, founders: config.size, peers, inbox }
@@ -168,20 +170,22 @@ impl Shared {
     fn admit(
         &self,
         rank: u32,
-        mut lanes: Vec<Joined<Memory<OwnedFd>>>,
+        mut lanes: Vec<Joined<Gift>>,
         watched: &Watched,
     ) -> Result<(), Error> {
         let refused = |why| Error::Refused { rank, why };
-        let Joined { socket, gift, .. } = lanes.pop().ok_or(refused("has no socket"))?;
+        let Joined { socket, gift: (memory, process), .. } =
+            lanes.pop().ok_or(refused("has no socket"))?;
         let map = |fd: &OwnedFd| match Segment::map(fd) {
             Err(Error::Refused { why, .. }) => Err(refused(why)),
             mapped => mapped,
         };
-        let [mailbox, segment] = [map(&gift[0])?, map(&gift[1])?];
+        let [mailbox, segment] = [map(&memory[0])?, map(&memory[1])?];
         let mailbox = Mailbox::of(mailbox, self.peers.capacity());
         let mailbox = mailbox.ok_or(refused("its mailbox is of another size"))?;
         let clone = socket.0.try_clone().map_err(Error::io("watching a rank"))?;
-        if !self.peers.fill(rank, Peer::new((mailbox, segment), Some(socket))) {
+        let process = process.map(Process::behind);
+        if !self.peers.fill(rank, Peer::new((mailbox, segment), Some(socket), process)) {
             return Err(refused("has joined already"));
         }
         watched.add(rank as usize, clone);
@@ -209,6 +213,7 @@ impl Shared {
         let Some(peer) = self.peers.get(peer) else { return };
         lock(&peer.socket).take();
         [&peer.segment, peer.outbox.mailbox.memory()].into_iter().for_each(Segment::give_up);
+        peer.process.iter().for_each(|process| process.part(&peer.standing));
     }
 
     /// This rank's mailbox, and who writes to it.
@@ -237,9 +242,13 @@ impl Senders for Shared {
 }
 
 impl Peer {
-    fn new((mailbox, segment): (Mailbox, Segment), socket: Option<Socket>) -> Peer {
+    fn new(
+        (mailbox, segment): (Mailbox, Segment),
+        socket: Option<Socket>,
+        process: Option<Process>,
+    ) -> Peer {
         let (outbox, socket) = (Outbox::new(mailbox), Mutex::new(socket));
-        Peer { outbox, segment, socket, standing: Standing::default() }
+        Peer { outbox, segment, socket, standing: Standing::default(), process }
     }
 
     /// Wakes whoever of the peer's sleeps.
@@ -333,6 +342,10 @@ impl Conduit for Shm {
 
     fn lost(&self, peer: NodeId) -> Option<Lost> {
         self.shared.peer(peer)?.standing.lost()
+    }
+
+    fn process(&self, peer: NodeId) -> Option<&Process> {
+        self.shared.peer(peer)?.process.as_ref()
     }
 
     fn leave(&self) {

@@ -1,4 +1,4 @@
-//! A thread that sleeps until a peer's socket ends.
+//! A thread that sleeps until a peer's socket ends, or a process.
 
 use crate::error::Error;
 use crate::locks::lock;
@@ -27,10 +27,10 @@ pub(crate) struct Watched {
 }
 
 impl Watched {
-    /// Has one more socket watched, unless the thread has ended.
-    pub(crate) fn add(&self, name: usize, socket: OwnedFd) {
+    /// Has one more socket watched, or pidfd, unless the thread has ended.
+    pub(crate) fn add(&self, name: usize, fd: OwnedFd) {
         if let Some(more) = &mut *lock(&self.more) {
-            more.push((name, socket));
+            more.push((name, fd));
         }
         self.ring();
     }
@@ -42,7 +42,7 @@ impl Watched {
 }
 
 impl Watch {
-    /// Calls `ended` with the name of each socket that is added and ends, and whether it said bye.
+    /// Calls `ended` with the name of each that is added and ends, and whether it said bye.
     pub(crate) fn new(ended: impl Fn(usize, bool) + Send + 'static) -> Result<Watch, Error> {
         let bell = eventfd(0, EventfdFlags::CLOEXEC | EventfdFlags::NONBLOCK);
         let bell = bell.map_err(Error::os("making an eventfd"))?;
@@ -99,7 +99,7 @@ fn watch_until_told(watched: &Watched, ended: impl Fn(usize, bool)) -> Result<()
     }
 }
 
-/// Hears what came of a socket; returns whether more may.
+/// Hears what came of a socket; returns whether more may. A pidfd has nothing to read, and is ready at its end.
 fn goes_on(name: usize, socket: &OwnedFd, ended: &impl Fn(usize, bool)) -> bool {
     let mut said = [0];
     match read(socket, &mut said) {

@@ -14,7 +14,7 @@
 //! streams are at their end, so that nothing of it comes afterwards; its connections are closed then.
 
 pub(crate) mod bells;
-mod closable;
+pub(crate) mod closable;
 pub mod frame;
 pub(crate) mod join;
 mod peer;
@@ -341,8 +341,9 @@ impl Shared {
 
     /// A peer is lost: its memory is of no use any more.
     fn lose(&self, peer: usize, why: Lost) {
-        self.peers.get(peer).iter().for_each(|peer| _ = peer.standing.lose(why));
-        self.neighbours.iter().for_each(|near| near.part(peer));
+        let Some(Peer { standing, .. }) = self.peers.get(peer) else { return };
+        standing.lose(why);
+        self.neighbours.iter().for_each(|near| near.part(peer, standing));
     }
 
     /// What a peer has sent is the last that comes of it.

@@ -308,8 +308,9 @@ impl Shared {
     }
 
     fn lose(&self, peer: usize, why: Lost) {
-        self.peers[peer].standing.lose(why);
-        self.neighbours.iter().for_each(|near| near.part(peer));
+        let standing = &self.peers[peer].standing;
+        standing.lose(why);
+        self.neighbours.iter().for_each(|near| near.part(peer, standing));
         self.sleepers.ring();
     }
 

@@ -12,7 +12,7 @@ use super::{LinkRates, Nodes, Registered, postcard, registry};
 use crate::{ArgumentError, Error, probe};
 use channel::Channel;
 use channel_remote::{RemoteChannel, RemoteSpan};
-use fabric::{Config, Fabric, Handlers, Lost};
+use fabric::{Config, Fabric, Handlers};
 use model::{MemoryId, NodeClass, NodeId, RegionId, Topology};
 use std::sync::Arc;
 use std::time::{Duration, Instant};
@@ -211,9 +211,7 @@ impl Nodes {
         self.tell(&mut known, changed);
         drop(known);
         // Who leaves has closed what it had open, and with a process goes what that had.
-        let is_gone =
-            |&node: &NodeId| matches!(self.fabric.lost(node), Some(Lost::Died | Lost::Left));
-        let are_closed = || self.known().awaited.iter().all(is_gone);
+        let are_closed = || self.known().awaited.iter().all(|&node| self.fabric.is_gone(node));
         match self.fabric.wait_until(Some(WITHDRAWAL), are_closed) {
             Ok(()) => Vec::new(),
             Err(_) => rooms,

@@ -44,7 +44,7 @@ use model::{ChannelError, ChannelErrorKind, ChannelId, MemoryId, NodeClass, Node
 use registry::{Asker, Registry};
 use serde::Serialize;
 use serde::de::DeserializeOwned;
-use std::collections::BTreeSet;
+use std::collections::BTreeMap;
 use std::path::PathBuf;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError, TryLockError};
@@ -64,9 +64,9 @@ pub(crate) struct Nodes {
     known: Mutex<Known>,
     joining: Joining,
     decoder: Mutex<wire::Decoder>,
-    /// Those of whose loss the engine was told.
-    mourned: Mutex<BTreeSet<NodeId>>,
-    /// Whether the thread that serves is to end.
+    /// Those of whose loss the engine was told, and whether they were gone by then.
+    mourned: Mutex<BTreeMap<NodeId, bool>>,
+    /// Whether the threads that serve are to end.
     is_over: AtomicBool,
     is_in_barrier: Mutex<bool>,
 }
@@ -198,11 +198,18 @@ impl Nodes {
         Err(Error::nodes(fabric::Error::PeerLost { peer: node, why }))
     }
 
+    fn mourned(&self) -> MutexGuard<'_, BTreeMap<NodeId, bool>> {
+        self.mourned.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
     /// Whether there is something for the thread that serves.
     fn has_news(&self) -> bool {
         let lost = || {
-            let mourned = self.mourned.lock().unwrap_or_else(PoisonError::into_inner);
-            self.others().any(|node| self.fabric.lost(node).is_some() && !mourned.contains(&node))
+            let mourned = self.mourned();
+            self.others().any(|node| match mourned.get(&node) {
+                None => self.fabric.lost(node).is_some(),
+                Some(was_gone) => !was_gone && self.fabric.is_gone(node),
+            })
         };
         // What could be sent may be what makes room for more.
         !self.inbox.is_empty() || self.is_over() || self.outbox.flush_all(&self.fabric) || lost()
@@ -210,9 +217,10 @@ impl Nodes {
 
     /// Those that were lost since the last call.
     fn newly_lost(&self) -> Vec<NodeId> {
-        let mut mourned = self.mourned.lock().unwrap_or_else(PoisonError::into_inner);
+        let mut mourned = self.mourned();
         let lost = self.others().filter(|&node| self.fabric.lost(node).is_some());
-        let lost: Vec<_> = lost.filter(|&node| mourned.insert(node)).collect();
+        let is_new = |&node: &NodeId| mourned.insert(node, self.fabric.is_gone(node)).is_none();
+        let lost: Vec<_> = lost.filter(is_new).collect();
         lost.iter().for_each(|&node| self.registry.forget(node));
         self.forget_lent(|node| lost.contains(&node));
         lost

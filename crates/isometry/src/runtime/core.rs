@@ -11,7 +11,6 @@ use channel::{Channel, Job, Region, Regions};
 use engine::{
     ChannelConfig, Engine, EngineConfig, Packet, PoolConfig, Report, SubmitError, Transfer,
 };
-use fabric::Lost;
 use model::{
     ChannelError, ChannelErrorKind, ChannelId, Completion, MemoryId, NodeId, Outcome, Priority,
     RegionId, Request, Time, TransferId, Work,
@@ -266,18 +265,15 @@ impl Core {
     }
 
     /// Sees to it that peers that were given up write nothing any more: those that are gone don't,
-    /// and what the others may still write is kept from others. Returns whether there were any.
+    /// and what the others may still write is kept from others. Returns whether any has gone.
     fn mind_lost(&mut self, now: Time, nodes: Option<&Nodes>) -> bool {
         while let Some((node, floor)) = self.engine.poll_disconnect() {
             let latest = self.cut_off.entry(node).or_default();
             *latest = floor.max(*latest);
         }
-        // One that is broken lives, and may go on writing.
-        let is_gone = |node: NodeId| {
-            let lost = nodes.and_then(|nodes| nodes.fabric.lost(node));
-            matches!(lost, Some(Lost::Died | Lost::Left))
-        };
-        let gone: Vec<_> = self.cut_off.extract_if(|&node, _| is_gone(node)).collect();
+        let Some(nodes) = nodes else { return false };
+        let is_gone = |&node: &NodeId, _: &mut u64| nodes.fabric.is_gone(node);
+        let gone: Vec<_> = self.cut_off.extract_if(is_gone).collect();
         gone.iter().for_each(|&(node, floor)| self.engine.handle_disconnected(now, node, floor));
         !gone.is_empty()
     }
