@@ -260,7 +260,13 @@ fn room_is_made_once_another_node_has_devices() {
     assert!(is_noise(&host, &found(&host, "node0/rows")));
     assert_eq!((rooms(&founder, 0).len(), fake.count(ALLOCATE)), (0, alone), "a host puts to none");
     assert_eq!(fake.count(EXPORT), 0);
-    let mut comes = start(test, &later);
+    founder.publish("plain", &founder.empty(word(), "sys").unwrap()).unwrap();
+    fake.hold(0, true);
+    let mut newcomer = start(test, &later);
+    assert!(comes(|| fake.count(ALLOCATE) > alone));
+    found(&host, "node0/plain");
+    assert_eq!(fake.count(EXPORT), 0, "who makes room, and has none yet, hears others");
+    fake.hold(0, false);
     let (there, here) =
         (found(&founder, "node2/rows"), founder.empty(array("xy"), "fbm1").unwrap());
     assert_eq!(path(&founder, &there, &here), ["node2.fbm", "node0.fbm1_reg", "node0.fbm1"]);
@@ -268,7 +274,7 @@ fn room_is_made_once_another_node_has_devices() {
     assert!(is_noise(&founder, &here));
     assert_eq!(fake.count(EXPORT), 2, "once for each device");
     founder.publish("done", &here).unwrap();
-    assert!(comes.wait().unwrap().success());
+    assert!(newcomer.wait().unwrap().success());
     assert_eq!(founder.nodes().iter().filter(|node| node.lost.is_none()).count(), 2);
 }
 

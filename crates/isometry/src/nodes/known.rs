@@ -193,6 +193,8 @@ pub(super) struct Known {
     pub(super) rooms: Rooms,
     /// Rooms that their nodes have withdrawn, and that this one may have open yet.
     withdrawn: Vec<(NodeId, Arc<Region>)>,
+    /// Whose were taken out of these to be closed, once for each.
+    closing: Vec<NodeId>,
     /// Those that are lost: a rank is given once, so that none comes back with what is still heard of it.
     lost: BTreeSet<NodeId>,
     /// Those that may have rooms open yet that this one has withdrawn.
@@ -254,18 +256,28 @@ impl Known {
         is_known.then(before).flatten().unwrap_or_else(|| room.region(node))
     }
 
-    /// Closes rooms that `node` has withdrawn as soon as no job has them.
+    /// Rooms that `node` has withdrawn are to be closed as soon as no job has them.
     pub(super) fn withdraw(&mut self, node: NodeId, rooms: Vec<Arc<Region>>) {
         self.withdrawn.extend(rooms.into_iter().map(|room| (node, room)));
     }
 
-    /// Closes what nodes have withdrawn and no job has; returns those of which that was the last.
-    pub(super) fn close_withdrawn(&mut self) -> BTreeSet<NodeId> {
+    /// Takes out what nodes have withdrawn and no job has: who drops it, and so closes it, says that by
+    /// [`Known::closed`].
+    pub(super) fn take_withdrawn(&mut self) -> Vec<(NodeId, Arc<Region>)> {
         let is_idle = |(_, room): &mut (NodeId, Arc<Region>)| Exported::is_idle(room);
-        let closed: Vec<_> = self.withdrawn.extract_if(.., is_idle).collect();
-        let nodes = closed.into_iter().map(|(node, _)| node);
-        let is_left = |node: &NodeId| self.withdrawn.iter().any(|(left, _)| left == node);
-        nodes.filter(|node| !is_left(node)).collect()
+        let taken: Vec<_> = self.withdrawn.extract_if(.., is_idle).collect();
+        self.closing.extend(taken.iter().map(|(node, _)| *node));
+        taken
+    }
+
+    /// What was taken out is closed: once for each, whose it was. Returns those of which that was the last.
+    pub(super) fn closed(&mut self, nodes: Vec<NodeId>) -> BTreeSet<NodeId> {
+        for node in &nodes {
+            let at = self.closing.iter().position(|closing| closing == node);
+            self.closing.swap_remove(at.expect("it was taken out"));
+        }
+        let left = || self.withdrawn.iter().map(|(left, _)| left).chain(&self.closing);
+        nodes.into_iter().filter(|node| !left().any(|left| left == node)).collect()
     }
 
     /// The rooms of a node that others open.
@@ -275,15 +287,19 @@ impl Known {
         exported.map(|room| room.region).collect()
     }
 
-    /// Forgets the rooms of a node that is lost, so that what is open of them is closed with the last copy.
-    pub(super) fn close(&mut self, node: NodeId) {
-        self.withdrawn.retain(|(whose, _)| *whose != node);
+    /// Forgets the rooms of a node that is lost, and returns them: what is open of them is closed with the last
+    /// copy, and once they are dropped.
+    pub(super) fn lose(&mut self, node: NodeId) -> Vec<Arc<Region>> {
+        let is_its = |(whose, _): &mut (NodeId, Arc<Region>)| *whose == node;
+        let withdrawn = self.withdrawn.extract_if(.., is_its).map(|(_, room)| room);
+        let mut rooms: Vec<_> = withdrawn.collect();
         self.lost.insert(node);
         if let Some(Some(node)) = self.nodes.get_mut(node.0 as usize) {
-            node.rooms.clear();
+            rooms.extend(node.rooms.drain(..).map(|(_, room)| room));
         }
         // Those may be linked now that were not since it was of one process with another.
         self.generation += 1;
+        rooms
     }
 
     /// How those that are there reach devices that do so as `reach` says.

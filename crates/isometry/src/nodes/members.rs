@@ -226,8 +226,14 @@ impl Nodes {
 
     /// Closes what others have withdrawn, as far as no job has it, and tells them.
     pub(crate) fn close_withdrawn(&self) {
-        let closed = self.known().close_withdrawn();
-        for node in closed {
+        let taken = self.known().take_withdrawn();
+        if taken.is_empty() {
+            return;
+        }
+        // Without the lock: the driver takes its time.
+        let closed = taken.into_iter().map(|(node, _)| node).collect();
+        let last = self.known().closed(closed);
+        for node in last {
             self.outbox.post(&self.fabric, node, Topic::Closed, Vec::new());
         }
     }

@@ -7,8 +7,8 @@
 //! destination of a copy is written by the node that it lies in. **Structure.** [`Nodes`] joins the
 //! others through a [`Fabric`]: [`letters`] carry what nodes say, [`topology`] makes one cluster of
 //! what they are, [`registry`] knows what they publish, [`rooms`] has devices put to each other. A
-//! thread ([`service`]) hears them, and hands the engine what its peers say; whoever steps the engine
-//! sends what that has to say.
+//! thread ([`service`]) hears them, and hands the engine what its peers say, another makes rooms for those that
+//! come; whoever steps the engine sends what that has to say.
 
 mod described;
 mod desk;
@@ -44,9 +44,10 @@ use model::{ChannelError, ChannelErrorKind, ChannelId, MemoryId, NodeClass, Node
 use registry::{Asker, Registry};
 use serde::Serialize;
 use serde::de::DeserializeOwned;
+use service::Orders;
 use std::collections::BTreeMap;
 use std::path::PathBuf;
-use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::atomic::Ordering;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError, TryLockError};
 use std::time::{Duration, Instant};
 
@@ -66,8 +67,7 @@ pub(crate) struct Nodes {
     decoder: Mutex<wire::Decoder>,
     /// Those of whose loss the engine was told, and whether they were gone by then.
     mourned: Mutex<BTreeMap<NodeId, bool>>,
-    /// Whether the threads that serve are to end.
-    is_over: AtomicBool,
+    orders: Orders,
     is_in_barrier: Mutex<bool>,
 }
 
@@ -133,7 +133,7 @@ impl Nodes {
             },
             decoder: Mutex::default(),
             mourned: Mutex::default(),
-            is_over: AtomicBool::default(),
+            orders: Orders::default(),
             is_in_barrier: Mutex::default(),
             fabric: Arc::new(fabric),
         }))
@@ -182,8 +182,11 @@ impl Nodes {
 
     /// Closes what is open of devices of nodes that are lost, each with the last copy to it.
     pub(crate) fn close_rooms(&self, lost: &[NodeId]) {
-        let mut known = self.known();
-        lost.iter().for_each(|&node| known.close(node));
+        for &node in lost {
+            let rooms = self.known().lose(node);
+            // As they are closed, without the lock.
+            drop(rooms);
+        }
     }
 
     /// Why each node but this one is lost, `None` where it is not.
@@ -244,11 +247,12 @@ impl Nodes {
     }
 
     fn is_over(&self) -> bool {
-        self.is_over.load(Ordering::Acquire)
+        self.orders.is_over.load(Ordering::Acquire)
     }
 
     fn end(&self) {
-        self.is_over.store(true, Ordering::Release);
+        self.orders.is_over.store(true, Ordering::Release);
+        self.orders.to_meet.close();
         self.fabric.wake();
     }
 

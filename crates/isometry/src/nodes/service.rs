@@ -1,57 +1,85 @@
-//! The thread that hears other nodes.
+//! The threads that hear other nodes, and meet those that come.
 
 use super::Nodes;
 use super::desk::Clerk;
 use super::letters::{Letter, Topic};
 use crate::runtime::Shared;
-use channel::Regions;
+use channel::{Regions, TaskQueue};
+use model::NodeId;
 use std::io;
 use std::sync::Arc;
+use std::sync::atomic::AtomicBool;
 use std::thread::{Builder, JoinHandle};
 use std::time::Duration;
 
 /// How long what a node said before it was lost may take to come.
 const LAST_WORDS: Duration = Duration::from_millis(2);
 
-/// The running thread. It sleeps whenever nothing comes.
+/// What the threads are told.
+#[derive(Default)]
+pub(super) struct Orders {
+    /// Whether they are to end.
+    pub(super) is_over: AtomicBool,
+    /// Rooms may have to be made; who was heard, if that is why, is then told what this node is.
+    pub(super) to_meet: TaskQueue<Option<NodeId>>,
+}
+
+/// The running threads. They sleep whenever nothing comes.
 pub(crate) struct Service {
     nodes: Arc<Nodes>,
-    thread: JoinHandle<()>,
+    threads: Vec<JoinHandle<()>>,
     clerk: Clerk,
 }
+
+/// What a thread does, each with a name.
+type Body = (&'static str, fn(&Arc<Shared>, &Nodes));
+
+const BODIES: [Body; 2] = [("isometry-nodes", serve), ("isometry-rooms", meet)];
 
 impl Service {
     /// Serves the nodes of `shared`, if it is among any.
     pub(crate) fn start(shared: &Arc<Shared>) -> io::Result<Option<Self>> {
         let Some(nodes) = shared.nodes.clone() else { return Ok(None) };
         let clerk = Clerk::start(&nodes.desk, shared)?;
-        let (shared, served) = (Arc::clone(shared), Arc::clone(&nodes));
-        let body = move || serve(&shared, &served);
-        match Builder::new().name("isometry-nodes".to_owned()).spawn(body) {
-            Ok(thread) => Ok(Some(Service { nodes, thread, clerk })),
+        let mut service = Service { nodes, threads: Vec::new(), clerk };
+        match BODIES.into_iter().try_for_each(|body| service.spawn(shared, body)) {
+            Ok(()) => Ok(Some(service)),
             Err(error) => {
-                clerk.join(&nodes.desk);
+                service.end();
                 Err(error)
             }
         }
     }
 
-    /// Ends the thread, and leaves: to each other, this node and all others are lost. What of devices' memory
+    fn spawn(&mut self, shared: &Arc<Shared>, (name, body): Body) -> io::Result<()> {
+        let (shared, nodes) = (Arc::clone(shared), Arc::clone(&self.nodes));
+        let thread = Builder::new().name(name.to_owned()).spawn(move || body(&shared, &nodes))?;
+        self.threads.push(thread);
+        Ok(())
+    }
+
+    /// Ends the threads.
+    fn end(self) {
+        self.nodes.end();
+        // A panic of a thread was printed when it happened.
+        self.threads.into_iter().for_each(|thread| _ = thread.join());
+        self.clerk.join(&self.nodes.desk);
+    }
+
+    /// Ends the threads, and leaves: to each other, this node and all others are lost. What of devices' memory
     /// others may have open yet is never given back.
     pub(crate) fn join(self, regions: &Regions) {
-        // While the thread hears what others say to that.
-        for room in self.nodes.withdraw().into_iter().filter_map(|room| regions.get(room)) {
+        let nodes = Arc::clone(&self.nodes);
+        // While it is heard what others say to that.
+        for room in nodes.withdraw().into_iter().filter_map(|room| regions.get(room)) {
             log::warn!("memory of a device stays allocated, which others may have open: {room:?}");
             std::mem::forget(room);
         }
-        self.nodes.end();
-        // A panic of the thread was printed when it happened.
-        let _ = self.thread.join();
-        self.clerk.join(&self.nodes.desk);
-        self.nodes.clear();
+        self.end();
+        nodes.clear();
         // Before others hear that it has left, and give back what it had open.
-        self.nodes.close_rooms(&self.nodes.others().collect::<Vec<_>>());
-        self.nodes.leave();
+        nodes.close_rooms(&nodes.others().collect::<Vec<_>>());
+        nodes.leave();
     }
 }
 
@@ -70,15 +98,25 @@ fn serve(shared: &Arc<Shared>, nodes: &Nodes) {
         shared.hear_peers(packets, &lost);
         nodes.close_rooms(&lost);
         if !lost.is_empty() {
-            relink(shared, nodes);
+            relink(shared, nodes, None);
         }
     }
 }
 
-/// Makes room where that is needed from now on, and has copies go by the links that there are.
-fn relink(shared: &Shared, nodes: &Nodes) {
-    shared.open_rooms();
+/// Has copies go by the links that there are, and rooms made where these are needed from now on; `met`, which was
+/// heard, is then told what this node is.
+fn relink(shared: &Shared, nodes: &Nodes, met: Option<NodeId>) {
     shared.set_topology(nodes.cluster());
+    nodes.orders.to_meet.push(met);
+}
+
+/// Makes rooms, and introduces this node: others are heard while a driver takes its time for that.
+fn meet(shared: &Arc<Shared>, nodes: &Nodes) {
+    while let Some(met) = nodes.orders.to_meet.take() {
+        shared.open_rooms();
+        // Then, so that who comes hears of all the rooms.
+        met.into_iter().for_each(|node| nodes.introduce_to(node));
+    }
 }
 
 /// Acts on a letter, but for the packet that it may be.
@@ -110,9 +148,7 @@ fn hear(shared: &Arc<Shared>, nodes: &Nodes, letter: Letter) -> Option<engine::P
 
 fn hear_class(shared: &Shared, nodes: &Nodes, letter: &Letter) -> Result<(), String> {
     nodes.hear_class(letter.from, &letter.bytes)?;
-    // First, so that who comes hears of all the rooms, and this node knows it when it asks for a copy.
-    relink(shared, nodes);
-    nodes.introduce_to(letter.from);
+    relink(shared, nodes, Some(letter.from));
     Ok(())
 }
 

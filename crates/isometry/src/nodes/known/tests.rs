@@ -127,8 +127,8 @@ fn room_that_was_opened_stays_so_until_its_node_is_lost() {
     known.hear(NodeId(1), another).unwrap();
     assert!(!Arc::ptr_eq(&before, &room(&known).unwrap()), "and exports other memory");
     let host = || MemoryId { index: exporting(8).memory, ..memory };
-    known.close(NodeId(1));
-    known.close(NodeId(7));
+    known.lose(NodeId(1));
+    known.lose(NodeId(7));
     assert!(room(&known).is_none());
     assert!(known.registered(host(), REGION).is_some());
 }
@@ -137,7 +137,7 @@ fn room_that_was_opened_stays_so_until_its_node_is_lost() {
 fn who_is_heard_once_it_is_lost_has_no_rooms_and_is_linked_to_none() {
     let mut known = Known::default();
     known.hear(NodeId(0), opening(1, 8)).unwrap();
-    known.close(NodeId(1));
+    known.lose(NodeId(1));
     known.hear(NodeId(1), exporting(9)).unwrap();
     let memory = MemoryId { node: NodeId(1), index: 1 };
     assert!(known.registered(memory, on_device(0, 1).region).is_none());
@@ -159,7 +159,7 @@ fn what_is_exported_is_linked_where_each_node_is_a_process() {
     assert_eq!(ends(&known), (2, 2, 1), "one does not reach the other");
     known.hear(NodeId(2), exporting(9)).unwrap();
     assert_eq!(ends(&known), (0, 0, 0));
-    known.close(NodeId(1));
+    known.lose(NodeId(1));
     assert_eq!(ends(&known), (3, 3, 1), "its process has come back as another node");
 }
 
@@ -181,7 +181,7 @@ fn room_is_needed_once_another_would_put_there() {
         assert!(!needs(&mut known, node, said), "{what}");
     }
     let before = known.cluster().generation;
-    known.close(NodeId(4));
+    known.lose(NodeId(4));
     assert!(known.cluster().generation > before);
     assert!(known.needs_rooms(NodeId(0)) && !known.needs_rooms(NodeId(1)));
     for rooms in [Rooms::Opened, Rooms::Withdrawn] {
@@ -286,10 +286,16 @@ fn what_is_withdrawn_is_closed_once_no_job_has_it() {
     known.withdraw(node, rooms);
     assert_eq!((known.exported(node), ends(&known)), (vec![], (vec![0], 2)));
     assert!(known.registered(job.memory(), region).is_none());
-    assert_eq!(known.close_withdrawn(), BTreeSet::new());
+    assert!(known.take_withdrawn().is_empty());
     drop(job);
-    assert_eq!(known.close_withdrawn(), BTreeSet::from([node]));
-    assert_eq!(known.close_withdrawn(), BTreeSet::new());
+    let taken = known.take_withdrawn();
+    assert!(taken.len() == 1 && known.take_withdrawn().is_empty());
+    // Another of its rooms, that is closed before this one is.
+    let other = Region::device(MemoryId { node, index: 2 }, 1, Arc::new(()));
+    known.withdraw(node, vec![Arc::new(other)]);
+    assert_eq!(known.take_withdrawn().len(), 1);
+    assert_eq!(known.closed(vec![node]), BTreeSet::new());
+    assert_eq!(known.closed(vec![node]), BTreeSet::from([node]));
 }
 
 fn class() -> NodeClass {
