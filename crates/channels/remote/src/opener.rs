@@ -3,10 +3,11 @@
 
 use super::exported::Exported;
 use channel::accelerator::Device;
-use channel::model::ChannelError;
+use channel::model::{ChannelError, ChannelErrorKind};
 use channel::{Bell, DoneQueue, Job, Region, TaskQueue};
 use fabric::Fabric;
 use std::io;
+use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::sync::Arc;
 use std::thread::{Builder, JoinHandle};
 
@@ -34,7 +35,9 @@ impl Opener {
         let (hears, tells) = (Arc::clone(&asked), Arc::clone(&answers));
         let body = move || {
             while let Some((device, job)) = hears.take() {
-                let opened = open(&fabric, device.as_ref(), &job);
+                let open = AssertUnwindSafe(|| open(&fabric, device.as_ref(), &job));
+                // Who waits for the answer waits for one whatever happens.
+                let opened = catch_unwind(open).unwrap_or_else(|_| Err(panicked()));
                 tells.push((job, opened));
             }
         };
@@ -67,6 +70,13 @@ impl Drop for Opener {
         // A panic of the thread was printed when it happened.
         let _ = self.thread.take().map(JoinHandle::join);
     }
+}
+
+fn panicked() -> ChannelError {
+    ChannelError::new(
+        ChannelErrorKind::Io,
+        "a thread panicked while it opened memory of another process",
+    )
 }
 
 fn open(fabric: &Fabric, device: &dyn Device, job: &Job) -> Result<Arc<Region>, ChannelError> {

@@ -33,7 +33,8 @@ fn pair() -> [Fabric; 2] {
     })
 }
 
-/// A device that opens the segment of rank 1 by handles of ones, from the byte on that its number says.
+/// A device that opens the segment of rank 1 by handles of ones, from the byte on that its number says, and has a
+/// driver that breaks at handles of threes.
 #[derive(Debug)]
 struct Mapping {
     fabric: Arc<Fabric>,
@@ -101,6 +102,7 @@ impl Interop for Mapping {
         self.opened.fetch_add(1, Ordering::Relaxed);
         match handle.0 {
             [1, ..] => Ok(Arc::new(RemoteSpan::in_segment(NodeId(1), self.number as u64 * BYTES))),
+            [3, ..] => panic!("as a driver may"),
             _ => Err(self.health.failed(ChannelErrorKind::Io, "no such memory")),
         }
     }
@@ -234,6 +236,17 @@ fn what_a_lost_rank_has_exported_says_nothing_of_the_device() {
     let error = copied(&mut link, 0, 1, &there(2)).unwrap_err();
     assert_eq!(error.kind, ChannelErrorKind::PeerLost, "{}", error.detail);
     assert!(devices[0].health.unreached().is_empty());
+}
+
+#[test]
+fn a_panic_while_memory_is_opened_ends_that_copy_alone() {
+    let [fabric, _other] = pair();
+    let fabric = Arc::new(fabric);
+    let devices = devices(&fabric);
+    let mut link = link(&fabric, &devices);
+    let error = copied(&mut link, 0, 1, &there(3)).unwrap_err();
+    assert!(error.kind == ChannelErrorKind::Io && error.detail.contains("panicked"), "{error}");
+    copied(&mut link, 1, 1, &there(1)).unwrap();
 }
 
 #[test]
