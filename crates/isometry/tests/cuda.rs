@@ -413,6 +413,27 @@ fn a_device_that_does_not_reach_another_copies_to_it_by_the_host() {
 }
 
 #[test]
+fn what_a_device_refuses_to_copy_to_another_goes_by_the_host_from_then_on() {
+    let test = "what_a_device_refuses_to_copy_to_another_goes_by_the_host_from_then_on";
+    let Some(fake) = Fake::load() else { return println!("skipped: {test}") };
+    let machine = builder(Cuda::Driver(fake.path().to_owned())).open().unwrap();
+    let src = noise(&machine);
+    let [first, second] = ["fbm", "fbm1"].map(|m| machine.empty(rows(), m).unwrap());
+    copy(&machine, &src, &first).unwrap();
+    fake.refuse("cuMemcpyPeerAsync", 217);
+    let error = copy(&machine, &first, &second).unwrap_err();
+    assert!(error.to_string().contains("PEER_ACCESS_UNSUPPORTED (217)"), "{error}");
+    let (memories, _) = way(&machine, &first, &second);
+    assert_eq!(memories, ["fbm", "zcm", "fbm1"]);
+    copy(&machine, &first, &second).unwrap();
+    machine.verify(&src, &second).unwrap();
+    let (memories, _) = way(&machine, &second, &first);
+    assert_eq!(memories, ["fbm1", "fbm"], "that one was not refused");
+    let inside = machine.empty(rows(), "fbm").unwrap();
+    assert_eq!(way(&machine, &first, &inside).0, ["fbm", "fbm"]);
+}
+
+#[test]
 fn what_devices_copy_to_each_other_is_measured_and_kept() {
     let test = "what_devices_copy_to_each_other_is_measured_and_kept";
     let Some(fake) = Fake::load() else { return println!("skipped: {test}") };

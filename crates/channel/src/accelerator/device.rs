@@ -97,7 +97,7 @@ pub enum Reach {
 }
 
 /// What a device is called in errors, whether it is lost, and whether it has no kernels or does not reach some
-/// memory of other processes: for good, from the first error on that says so.
+/// memory of other processes or devices: for good, from the first error on that says so.
 #[derive(Debug)]
 pub struct Health {
     name: String,
@@ -155,14 +155,14 @@ impl Health {
         let _ = self.no_kernels.set(failure.to_string());
     }
 
-    /// Has nobody count on the device to reach `memory`, of another process, from now on.
+    /// Has nobody count on the device to reach `memory`, of another process or device, from now on.
     pub fn lose_reach(&self, memory: MemoryId, failure: impl Display) {
         let mut unreached = self.unreached.lock().unwrap_or_else(PoisonError::into_inner);
         // As in `lose_kernels`.
         unreached.entry(memory).or_insert_with(|| failure.to_string());
     }
 
-    /// What memory of other processes it was seen not to reach, and why.
+    /// What memory of other processes and devices it was seen not to reach, and why.
     #[must_use]
     pub fn unreached(&self) -> BTreeMap<MemoryId, String> {
         self.unreached.lock().unwrap_or_else(PoisonError::into_inner).clone()

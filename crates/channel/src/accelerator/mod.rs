@@ -237,11 +237,14 @@ fn memory<'a, C: Copier>(copier: &C, region: &'a Region) -> Result<&'a C::Memory
 
 /// The memory that `region` is, of the device or one that it reaches and that is not lost.
 fn reached<'a, C: Copier>(copier: &C, region: &'a Region) -> Result<&'a C::Memory, ChannelError> {
-    let there = region.view::<C::Memory>();
-    let Some((there, peer)) = there.and_then(|there| Some((there, copier.peer(there)?))) else {
-        return memory(copier, region);
-    };
+    let Some((there, peer)) = peer(copier, region) else { return memory(copier, region) };
     peer.check().map(|()| there)
+}
+
+/// The memory that `region` is of another device that the device reaches, and that one's health.
+fn peer<'a, C: Copier>(copier: &C, region: &'a Region) -> Option<(&'a C::Memory, Arc<Health>)> {
+    let there = region.view::<C::Memory>()?;
+    Some((there, copier.peer(there)?))
 }
 
 /// A region that is not `what` a channel needs there.

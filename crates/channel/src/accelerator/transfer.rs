@@ -4,7 +4,7 @@
 //! **Guarantee.** A [`Transfer`] holds its job, and so both regions, until the last of its batches is
 //! over, also where it is dropped.
 
-use super::{Batch, Copier, Direction, ends};
+use super::{Batch, Copier, Direction, ends, peer};
 use crate::{Job, check_bounds};
 use model::{ChannelError, ChannelErrorKind, Completion, Work};
 use std::iter::Peekable;
@@ -59,6 +59,10 @@ impl<C: Copier> Transfer<C> {
         let queued = unsafe { copier.copy(queue, ends, &mut self.commands.by_ref().take(most)) };
         self.batches.extend(queued.batch.map(|batch| (number, batch, queued.count)));
         if let Err(error) = queued.result {
+            // What promised to copy to another device does not.
+            if error.kind == ChannelErrorKind::Io && peer(copier, &self.job.dst).is_some() {
+                copier.health().lose_reach(self.job.dst.memory(), &error);
+            }
             self.fail(error);
         }
         queued.count

@@ -5,12 +5,13 @@
 //! asks for one hears why there is none. **Structure.** The device's channels join nothing any more, in a
 //! topology of a new generation, which no plan that was kept is for, and which other nodes hear of before
 //! they hear of any copy that has failed so; without kernels these are those that convert. Where a device does
-//! not reach memory of another process, no link leads there from it. Memories and channels keep their numbers,
-//! and host memory that was pinned by the device remains what it is, host memory.
+//! not reach memory of another process, no link leads there from it, and where it does not reach another of this
+//! machine's, no channel. Memories and channels keep their numbers, and host memory that was pinned by the device
+//! remains what it is, host memory.
 
 use crate::runtime::Shared;
 use channel::accelerator::{Device, Direction, Interop};
-use model::{ChannelError, ChannelKind, MemoryId, NodeClass};
+use model::{Channel, ChannelError, ChannelKind, MemoryId, NodeClass};
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::{Arc, Mutex, PoisonError};
 
@@ -22,7 +23,7 @@ pub(crate) struct Devices {
     rooms: Mutex<BTreeMap<MemoryId, MemoryId>>,
     /// What is closed of each that has not all its channels any more.
     closed: Mutex<BTreeMap<MemoryId, Closed>>,
-    /// Those of others that no link leads to any more from one.
+    /// Those of others that no link or channel leads to any more from one.
     apart: Mutex<BTreeSet<(MemoryId, MemoryId)>>,
 }
 
@@ -99,19 +100,21 @@ impl Devices {
     pub(crate) fn apart(&self) -> Vec<(u16, MemoryId)> {
         let all = self.all.iter();
         let apart = all.flat_map(|(own, device)| {
-            device.health().unreached().into_keys().map(|there| (own.index, there))
+            let unreached = device.health().unreached().into_keys();
+            unreached.filter(|there| there.node != own.node).map(|there| (own.index, there))
         });
         apart.collect()
     }
 
-    /// Why devices don't reach those memories of other processes that they did the last time that somebody asked.
-    fn newly_apart(&self) -> Vec<String> {
+    /// Which devices, by their own memories, don't reach which memories that they did the last time that somebody
+    /// asked, and why.
+    fn newly_apart(&self) -> Vec<([MemoryId; 2], String)> {
         let mut known = self.apart.lock().unwrap_or_else(PoisonError::into_inner);
         let mut found = Vec::new();
         for (&own, device) in &self.all {
             let unreached = device.health().unreached().into_iter();
             let new = unreached.filter(|&(there, _)| known.insert((own, there)));
-            found.extend(new.map(|(_, why)| why));
+            found.extend(new.map(|(there, why)| ([own, there], why)));
         }
         found
     }
@@ -147,10 +150,13 @@ impl Shared {
         if found.is_empty() && apart.is_empty() {
             return;
         }
-        for why in apart {
-            log::warn!("no more copies go straight there: {why}");
-        }
         let (_changing, mut class) = self.class_to_change();
+        for ([own, there], why) in apart {
+            log::warn!("no more copies go straight there: {why}");
+            if there.node == own.node {
+                part(&mut class, own.index, there.index);
+            }
+        }
         for (memory, what, why) in found {
             log::warn!("no more copies are planned that need it: {why}");
             for memory in [Some(memory), self.devices().room(memory)].into_iter().flatten() {
@@ -168,10 +174,23 @@ fn close(class: &mut NodeClass, memory: u16, what: Closed) {
     for channel in class.channels.iter_mut().filter(|channel| what.is_for(channel.kind)) {
         channel.from.retain(|&end| end != memory);
         channel.to.retain(|&end| end != memory);
-        if channel.from.is_empty() || channel.to.is_empty() {
-            channel.from.clear();
-            channel.to.clear();
-        }
+        close_end(channel);
+    }
+}
+
+/// Has no channel lead from one device's `own` memory to that of another, `there`, any more.
+fn part(class: &mut NodeClass, own: u16, there: u16) {
+    for channel in class.channels.iter_mut().filter(|channel| channel.from == [own]) {
+        channel.to.retain(|&end| end != there);
+        close_end(channel);
+    }
+}
+
+/// Has a channel that joins nothing on one side join nothing.
+fn close_end(channel: &mut Channel) {
+    if channel.from.is_empty() || channel.to.is_empty() {
+        channel.from.clear();
+        channel.to.clear();
     }
 }
 
@@ -286,13 +305,15 @@ mod tests {
         let (mut devices, memory) = (Devices::default(), MemoryId { node: NodeId(0), index: 1 });
         devices.add(memory, Arc::clone(&device) as Arc<dyn Device>);
         let there = [1, 2].map(|node| MemoryId { node: NodeId(node), index: 1 });
-        assert_eq!(devices.newly_apart(), Vec::<String>::new());
-        for (at, there) in (1..).zip(there) {
+        let here = MemoryId { index: 4, ..memory };
+        assert_eq!(devices.newly_apart(), []);
+        for (at, there) in (1..).zip([there[0], there[1], here]) {
             device.health().lose_reach(there, at);
             device.health().lose_reach(there, "again");
-            assert_eq!(devices.newly_apart(), [at.to_string()]);
-            assert_eq!(devices.newly_apart(), Vec::<String>::new());
+            assert_eq!(devices.newly_apart(), [([memory, there], at.to_string())]);
+            assert_eq!(devices.newly_apart(), []);
         }
-        assert_eq!(devices.apart(), there.map(|there| (memory.index, there)));
+        let links = there.map(|there| (memory.index, there));
+        assert_eq!(devices.apart(), links, "no link leads inside a node");
     }
 }
