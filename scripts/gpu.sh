@@ -10,7 +10,8 @@
 set -euo pipefail
 here=$(cd "$(dirname "$0")" && pwd)
 # The packages of the tests, and their names.
-tests="isometry-channel-cuda/conformance isometry-channel-cuda/devices isometry/accelerators isometry/idle"
+tests="isometry-channel-cuda/conformance isometry-channel-cuda/devices isometry/accelerators isometry/interop
+isometry/ipc isometry/idle"
 
 # build DIR: the programs of the tests and the bench, as DIR/NAME, and what Python needs.
 build() {
@@ -24,6 +25,8 @@ build() {
     done
     make --no-print-directory package
     install -m 755 .venv/bin/iso "$1/iso"
+    cargo build -q --release -p isometry-bench --example queues
+    install -m 755 target/release/examples/queues "$1/queues"
     mkdir -p "$1/python/scripts/ranks" "$1/python/bench/problems"
     rm -rf "$1/python/isometry"
     cp -r .venv/lib/python3*/site-packages/isometry "$1/python/"
@@ -63,6 +66,7 @@ time_all() {
     export ISOMETRY_CUDA=all ISOMETRY_OPENCL=gpu
     "$1/iso" bench accel --filter "${FILTER:-}" ${RUNS:+--runs "$RUNS"} "${budget[@]}" \
         --out "$2" --files "$2" || failed=1
+    "$1/queues" || failed=1
     if PYTHONPATH=$1/python python3 -c 'import isometry, numpy'; then
         PYTHONPATH=$1/python python3 "$1/python/scripts/bench_accel.py" "${FILTER:-}" \
             "${budget[@]}" --out "$2" || failed=1

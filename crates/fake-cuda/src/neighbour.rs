@@ -1,16 +1,19 @@
 //! Another library of the process, as tests have it.
 
 use crate::Fake;
-use libloading::Symbol;
-use std::ffi::{CStr, c_int, c_uint, c_void};
+use libloading::{Library, Symbol};
+use std::ffi::{CStr, OsStr, c_int, c_uint, c_void};
 use std::ptr::null_mut;
+
+/// The system's driver.
+const SYSTEM: &str = "libcuda.so.1";
 
 type Context = *mut c_void;
 
-/// A library that uses a device of the fake driver beside the one that is tested, in its primary context.
+/// A library that uses a device of a driver beside the one that is tested, in its primary context.
 #[derive(Debug)]
-pub struct Neighbour<'a> {
-    fake: &'a Fake,
+pub struct Neighbour {
+    driver: Library,
     device: c_int,
     context: Context,
 }
@@ -21,17 +24,33 @@ impl Fake {
     /// # Panics
     /// Where the device refuses, as in the other methods.
     #[must_use]
-    pub fn neighbour(&self, device: c_int) -> Neighbour<'_> {
-        let mut context = null_mut();
-        // SAFETY: the fake driver has it, with this type.
-        let retain: Symbol<'_, extern "C" fn(*mut Context, c_int) -> c_uint> =
-            unsafe { self.symbol(c"cuDevicePrimaryCtxRetain") };
-        assert_eq!(retain(&mut context, device), 0);
-        Neighbour { fake: self, device, context }
+    pub fn neighbour(&self, device: c_int) -> Neighbour {
+        Neighbour::of(self.path().as_os_str(), device)
     }
 }
 
-impl Neighbour<'_> {
+impl Neighbour {
+    /// A library that uses this device of the system's driver too, which something of the process has set up.
+    ///
+    /// # Panics
+    /// Where there is no such driver, and as [`Fake::neighbour`].
+    #[must_use]
+    pub fn on_system(device: c_int) -> Neighbour {
+        Neighbour::of(SYSTEM.as_ref(), device)
+    }
+
+    fn of(driver: &OsStr, device: c_int) -> Neighbour {
+        // SAFETY: it is loaded already, or is the system's.
+        let driver = unsafe { Library::new(driver) }.expect("the driver loads");
+        let mut neighbour = Neighbour { driver, device, context: null_mut() };
+        let mut context = null_mut();
+        let retain: Symbol<'_, extern "C" fn(*mut Context, c_int) -> c_uint> =
+            neighbour.symbol(c"cuDevicePrimaryCtxRetain");
+        assert_eq!(retain(&mut context, device), 0);
+        neighbour.context = context;
+        neighbour
+    }
+
     /// Memory of the device, which stays there until [`Neighbour::free`].
     #[must_use]
     pub fn allocate(&self, bytes: usize) -> u64 {
@@ -84,31 +103,31 @@ impl Neighbour<'_> {
 
     /// Makes a call of this name and type in the device's context.
     fn call<F: Copy>(&self, name: &CStr, make: impl FnOnce(F) -> c_uint) {
-        // SAFETY: the fake driver has these, with the types that this file gives them.
-        let (push, pop, function) = unsafe {
-            let push: Symbol<'_, extern "C" fn(Context) -> c_uint> =
-                self.fake.symbol(c"cuCtxPushCurrent_v2");
-            let pop: Symbol<'_, extern "C" fn(*mut Context) -> c_uint> =
-                self.fake.symbol(c"cuCtxPopCurrent_v2");
-            (push, pop, self.fake.symbol::<F>(name))
-        };
+        let push: Symbol<'_, extern "C" fn(Context) -> c_uint> =
+            self.symbol(c"cuCtxPushCurrent_v2");
+        let pop: Symbol<'_, extern "C" fn(*mut Context) -> c_uint> =
+            self.symbol(c"cuCtxPopCurrent_v2");
         assert_eq!(push(self.context), 0);
-        let code = make(*function);
+        let code = make(*self.symbol::<F>(name));
         assert_eq!(pop(&mut null_mut()), 0);
         assert_eq!(code, 0, "{name:?}");
+    }
+
+    fn symbol<F>(&self, name: &CStr) -> Symbol<'_, F> {
+        // SAFETY: drivers have these, with the types that this file gives them.
+        unsafe { self.driver.get(name) }.expect("the driver has it")
     }
 }
 
 // SAFETY: any thread may make a context current.
-unsafe impl Send for Neighbour<'_> {}
+unsafe impl Send for Neighbour {}
 // SAFETY: as for `Send`.
-unsafe impl Sync for Neighbour<'_> {}
+unsafe impl Sync for Neighbour {}
 
-impl Drop for Neighbour<'_> {
+impl Drop for Neighbour {
     fn drop(&mut self) {
-        // SAFETY: the fake driver has it, with this type.
         let release: Symbol<'_, extern "C" fn(c_int) -> c_uint> =
-            unsafe { self.fake.symbol(c"cuDevicePrimaryCtxRelease_v2") };
+            self.symbol(c"cuDevicePrimaryCtxRelease_v2");
         release(self.device);
     }
 }

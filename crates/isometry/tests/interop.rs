@@ -1,8 +1,9 @@
-//! Memory and streams of devices that other libraries of the process use too: all of it emulated.
+//! Memory and streams of devices that other libraries of the process use too: emulated, but for what also runs on
+//! the system's driver where that is asked for.
 
 use fake_cuda::{Fake, Neighbour};
 use isometry::channel::accelerator::StreamHandle;
-use isometry::model::{ChannelError, ChannelErrorKind, ChannelKind};
+use isometry::model::{ChannelError, ChannelErrorKind, ChannelKind, MemoryKind};
 use isometry::planner::Options;
 use isometry::{
     Accelerators, ArgumentError, Array, CopyOptions, Cuda, Error, Event, Foreign, Instance, Machine,
@@ -18,10 +19,30 @@ fn machine(test: &str) -> Option<(Fake, Machine)> {
         println!("skipped: {test}: it needs the fake driver, and the system's is asked for");
         return None;
     };
-    let builder = Machine::builder().lanes(1).staging(2 << 20).assume(true);
-    let cuda = Cuda::Driver(fake.path().to_owned());
-    let machine = builder.accelerators(Accelerators::None).cuda(cuda).open().unwrap();
+    let machine = open(Cuda::Driver(fake.path().to_owned()));
     Some((fake, machine))
+}
+
+fn open(cuda: Cuda) -> Machine {
+    let builder = Machine::builder().lanes(1).staging(2 << 20).assume(true);
+    builder.accelerators(Accelerators::None).cuda(cuda).open().unwrap()
+}
+
+/// A machine of devices and another library that uses the last of them, by its number; the driver, unless it is the
+/// system's.
+fn beside_a_neighbour(test: &str) -> Option<(Option<Fake>, Machine, (Neighbour, i32))> {
+    let fake = Fake::load();
+    let machine =
+        open(fake.as_ref().map_or(Cuda::All, |fake| Cuda::Driver(fake.path().to_owned())));
+    let memories = &machine.topology().classes[0].memories;
+    let devices = memories.iter().filter(|memory| memory.kind == MemoryKind::Fbm).count();
+    let Some(last) = devices.checked_sub(1).map(|last| last as i32) else {
+        println!("skipped: {test}: there is no device");
+        return None;
+    };
+    let on_fake = fake.as_ref().map(|fake| fake.neighbour(last));
+    let neighbour = on_fake.unwrap_or_else(|| Neighbour::on_system(last));
+    Some((fake, machine, (neighbour, last)))
 }
 
 fn handle(stream: u64) -> StreamHandle {
@@ -33,7 +54,7 @@ fn handle(stream: u64) -> StreamHandle {
 fn bytes_at(address: u64, strides: Vec<i64>) -> (Foreign, Weak<()>) {
     let owner = Arc::new(());
     let kept = Arc::downgrade(&owner);
-    // SAFETY: the emulated driver refuses what is not there.
+    // SAFETY: the neighbour has it there, or it is the emulated driver, which refuses what is not.
     (unsafe { Foreign::on_device(address, None, strides, true, owner) }, kept)
 }
 
@@ -72,7 +93,7 @@ impl<'a> Held<'a> {
     /// A new stream with a fill of `bytes` bytes at `address` on it.
     fn with_fill(
         fake: &'a Fake,
-        other: &Neighbour<'_>,
+        other: &Neighbour,
         (address, bytes): (u64, usize),
         byte: u8,
     ) -> Self {
@@ -114,15 +135,18 @@ fn argument(result: Result<impl Sized, Error>) -> ArgumentError {
 #[test]
 fn what_a_neighbour_has_allocated_is_copied_in_place_and_stays_his() {
     let test = "what_a_neighbour_has_allocated_is_copied_in_place_and_stays_his";
-    let Some((fake, machine)) = machine(test) else { return };
-    let other = fake.neighbour(1);
-    let address = other.allocate(1000);
+    let Some((fake, machine, (other, last))) = beside_a_neighbour(test) else { return };
+    let (address, stream) = (other.allocate(1000), other.stream());
+    other.fill(stream, (address, 1000), 0xa5);
+    machine.fence(handle(stream), None).unwrap().wait(None).unwrap();
+    other.end(stream);
     // Rows of three of five bytes, from the last to the first.
     let (foreign, owner) = bytes_at(address + 901, vec![-5, 1]);
     let Array { space, fields, .. } = Array::of(&[("y", 100), ("x", 3)], "|u1").unwrap();
     let there = machine.wrap(space.clone(), fields.clone(), foreign).unwrap();
     let memory = machine.topology().short_name(there.memory());
-    assert_eq!((memory.as_str(), there.device_ordinal().unwrap()), ("fbm1", 1));
+    let expected = if last == 0 { "fbm".to_owned() } else { format!("fbm{last}") };
+    assert_eq!((memory, there.device_ordinal().unwrap()), (expected, last));
     assert_eq!(there.device_byte().unwrap(), address + 901);
     let bytes: Vec<u8> = (0..300).map(|i| (i * 7 + i / 251) as u8).collect();
     let (src, dst) = (Foreign::of_vec(bytes.clone(), vec![3, 1]), vec![0; 300]);
@@ -136,9 +160,10 @@ fn what_a_neighbour_has_allocated_is_copied_in_place_and_stays_his() {
     assert_eq!(whole[901..904], bytes[..3], "the first row is the last");
     assert_eq!((whole[404], whole[405], whole[904]), (0xa5, 0xa5, 0xa5), "gaps stay");
     assert!(owner.strong_count() > 0);
-    let freed = fake.count("cuMemFree_v2");
+    let freed = || fake.as_ref().map(|fake| fake.count("cuMemFree_v2"));
+    let before = freed();
     drop(there);
-    assert_eq!((owner.strong_count(), fake.count("cuMemFree_v2")), (0, freed));
+    assert_eq!((owner.strong_count(), freed()), (0, before));
     other.free(address);
 }
 

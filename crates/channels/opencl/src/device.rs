@@ -29,9 +29,10 @@ use thiserror::Error;
 const API: &str = "OpenCL";
 
 /// Queues of a channel unless its user says otherwise. Several let a device use several engines for
-/// copies, where it has them. On PoCL, whose queues are threads, two took 1.0 to 0.7 times as long as
-/// one for rows of 4 KiB and more, and up to twice as long for shorter ones and whole runs
-/// (`examples/queues.rs`), which says nothing of a device: that is still to be measured.
+/// copies, where it has them. On PoCL, whose queues are threads, two took 1.2 to 0.6 times as long as
+/// one for rows of 4 KiB and more, and up to twice as long for shorter ones and whole runs; four took as
+/// long as two, give or take a tenth (`examples/queues.rs` of the benches). They are cores that others
+/// could have had, and say nothing of a device: that is still to be measured (`make gpu`).
 const QUEUES: usize = 1;
 
 /// What [`KERNELS`] need of OpenCL C.

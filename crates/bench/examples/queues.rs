@@ -1,6 +1,6 @@
-//! Whether a channel is faster by several queues than by one: MiB/s of every device there is.
+//! Whether a channel is faster by several queues, or streams, than by one: MiB/s of every device there is.
 //!
-//! `cargo run --release -p isometry-channel-opencl --example queues`
+//! `cargo run --release -p isometry-bench --example queues`
 
 use channel::accelerator::{Device, Direction, FbmProvider, ZcmProvider};
 use channel::model::{
@@ -8,7 +8,7 @@ use channel::model::{
     Work,
 };
 use channel::{Channel, Job, Provider, Region};
-use isometry_channel_opencl::find;
+use std::error::Error;
 use std::sync::Arc;
 use std::time::Instant;
 
@@ -53,7 +53,7 @@ fn rate(channel: &mut dyn Channel, copy: &NdCopy, ends: &(Arc<Region>, Arc<Regio
     (REQUESTS * REQUEST_BYTES) as f64 / started.elapsed().as_secs_f64()
 }
 
-fn measure(device: &Arc<dyn Device>) -> Result<(), Box<dyn std::error::Error>> {
+fn measure(device: &Arc<dyn Device>) -> Result<(), Box<dyn Error>> {
     let host =
         Arc::new(ZcmProvider::new(MEMORY, Arc::clone(device)).allocate(2 * REQUEST_BYTES, 64)?);
     let there = FbmProvider::new(MEMORY, Arc::clone(device)).allocate(2 * REQUEST_BYTES, 64)?;
@@ -82,11 +82,36 @@ fn measure(device: &Arc<dyn Device>) -> Result<(), Box<dyn std::error::Error>> {
     Ok(())
 }
 
-fn main() -> Result<(), Box<dyn std::error::Error>> {
-    for found in find()? {
-        println!("{} ({}): MiB/s by {QUEUES:?} queues", found.info().name, found.info().platform);
+/// What a device is called, and the device.
+type Named = (String, Arc<dyn Device>);
+
+/// All devices; says where an API has none.
+fn devices() -> Result<Vec<Named>, Box<dyn Error>> {
+    let mut all: Vec<Named> = Vec::new();
+    match channel_cuda::find() {
+        Ok(found) => {
+            for found in found {
+                all.push((format!("{} (CUDA)", found.info().name), Arc::new(found.open()?)));
+            }
+        }
+        Err(why) => println!("{why}"),
+    }
+    match channel_opencl::find() {
+        Ok(found) => {
+            for found in found {
+                let name = format!("{} ({})", found.info().name, found.info().platform);
+                all.push((name, Arc::new(found.open()?)));
+            }
+        }
+        Err(why) => println!("{why}"),
+    }
+    Ok(all)
+}
+
+fn main() -> Result<(), Box<dyn Error>> {
+    for (name, device) in devices()? {
+        println!("{name}: MiB/s by {QUEUES:?} queues");
         println!("{:>9} {:>8}", "direction", "row B");
-        let device: Arc<dyn Device> = Arc::new(found.open()?);
         measure(&device)?;
     }
     Ok(())
