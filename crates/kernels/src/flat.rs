@@ -11,7 +11,7 @@
 use crate::element::{Line, move_line};
 use crate::instance::Instance;
 use crate::nest::{Loop, Nest};
-use crate::stream::{self, prefetch};
+use crate::stream::{self, prefetch_near};
 use crate::tile::{LINES_AHEAD_BYTES, are_lines, copy_row, square, square_of_lines};
 use crate::vector::{LANE_BYTES, LINE_BYTES, Vector};
 use std::fmt;
@@ -355,7 +355,7 @@ unsafe fn squares_of_lines<V: Vector, const E: usize>(
             panel.src.chunks_exact(side).zip((0..).map(|b| to.wrapping_add(b * LINE_BYTES)))
         {
             for row in rows {
-                prefetch(from.wrapping_offset(row + LINES_AHEAD_BYTES));
+                prefetch_near(from.wrapping_offset(row + LINES_AHEAD_BYTES));
             }
             // SAFETY: a square of the panel, which the stage has room for.
             unsafe {

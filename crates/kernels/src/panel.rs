@@ -50,19 +50,15 @@ const AHEAD_BYTES: isize = 256;
 
 /// What panels of squares with sides of a line have of rows, and how many rows of the source.
 const SQUARES_BYTES: usize = 4 * LINE_BYTES;
-const SQUARES_ROWS: usize = 128;
+const SQUARES_ROWS: usize = 64;
 
-/// Rows at multiples of this are at few places of a second-level cache: squares with sides of a line
-/// ask for nothing ahead of them. At multiples of so much more they are at one or two, and panels have
-/// a pair of lines' worth of them.
-const DISTANT_BYTES: isize = 4 * PAGE_BYTES;
-const CROWDED_BYTES: isize = 16 * PAGE_BYTES;
-
-/// Rows of the source of more than a line, up to this, are not asked for by squares with sides of a
-/// line, if they lie one right behind the other.
+/// Rows of the source of a few lines, up to this, that lie one right behind the other: squares with sides
+/// of a line ask for so many of them ahead.
 const FEW_LINES_BYTES: usize = 8 * LINE_BYTES;
+const FEW_ROWS: usize = 32;
 
-/// How far ahead blocks are asked for that follow each other on both sides.
+/// How far ahead is asked for of blocks that follow each other on both sides, and of few rows, of which a
+/// panel is soon moved.
 const BLOCKS_AHEAD_BYTES: isize = 2048;
 
 /// What a visit to a row of the destination is to write.
@@ -322,7 +318,6 @@ impl Panels {
             return match () {
                 () if follows => (a, few(b, side)),
                 () if self.is_packed() => (few(a, side), few(b, side)),
-                () if self.b.stride.0 % CROWDED_BYTES == 0 => (few(a, side), few(b, pair)),
                 () => (few(a, side), few(b, SQUARES_ROWS)),
             };
         }
@@ -380,15 +375,17 @@ impl Panels {
         }
     }
 
-    /// How far ahead squares with sides of a line ask. A few rows, or lines that follow each other, the
-    /// processor finds by itself.
+    /// How far ahead squares with sides of a line ask. Pairs of lines that follow each other the processor
+    /// finds by itself.
     fn ahead_of_squares(&self) -> isize {
         let row = self.a.count * self.bytes;
         match () {
-            () if self.is_packed() && (LINE_BYTES + 1..=FEW_LINES_BYTES).contains(&row) => 0,
-            () if self.is_packed() || self.chunk.1 < SQUARES_ROWS => LINES_AHEAD_BYTES,
-            () if self.b.stride.0 % DISTANT_BYTES == 0 => 0,
-            () => 2 * SQUARES_BYTES as isize,
+            () if self.is_packed() && (LINE_BYTES + 1..=PAIR_BYTES).contains(&row) => 0,
+            () if self.is_packed() && (PAIR_BYTES + 1..=FEW_LINES_BYTES).contains(&row) => {
+                (FEW_ROWS * row) as isize
+            }
+            () if !self.is_packed() && self.chunk.1 < SQUARES_ROWS => BLOCKS_AHEAD_BYTES,
+            () => LINES_AHEAD_BYTES,
         }
     }
 

@@ -139,7 +139,8 @@ pub(crate) fn prefetch(src: *const u8) {
     let _ = src;
 }
 
-/// As [`prefetch`], into a second-level cache only: for more than a first-level one keeps meanwhile.
+/// As [`prefetch`], into a second-level cache only: for more than a first-level one keeps meanwhile, and
+/// for rows that are at the same few places of it.
 #[inline(always)]
 pub(crate) fn prefetch_near(src: *const u8) {
     #[cfg(all(target_arch = "x86_64", not(miri)))]

@@ -298,7 +298,7 @@ unsafe fn by_lines<V: Vector, const E: usize, const STREAM: bool>(
                 let dst = dst.wrapping_offset(a * tile.dst.0 + b * E as isize);
                 if tile.ahead != 0 {
                     for j in 0..side as isize {
-                        prefetch(src.wrapping_offset(j * tile.src.0 + tile.ahead));
+                        prefetch_near(src.wrapping_offset(j * tile.src.0 + tile.ahead));
                     }
                 }
                 ask(&mut next, side);
