@@ -12,7 +12,7 @@ use crate::element::{Line, move_line};
 use crate::instance::Instance;
 use crate::nest::{Loop, Nest};
 use crate::stream::{self, prefetch_near};
-use crate::tile::{LINES_AHEAD_BYTES, are_lines, copy_row, square, square_of_lines};
+use crate::tile::{LINES_AHEAD_BYTES, are_lines, copy_row, pitch, square, square_of_lines};
 use crate::vector::{LANE_BYTES, LINE_BYTES, Vector};
 use std::fmt;
 use std::mem::MaybeUninit;
@@ -42,12 +42,6 @@ const STRIP_ROWS: RangeInclusive<usize> = 16..=32;
 
 /// Room for these: part of a first-level cache.
 const STRIP_BYTES: usize = 32 * pitch(PIECE_BYTES);
-
-/// How far apart pieces of so many bytes are: an odd number of lines, so that they are not at the
-/// same few places of a cache.
-pub(crate) const fn pitch(bytes: usize) -> usize {
-    bytes.next_multiple_of(LINE_BYTES) | LINE_BYTES
-}
 
 /// Rows of the destination that are gone on with before the next are begun.
 const BAND_ROWS: usize = 512;

@@ -10,13 +10,12 @@
 
 use crate::Stores;
 use crate::element::{Line, Plane, move_plane};
-use crate::flat::pitch;
 use crate::instance::Instance;
 use crate::nest::{Loop, Nest, line};
 use crate::runs::Runs;
 use crate::stream::prefetch;
 use crate::tile::{
-    COPIED_BYTES, COPIED_ROWS, LINES_AHEAD_BYTES, Lanes, SCATTERING_BYTES, Tile, are_lines,
+    COPIED_BYTES, COPIED_ROWS, LINES_AHEAD_BYTES, Lanes, SCATTERING_BYTES, Tile, are_lines, pitch,
 };
 use crate::vector::{LANE_BYTES, LINE_BYTES, PAGE_BYTES, PAIR_BYTES};
 use std::fmt;
@@ -76,6 +75,9 @@ enum Writes {
     Lines(Lanes),
     /// Put together first, then past the caches.
     Staged,
+    /// As `Staged`, so many rows that are whole lines only together, and so far apart: each starts on a
+    /// line of the stage, since stores that share lines cost more than loads that do.
+    Spliced { rows: usize, pitch: usize },
 }
 
 /// Three loops over elements of `bytes`: along `b` the destination is dense, along `a` the source
@@ -138,6 +140,7 @@ impl Panels {
             panels.writes = lines.map_or(Writes::Staged, Writes::Lines);
         }
         panels.o = panels.third(nest);
+        panels.writes = panels.spliced().unwrap_or(panels.writes);
         panels.chunk = panels.chunk();
         let followed =
             nest.loops().iter().any(|l| l.is_plain() && (l.src, l.dst) == (block, block));
@@ -196,7 +199,7 @@ impl Panels {
     pub(crate) fn is_better_flat(&self) -> bool {
         let scattered = (self.a.stride.1 | self.b.stride.0) % SCATTERING_BYTES == 0;
         match self.writes {
-            Writes::Staged => !self.keeps_rows(),
+            Writes::Staged | Writes::Spliced { .. } => !self.keeps_rows(),
             Writes::Lines(Lanes::Lines) => {
                 !self.has_line_sides && self.bytes < LANE_BYTES && scattered
             }
@@ -230,7 +233,7 @@ impl Panels {
     fn is_run(&self) -> bool {
         let whole = self.o.count == 1 && self.chunk.1 == self.b.count && self.goes_on();
         let follow = self.source_goes_on() && whole;
-        self.writes == Writes::Staged && follow && self.square().is_some()
+        self.is_staged() && follow && self.square().is_some()
     }
 
     /// Whether a block is one run on both sides, of long rows of the source, by squares with sides of a
@@ -245,9 +248,8 @@ impl Panels {
         self.dense && self.b.stride.0 == (self.a.count * self.bytes) as isize
     }
 
-    /// How many rows are put together, and how far apart, where they are whole lines only together: each
-    /// starts on a line of the stage, since stores that share lines cost more than loads that do.
-    fn spliced(&self) -> Option<(usize, usize)> {
+    /// How rows are written that are put together, if they are whole lines only together.
+    fn spliced(&self) -> Option<Writes> {
         let row = self.row_bytes();
         let parts = row > LINE_BYTES && !row.is_multiple_of(LINE_BYTES);
         let follow = self.writes == Writes::Staged && self.goes_on() && self.o.count == 1;
@@ -256,7 +258,12 @@ impl Panels {
         }
         let (side, pitch) = (LINE_BYTES / self.bytes, pitch(row + LINE_BYTES));
         let rows = if self.a.count < 2 * side { self.a.count } else { side };
-        (rows * pitch <= STAGE_BYTES).then_some((rows, pitch))
+        (rows * pitch <= STAGE_BYTES).then_some(Writes::Spliced { rows, pitch })
+    }
+
+    /// Whether rows are put together.
+    fn is_staged(&self) -> bool {
+        matches!(self.writes, Writes::Staged | Writes::Spliced { .. })
     }
 
     /// A row of the destination.
@@ -267,7 +274,7 @@ impl Panels {
     /// Whether the rows of the source follow each other, and are short and few.
     fn is_packed(&self) -> bool {
         let row = self.a.count * self.bytes;
-        let few = self.writes != Writes::Staged || self.a.count <= MOST_ROWS;
+        let few = !self.is_staged() || self.a.count <= MOST_ROWS;
         self.dense && few && row <= PACKED_BYTES && self.b.stride.0 == row as isize
     }
 
@@ -290,7 +297,7 @@ impl Panels {
     /// Takes the loop with which the destination goes on out of `nest`, where rows are short.
     fn third(&self, nest: &mut Nest) -> Line {
         let run = if self.goes_on() { self.row_bytes() * self.a.count } else { self.row_bytes() };
-        let staged = self.writes == Writes::Staged && self.goes_on();
+        let staged = self.is_staged() && self.goes_on();
         let plain = (0..nest.loops().len()).filter(|&k| nest.loops()[k].is_plain());
         let next = plain.min_by_key(|&k| nest.loops()[k].dst.unsigned_abs());
         let turns = if staged { PANEL_BYTES } else { VISIT_BYTES } / run;
@@ -324,7 +331,7 @@ impl Panels {
         if self.is_copied() {
             return (a.min(COPIED_BYTES / self.bytes), b.min(COPIED_ROWS));
         }
-        if self.writes != Writes::Staged {
+        if !self.is_staged() {
             if !self.is_packed() {
                 return (few(a, pair), few(b, pair));
             }
@@ -337,7 +344,7 @@ impl Panels {
         };
         let turns = |most: usize| a.min((most / (self.row_bytes() * self.o.count)).max(1));
         match () {
-            () if let Some((rows, _)) = self.spliced() => (rows, b),
+            () if let Writes::Spliced { rows, .. } = self.writes => (rows, b),
             () if self.o.count > 1 => (turns(STAGE_BYTES / 2).min(pair), b),
             () if self.goes_on() && self.row_bytes() * a <= STAGE_BYTES / 2 => (a, b),
             () if let Some(n) = self.square().filter(|&n| self.is_small(n)) => {
@@ -363,7 +370,7 @@ impl Panels {
         match () {
             () if !self.dense => 0,
             () if self.next != 0 => 0,
-            () if self.spliced().is_some() => LINES_AHEAD_BYTES,
+            () if matches!(self.writes, Writes::Spliced { .. }) => LINES_AHEAD_BYTES,
             () if self.is_followed(self.o) => BLOCKS_AHEAD_BYTES,
             () if self.has_squares_of_lines() => self.ahead_of_squares(),
             () if self.writes == Writes::Lines(Lanes::Join) => 0,
@@ -443,27 +450,32 @@ impl Panels {
         next: *const u8,
         (src, stage, dst): (*const u8, *mut u8, *mut u8),
     ) {
-        let by_squares = self.writes != Writes::Staged || self.spliced().is_some();
         let tile = Tile {
             a,
             b,
             o: self.o.count,
             src: (self.b.stride.0, self.o.stride.0),
             dst: (self.a.stride.1, self.o.stride.1),
-            ahead: if by_squares { self.ahead } else { 0 },
+            ahead: if self.writes == Writes::Staged { 0 } else { self.ahead },
             next: (self.next != 0).then_some(next),
         };
-        // SAFETY: the caller's contract; the processor has the instance's instructions; where
-        // rows are lines, `of` has seen that every panel starts and ends with one.
+        // SAFETY: the caller's contract; the processor has the instance's instructions; where rows are
+        // lines, `of` has seen that every panel starts and ends with one; where they are spliced, the stage
+        // has room for them, and a line behind each.
         unsafe {
             match self.writes {
                 Writes::Cached => self.fill(instance, &tile, src, dst),
                 Writes::Lines(lanes) => instance.transpose(lanes, self.bytes)(&tile, src, dst),
                 Writes::Staged => {
-                    if self.next == 0 && !by_squares {
+                    if self.next == 0 {
                         self.ask_ahead(&tile, src);
                     }
                     self.runs(instance, tile, (src, stage, dst));
+                }
+                Writes::Spliced { pitch, .. } => {
+                    let tile = Tile { dst: (pitch as isize, 0), ..tile };
+                    self.fill(instance, &tile, src, stage);
+                    (instance.splice)((tile.a, tile.b * self.bytes, pitch), stage, dst);
                 }
             }
         }
@@ -500,14 +512,6 @@ impl Panels {
     ) {
         let row = tile.b * self.bytes;
         debug_assert!(tile.a * tile.o * row <= STAGE_BYTES, "{self:?}");
-        if let Some((_, pitch)) = self.spliced() {
-            tile.dst = (pitch as isize, 0);
-            // SAFETY: as below; the stage has room for rows that far apart, and a line behind each.
-            return unsafe {
-                self.fill(instance, &tile, src, stage);
-                (instance.splice)((tile.a, row, pitch), stage, dst);
-            };
-        }
         let a = Line { count: tile.a, stride: (0, self.a.stride.1) };
         let o = Line { count: tile.o, stride: (0, self.o.stride.1) };
         // The stage has the loops in the order of the destination.
@@ -564,6 +568,9 @@ impl fmt::Display for Panels {
             Writes::Cached => write!(f, "in place"),
             Writes::Lines(_) => write!(f, "in place, by lines past the caches"),
             Writes::Staged => write!(f, "put together, by runs past the caches"),
+            Writes::Spliced { .. } => {
+                write!(f, "put together, by lines of two rows past the caches")
+            }
         }
     }
 }

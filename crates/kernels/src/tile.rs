@@ -191,8 +191,14 @@ pub(crate) const COPIED_BYTES: usize = 4 * LINE_BYTES;
 /// At most so many rows are.
 pub(crate) const COPIED_ROWS: usize = 64;
 
-/// How far apart copies of rows are: an odd number of lines.
-const COPIED_PITCH: usize = COPIED_BYTES + LINE_BYTES;
+/// How far apart copies of rows are.
+const COPIED_PITCH: usize = pitch(COPIED_BYTES);
+
+/// How far apart pieces of so many bytes are: an odd number of lines, so that they are not at the
+/// same few places of a cache.
+pub(crate) const fn pitch(bytes: usize) -> usize {
+    bytes.next_multiple_of(LINE_BYTES) | LINE_BYTES
+}
 
 /// Rows at multiples of this are at few places of the caches.
 pub(crate) const SCATTERING_BYTES: isize = 512;
