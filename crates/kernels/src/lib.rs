@@ -33,10 +33,11 @@ pub use split::{parts, split};
 use instance::{Instance, detect};
 use layout::{FieldCopy, NdCopy, touched};
 use model::Crossover;
-use record::{LEAST_RECORDS, MOST_RECORD_BYTES};
+use record::LEAST_RECORDS;
 use std::ops::Range;
 use strategy::Strategy;
 use thiserror::Error;
+use vector::LINE_BYTES;
 
 /// A copy that reaches outside a slice.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Error)]
@@ -69,16 +70,16 @@ impl Stores {
     }
 }
 
-/// Whether the source is read about in the order in which it lies: by runs, or by many records whose
-/// neighbours become neighbours, and by no table.
+/// Whether the source is read about in the order in which it lies: by runs, or by many records of less than
+/// a line whose neighbours become neighbours, and by no table. Longer records are rows of a transpose: from
+/// about half as much on they are better written past the caches.
 fn is_in_order(copy: &NdCopy) -> bool {
     let is_run = |field: &FieldCopy| field.bytes >= LEAST_RUN_BYTES || field.strides.is_empty();
     let are_records = |field: &FieldCopy| {
         let mut loops = copy.dims.iter().zip(&field.strides);
         let dense = loops.find(|(_, stride)| stride.dst.unsigned_abs() == field.bytes);
         dense.is_some_and(|(dim, stride)| {
-            dim.extent >= LEAST_RECORDS as u64
-                && stride.src.unsigned_abs() <= MOST_RECORD_BYTES as u64
+            dim.extent >= LEAST_RECORDS as u64 && stride.src.unsigned_abs() < LINE_BYTES as u64
         })
     };
     copy.dims.iter().all(|dim| dim.src_index.is_none())

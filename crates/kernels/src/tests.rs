@@ -558,8 +558,8 @@ fn each_kind_of_copies_has_its_own_crossover() {
         Shape { bytes, extents, src_order: vec![0, 1], dst_order: vec![1, 0], gaps }.copy()
     };
     let apart = [structures(&[4, 8], 300, false), run(5000), run(24), matrix([300, 300], 64)];
-    // Pixels of 1 KiB are records; what is longer is a matrix.
-    let images = [matrix([256, 300], 4), matrix([257, 300], 4)];
+    // Pixels of less than a line are records; what is longer is a matrix.
+    let images = [matrix([15, 300], 4), matrix([16, 300], 4)];
     for copy in apart.iter().chain([&images[0]]).map(slice::from_ref) {
         assert!(!streamed(copy, 999) && streamed(copy, 1000));
     }
