@@ -1,7 +1,8 @@
 //! Records of several fields, and arrays of each: either way, past the caches.
 //!
 //! **Hazard.** A pass for each field reads or writes the lines of records once for each. A line
-//! that is written in parts costs a read of it. **Structure.** A block of records is taken apart,
+//! that is written in parts costs a read of it; between fields there may be gaps, which are somebody
+//! else's to write. **Structure.** A block of records is taken apart,
 //! or put together, in the first-level cache; whole lines of the destination go past the caches,
 //! and what is left of each row is carried to the block behind. Fields of any sizes are moved one
 //! by one, or by windows (`window`), which write whole lines where they belong if vectors are lines;
@@ -106,6 +107,8 @@ pub(crate) struct Records<'a> {
     pitch: usize,
     /// Whether records are the source; else they are the destination.
     splits: bool,
+    /// Whether they are the destination, with gaps between the fields.
+    has_gaps: bool,
     /// Whether they go past the caches.
     streams: bool,
     /// The records of a block.
@@ -154,8 +157,8 @@ impl Rows {
 }
 
 impl<'a> Records<'a> {
-    /// The records of a copy of fields that differ, whose one loop goes over records. The copy goes
-    /// past the caches or not; if not, only windows are worth it.
+    /// The records of a copy of fields that differ, whose one loop goes over records. `streams` says that
+    /// it is too large for the caches; if not, only windows are worth it.
     pub(crate) fn of_fields(
         copy: &'a NdCopy,
         (streams, by): (bool, Abilities),
@@ -175,7 +178,7 @@ impl<'a> Records<'a> {
         };
         let ends = (*extent as usize, usize::try_from(pitch).ok()?);
         let records = Records::new(Fields::List(&copy.fields), ends, splits)?;
-        let records = Records { streams, ..records }.by_windows(by);
+        let records = Records { streams: streams && !records.has_gaps, ..records }.by_windows(by);
         (streams || records.fill != Fill::Elements).then_some(records)
     }
 
@@ -244,12 +247,6 @@ impl<'a> Records<'a> {
         if bytes > pitch || fields.iter().any(|f| f.bytes == 0) {
             return None;
         }
-        // Each array gets a line at least, and tables whole vectors.
-        let least = if splits { LINE_BYTES } else { 1 };
-        let block = match (BLOCK_BYTES / pitch).max(least) {
-            few @ ..LINE_BYTES => few,
-            many => many / LINE_BYTES * LINE_BYTES,
-        };
         let least = |of: &dyn Fn(Field) -> isize| fields.iter().map(of).min().unwrap_or(0);
         let base = (least(&|f| f.src), least(&|f| f.dst));
         // Where each field ends another starts, or the record ends: then they are all of it.
@@ -257,9 +254,16 @@ impl<'a> Records<'a> {
         let follows = |f: Field| fields.iter().any(|g| g.dst == ends(f));
         let end = base.1 + pitch as isize;
         let whole = || bytes == pitch && fields.iter().all(|f| ends(f) == end || follows(f));
-        let fill = Fill::Elements;
-        let records = Records { fields, count, pitch, splits, streams: true, block, fill, base };
-        (splits || whole()).then_some(records)
+        let (has_gaps, fill) = (!splits && !whole(), Fill::Elements);
+        // Each array gets a line at least, and tables whole vectors. What is put together where it belongs
+        // takes more of the first-level cache than a stage.
+        let least = if splits { LINE_BYTES } else { 1 };
+        let bytes = if has_gaps { BLOCK_BYTES / 2 } else { BLOCK_BYTES };
+        let block = match (bytes / pitch).max(least) {
+            few @ ..LINE_BYTES => few,
+            many => many / LINE_BYTES * LINE_BYTES,
+        };
+        Some(Records { fields, count, pitch, splits, has_gaps, streams: true, block, fill, base })
     }
 
     /// Moves all records.
@@ -368,7 +372,11 @@ impl fmt::Display for Records<'_> {
             Fill::Windows { .. } => ", by windows",
         };
         let (Records { pitch, block, .. }, len) = (self, self.fields.len());
-        let past = if self.streams { ", by lines past the caches" } else { "" };
+        let past = match (self.streams, self.has_gaps) {
+            (true, _) => ", by lines past the caches",
+            (_, true) => ", between gaps",
+            _ => "",
+        };
         write!(f, "records of {pitch} B, {len} fields, {what} {block} at once{how}{past}")
     }
 }

@@ -408,6 +408,31 @@ fn fields_of_any_sizes_go_by_windows_where_vectors_take_such() {
     }
     let sparse = padded_structures(&[4, 8], 100_000, (24, 1), false);
     assert!(!by_windows(&sparse, abilities(4, 4)), "most of a window is of no use");
+    let gaps = told(&padded_structures(&[4, 8], 100_000, (4, 1), true), abilities(4, 4));
+    assert_eq!(gaps, "records of 16 B, 2 fields, put together 128 at once, between gaps");
+}
+
+/// What lies between fields of the destination stays as it is, wherever that is.
+#[test]
+fn gaps_of_structures() {
+    let fields = [
+        &[(0u64, 1u64), (8, 8), (16, 2), (20, 4)][..],
+        &[(5, 4), (1, 1)],
+        &[(0, 4), (8, 8)],
+        &[(2, 12), (20, 24)],
+        &[(0, 8), (80, 8)],
+    ];
+    for (fields, pitch) in fields.into_iter().zip([24, 12, 16, 48, 160]) {
+        let sizes: Vec<u64> = fields.iter().map(|f| f.1).collect();
+        for (count, base) in [(600, 0), (1003, 1), (259, 4), (2100, 60)] {
+            let mut copy = structures(&sizes, count, true);
+            for (field, (at, _)) in copy.fields.iter_mut().zip(fields) {
+                field.dst_offset = at.cast_signed();
+                field.strides[0].dst = pitch;
+            }
+            check(&copy, (1, base));
+        }
+    }
 }
 
 /// Lanes write the pieces of one copy at once.
@@ -545,7 +570,8 @@ fn the_way_is_told() {
     // As many bytes as a record has, but not all of them.
     let mut overlapping = structures(&[4, 2, 2], 300, true);
     overlapping.fields[1].dst_offset = 2;
-    says(&overlapping, Stores::Streamed, "3 fields, element by element");
+    let gaps = "records of 8 B, 3 fields, put together 256 at once, between gaps (";
+    says(&overlapping, Stores::Streamed, gaps);
 }
 
 #[test]

@@ -47,9 +47,10 @@ impl Records<'_> {
         let least = LEAST_GROUPS * group;
         let most = [self.count * moves / MOVES_TO_PLAN, group * moves / MOVES_A_WINDOW];
         let most = most.into_iter().fold(MOST_WINDOWS, usize::min);
-        // Long fields are vectors as they are; what is far between, or in other records, is better
-        // fetched one by one; each vector has a window at least.
-        if self.end() > self.pitch
+        // Gaps are nobody's to write. Long fields are vectors as they are; what is far between, or in
+        // other records, is better fetched one by one; each vector has a window at least.
+        if self.has_gaps
+            || self.end() > self.pitch
             || !(bytes | places).is_multiple_of(by.unit_bytes)
             || bytes.is_multiple_of(LANE_BYTES)
             || 2 * payload < self.pitch

@@ -69,9 +69,9 @@ fn from_the_first() -> Vec<NdCopy> {
             list.push(structures(&[bytes; 3], 259, back));
         }
     }
-    // What lies between structures is read with them, but not what is behind the last.
+    // What lies between structures is read with them, but not what is behind the last; nor is it written.
     for (sizes, padding) in [(&[1, 2, 4][..], 3), (&[4, 8], 4), (&[1, 8], 7)] {
-        list.push(padded_structures(sizes, 300, (padding, 1), false));
+        list.extend([false, true].map(|back| padded_structures(sizes, 300, (padding, 1), back)));
     }
     list
 }
@@ -92,6 +92,7 @@ fn nothing_is_touched_beside_source_and_destination() {
                     let from = std::slice::from_raw_parts_mut(from, from_bytes);
                     from.copy_from_slice(&source(from_bytes));
                     oracle::copy(&copy, from, 0, &mut expected, 0);
+                    to.write_bytes(0, bytes);
                     copy_by(&instance, &copy, (from.as_ptr(), to), stores);
                     assert!(std::slice::from_raw_parts(to, bytes) == expected, "{copy:?}");
                 }
