@@ -466,6 +466,7 @@ fn windows_from_any_byte_of_a_line() {
             [false, true].into_iter().flat_map(|b| [0, 1, 4, 37, 63].map(|to| (b, to)))
         {
             check(&structures(sizes, 1003, back), (3, to));
+            check(&structures(sizes, 1003, back), (0, to));
         }
     }
 }

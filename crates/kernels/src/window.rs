@@ -3,10 +3,10 @@
 //! **Hazard.** Fields of odd sizes, moved one by one, take an instruction or two for each, however
 //! short they are. **Structure.** So many records are a *group* that its bytes, and those of each
 //! field in it, are whole vectors. A vector of the result is made of *windows*: vectors of the
-//! source, each from the first byte on that is still missing, out of which a table takes what belongs
-//! there. One vector is made of many groups before the next one is: its tables stay in registers, and
-//! what the windows of these groups have in common stays in the first-level cache. What no table takes
-//! of a window is read all the same, and never used.
+//! source, each from the first byte on that is still missing, or from the start of the line that has
+//! it, out of which a table takes what belongs there. One vector is made of many groups before the next
+//! one is: its tables stay in registers, and what the windows of these groups have in common stays in the
+//! first-level cache. What no table takes of a window is read all the same, and never used.
 
 use crate::stream;
 use crate::vector::{LANE_BYTES, LINE_BYTES, Vector};
@@ -39,8 +39,8 @@ struct Made {
 
 /// How a group is moved.
 pub(crate) struct Plan {
-    /// Vectors that start anywhere have parts of two that start with a row.
-    windows: [MaybeUninit<Window>; 2 * MOST_WINDOWS],
+    /// Vectors that start anywhere have parts of two that start with a row, and so have windows of lines.
+    windows: [MaybeUninit<Window>; 3 * MOST_WINDOWS],
     vectors: [MaybeUninit<Made>; MOST_WINDOWS],
     lens: (usize, usize),
 }
@@ -58,10 +58,11 @@ impl Plan {
         Plan { windows, vectors: [const { MaybeUninit::uninit() }; _], lens: (0, 0) }
     }
 
-    /// Adds a vector that goes `to`: the bytes of the source in it are `from`.
-    pub(crate) fn push(&mut self, from: &[Place], to: Place) {
+    /// Adds a vector that goes `to`: the bytes of the source in it are `from`, and its windows start at
+    /// multiples of `unit`.
+    pub(crate) fn push(&mut self, (from, unit): (&[Place], u16), to: Place) {
         let before = self.lens.0;
-        windows(from, &mut |window| {
+        windows((from, unit), &mut |window| {
             self.windows[self.lens.0].write(window);
             self.lens.0 += 1;
         });
@@ -85,20 +86,20 @@ impl Plan {
     }
 }
 
-/// How many windows a vector is made of whose bytes are `from`.
+/// How many windows that start anywhere a vector is made of whose bytes are `from`.
 pub(crate) fn count(from: &[Place]) -> usize {
     let mut count = 0;
-    windows(from, &mut |_| count += 1);
+    windows((from, 1), &mut |_| count += 1);
     count
 }
 
 /// Calls `each` for the windows that a vector is made of: the bytes of the source in it, as many as a
-/// vector has, are `from`.
-fn windows(from: &[Place], each: &mut impl FnMut(Window)) {
+/// vector has, are `from`. Windows start at multiples of `unit`.
+fn windows((from, unit): (&[Place], u16), each: &mut impl FnMut(Window)) {
     let mut missing = [false; LINE_BYTES];
     missing[..from.len()].fill(true);
     while let Some(first) = missing.iter().position(|m| *m) {
-        let (row, start) = from[first];
+        let (row, start) = (from[first].0, from[first].1 / unit * unit);
         let mut table = from_fn(|i| i as u8);
         for (i, &(r, byte)) in from.iter().enumerate() {
             let number = usize::from(byte).wrapping_sub(start.into());

@@ -8,6 +8,9 @@ use crate::window::{self, MOST_WINDOWS, Place, Plan, Row};
 /// A block has so many groups at least.
 const LEAST_GROUPS: usize = 4;
 
+/// So much is asked for before each vector of a group is made, unless that makes too short a block.
+const ASKED_BYTES: usize = 24 * LINE_BYTES;
+
 /// A window takes the time in which so many numbers are moved one by one; and to find out what it is
 /// takes that of so many.
 const MOVES_A_WINDOW: usize = 2;
@@ -66,8 +69,10 @@ impl Records<'_> {
         if count <= most {
             let in_place = !self.streams || by.lanes * LANE_BYTES == LINE_BYTES;
             self.fill = Fill::Windows { group, in_place };
-            // One row is asked for in time further ahead than several.
-            let bytes = if self.splits { 2 * BLOCK_BYTES } else { BLOCK_BYTES };
+            // One row is asked for in time further ahead than several, yet not too much before a vector.
+            let vectors = group * payload / (by.lanes * LANE_BYTES);
+            let asked = (vectors * ASKED_BYTES).clamp(BLOCK_BYTES, 2 * BLOCK_BYTES);
+            let bytes = if self.splits { asked } else { BLOCK_BYTES };
             self.block = (bytes / self.pitch / group * group).max(least);
         }
         self
@@ -131,7 +136,7 @@ impl Records<'_> {
         (windowed, rows): (&mut Windowed, &mut Rows),
     ) {
         let vector = by.lanes * LANE_BYTES;
-        let rows = &mut rows.to[..rows.lens.1];
+        let (from, rows) = (rows.from[0].at, &mut rows.to[..rows.lens.1]);
         let begun = |row: &Row<*mut u8>| row.at.addr().wrapping_neg() % vector;
         if self.is_in_place() && rows.iter().all(|row| begun(row).is_multiple_of(by.unit_bytes)) {
             windowed.streams = self.streams;
@@ -141,7 +146,10 @@ impl Records<'_> {
             }
         }
         let Windowed { plan, heads, .. } = windowed;
-        self.vectors((group, by.lanes), heads, &mut |from, to| plan.push(from, to));
+        // A vector that is a line of the source is read faster than one that has parts of two.
+        let are_lines = vector == LINE_BYTES && from.addr().is_multiple_of(LINE_BYTES);
+        let unit = if self.splits && are_lines { LINE_BYTES } else { 1 };
+        self.vectors((group, by.lanes), heads, &mut |from, to| plan.push((from, unit as u16), to));
         let written = (0..self.rows_to()).map(|i| heads[i].div_ceil(self.step(i)) + group);
         let read = plan.places().map(|(row, at)| {
             let end = usize::from(at) + vector;
