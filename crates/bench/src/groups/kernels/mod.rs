@@ -6,8 +6,8 @@
 //! way to do a case, is named beside the case and left out of it.
 //!
 //! Beside them goes a pattern on one thread: the lines that a conversion by pieces reads and writes,
-//! in its order, and no conversion ([`Pattern`]). What it takes longer than the roof is not the
-//! kernels'.
+//! in its order, and no conversion ([`Pattern`]; [`Lines`] where structures have padding). What it takes
+//! longer than the roof is not the kernels'.
 
 mod cells;
 mod counts;
@@ -16,7 +16,7 @@ mod problem;
 mod summary;
 
 use crate::lanes::Lanes;
-use crate::native::{Buffers, HAS_STREAM, Hptt, Mkl, Move, Moves, OneDnn, Pattern};
+use crate::native::{Buffers, HAS_STREAM, Hptt, Lines, Mkl, Move, Moves, OneDnn, Pattern};
 use crate::peer::{self, Peer, Run, Task, View};
 use crate::report::{Bench, Case, Contender, timed};
 use crate::{Error, Report, Settings};
@@ -143,6 +143,8 @@ struct Scene {
     /// and where both kinds of stores are compared.
     views: Option<Vec<View>>,
     both_stores: bool,
+    /// Whether source and destination have structures with padding.
+    has_padding: [bool; 2],
     expected: Cells,
     /// The payload, which is what a plain copy moves too.
     bytes: u64,
@@ -191,13 +193,9 @@ impl Group {
             checked.check(scene, name, run)?;
         }
         if case.threads == 1
-            && let Some(pattern) = self.pattern(scene)?
+            && let Some((name, run)) = self.traffic(scene)?
         {
-            checked.notes.push((PATTERN.to_owned(), pattern.name.clone()));
-            let run: Run<'_> = Box::new(move || {
-                pattern.run();
-                Ok(())
-            });
+            checked.notes.push((PATTERN.to_owned(), name));
             checked.right.push((PATTERN.to_owned(), run));
         }
         let spans = scene.buffers.spans()?;
@@ -244,13 +242,19 @@ impl Group {
         let ready = |(name, what): (&str, Move)| {
             let threads = if name == ALONE { 1 } else { threads };
             let moves = Moves::new(&what, &scene.buffers, (&self.lanes, threads))?;
-            let run: Run<'a> = Box::new(move || {
-                moves.run();
-                Ok(())
-            });
-            Ok((name.to_owned(), run))
+            Ok((name.to_owned(), never_fails(move || moves.run())))
         };
         moves.into_iter().map(ready).collect()
+    }
+
+    /// The traffic of a case that is one regular copy, or has padding: what it is, and its run.
+    fn traffic<'a>(&self, scene: &'a Scene) -> Result<Option<(String, Run<'a>)>, Error> {
+        if scene.has_padding == [false; 2] {
+            let pattern = self.pattern(scene)?;
+            return Ok(pattern.map(|it| (it.name.clone(), never_fails(move || it.run()))));
+        }
+        let lines = Lines::of(&scene.buffers, scene.has_padding[1])?;
+        Ok(lines.map(|it| (it.name().to_owned(), never_fails(move || it.run()))))
     }
 
     /// The fastest pattern of a case that is one regular copy.
@@ -308,7 +312,8 @@ impl Scene {
         let both_stores = problem.both_stores;
         let views = peer::views(&copies, &problem.field_bytes()).filter(|_| !both_stores);
         let (expected, bytes) = (problem.destination()?, problem.payload_bytes());
-        Ok(Scene { buffers, copies, views, both_stores, expected, bytes })
+        let has_padding = problem.has_padding();
+        Ok(Scene { buffers, copies, views, both_stores, has_padding, expected, bytes })
     }
 
     /// Whether the destination holds what `name` was to put there.
@@ -343,6 +348,14 @@ impl<'a> Checked<'a> {
         }
         Ok(())
     }
+}
+
+/// A run of what has no way to fail.
+fn never_fails<'a>(run: impl Fn() + 'a) -> Run<'a> {
+    Box::new(move || {
+        run();
+        Ok(())
+    })
 }
 
 /// Source and destination against the last-level cache.

@@ -4,7 +4,7 @@ use super::cells::Cells;
 use crate::Error;
 use crate::problems::Dims;
 use layout::{NdCopy, Placement, Side, Stream, copies};
-use model::{FieldSpace, IndexSpace, Layout, Selection, Span};
+use model::{Component, FieldSpace, IndexSpace, Layout, Selection, Span};
 
 /// The side that an index list is on.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -56,6 +56,12 @@ impl Problem {
     pub(super) fn side_bytes(&self) -> Result<[u64; 2], Error> {
         let bytes = |layout| Ok::<_, Error>(self.placement(layout)?.span().end.unsigned_abs());
         Ok([bytes(&self.from)?, bytes(&self.to)?])
+    }
+
+    /// Whether source and destination have structures with padding.
+    pub(super) fn has_padding(&self) -> [bool; 2] {
+        let has = |layout: &Layout| layout.components()[0] == Component::Fields;
+        [&self.from, &self.to].map(|layout| has(layout) && !self.fields.is_packed())
     }
 
     fn placement(&self, layout: &Layout) -> Result<Placement, Error> {
@@ -202,6 +208,15 @@ mod tests {
             assert_eq!(seen, problem.payload_bytes(), "{}", problem.name);
             assert!(!cells.are_in(&dst[1..]), "{}", problem.name);
         }
+    }
+
+    #[test]
+    fn structures_have_padding_where_fields_are_innermost() {
+        let problems = problems_in("small", SMALL, Crossover::default()).unwrap();
+        let of = |name: &str| problems.iter().find(|p| p.name == name).unwrap().has_padding();
+        assert_eq!(of("structures aligned u1,f8,u2,f4 <F, x> <x, F>"), [true, false]);
+        assert_eq!(of("back aligned u1,f8,u2,f4 <F, x> <x, F>"), [false, true]);
+        assert_eq!(of("structures u1,u2,f4,f8 <F, x> <x, F>"), [false, false]);
     }
 
     #[test]
