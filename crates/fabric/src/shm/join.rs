@@ -7,11 +7,12 @@ use crate::config::Config;
 use crate::error::Error;
 use crate::meeting::{Entry, Met, Socket, Way, call_there, enter, meet};
 use crate::process::Process;
+use rustix::io::Errno;
 use rustix::net::sockopt::{Timeout, set_socket_timeout};
 use rustix::net::{
-    self, AddressFamily, RecvAncillaryBuffer, RecvAncillaryMessage, RecvFlags, SendAncillaryBuffer,
-    SendAncillaryMessage, SendFlags, SocketAddrUnix, SocketFlags, SocketType, recvmsg, sendmsg,
-    socket_with,
+    self, AddressFamily, RecvAncillaryBuffer, RecvAncillaryMessage, RecvFlags, ReturnFlags,
+    SendAncillaryBuffer, SendAncillaryMessage, SendFlags, SocketAddrUnix, SocketFlags, SocketType,
+    recvmsg, sendmsg, socket_with,
 };
 use std::io::{self, ErrorKind, IoSlice, IoSliceMut};
 use std::mem::MaybeUninit;
@@ -148,7 +149,12 @@ fn take(socket: &Socket) -> io::Result<Gift> {
     let mut space = [MaybeUninit::uninit(); rustix::cmsg_space!(ScmRights(3))];
     let mut control = RecvAncillaryBuffer::new(&mut space);
     let mut byte = [0];
-    recvmsg(socket, &mut [IoSliceMut::new(&mut byte)], &mut control, RecvFlags::CMSG_CLOEXEC)?;
+    let mut bytes = [IoSliceMut::new(&mut byte)];
+    let received = recvmsg(socket, &mut bytes, &mut control, RecvFlags::CMSG_CLOEXEC)?;
+    if received.flags.contains(ReturnFlags::CTRUNC) {
+        // Who has no descriptors left is given fewer, and is not to take that for a rank of no pidfd.
+        return Err(Errno::MFILE.into());
+    }
     let mut fds = Vec::new();
     for message in control.drain() {
         if let RecvAncillaryMessage::ScmRights(rights) = message {
@@ -177,5 +183,20 @@ mod tests {
         }
         give(&first, &[own.as_fd()]).unwrap();
         assert_eq!(take(&second).unwrap_err().kind(), ErrorKind::InvalidData);
+    }
+
+    #[test]
+    fn what_is_cut_off_is_no_gift() {
+        let (unix, stream) = (AddressFamily::UNIX, SocketType::STREAM);
+        let (first, second) = socketpair(unix, stream, SocketFlags::CLOEXEC, None).unwrap();
+        let own = Process::own().unwrap();
+        let many = [own.as_fd(); 8];
+        // More than there is room for, as where there are no descriptors left.
+        let mut space = [MaybeUninit::uninit(); rustix::cmsg_space!(ScmRights(8))];
+        let mut control = SendAncillaryBuffer::new(&mut space);
+        assert!(control.push(SendAncillaryMessage::ScmRights(&many)));
+        sendmsg(&first, &[IoSlice::new(&[0])], &mut control, SendFlags::empty()).unwrap();
+        let error = take(&Socket(second)).unwrap_err();
+        assert_eq!(error.raw_os_error(), Some(Errno::MFILE.raw_os_error()), "{error}");
     }
 }
