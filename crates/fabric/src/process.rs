@@ -86,7 +86,7 @@ impl Ends {
         };
         let failed = |why: &Error| log::warn!("nobody is told when processes end: {why}");
         let watch = self.0.get_or_init(|| start().inspect_err(failed).ok());
-        if let (Some(watch), Ok(pidfd)) = (watch, pidfd.try_clone()) {
+        if let Some(watch) = watch {
             watch.watched().add(0, pidfd);
         }
     }

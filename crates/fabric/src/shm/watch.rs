@@ -18,19 +18,22 @@ pub(crate) struct Watch {
     thread: Option<JoinHandle<()>>,
 }
 
+/// What is watched: by which name, and that.
+type Named = (usize, Arc<OwnedFd>);
+
 /// What is told to the thread.
 #[derive(Debug)]
 pub(crate) struct Watched {
     bell: OwnedFd,
-    /// What is to be watched too, and by which name; `None` where nothing is any more.
-    more: Mutex<Option<Vec<(usize, OwnedFd)>>>,
+    /// What is to be watched too; `None` where nothing is any more.
+    more: Mutex<Option<Vec<Named>>>,
 }
 
 impl Watched {
     /// Has one more socket watched, or pidfd, unless the thread has ended.
-    pub(crate) fn add(&self, name: usize, fd: OwnedFd) {
+    pub(crate) fn add(&self, name: usize, fd: impl Into<Arc<OwnedFd>>) {
         if let Some(more) = &mut *lock(&self.more) {
-            more.push((name, fd));
+            more.push((name, fd.into()));
         }
         self.ring();
     }
@@ -76,7 +79,7 @@ fn watch(watched: &Watched, ended: impl Fn(usize, bool)) {
 }
 
 fn watch_until_told(watched: &Watched, ended: impl Fn(usize, bool)) -> Result<(), Errno> {
-    let mut sockets: Vec<(usize, OwnedFd)> = Vec::new();
+    let mut sockets: Vec<Named> = Vec::new();
     loop {
         // Whoever adds rings afterwards. It fails where nobody did.
         let _ = read(&watched.bell, &mut [0; 8]);
@@ -84,7 +87,7 @@ fn watch_until_told(watched: &Watched, ended: impl Fn(usize, bool)) -> Result<()
             Some(more) => sockets.append(more),
             None => return Ok(()),
         }
-        let fds = sockets.iter().map(|(_, socket)| socket).chain([&watched.bell]);
+        let fds = sockets.iter().map(|(_, socket)| &**socket).chain([&watched.bell]);
         let mut fds: Vec<_> = fds.map(|fd| PollFd::new(fd, PollFlags::IN)).collect();
         match poll(&mut fds, None) {
             Err(Errno::INTR) => continue,

@@ -58,7 +58,7 @@ fn come_and_go(place: &Place, there: &[Rank], turn: u32) {
 fn ranks_that_come_and_go_leave_nothing_behind() {
     let test = "turnover::ranks_that_come_and_go_leave_nothing_behind";
     if !is_rank() {
-        for over in [Over::Shm, Over::Tcp] {
+        for over in [Over::Shm, Over::Tcp, Over::NearTcp] {
             let variables = new_job(1, over).variables(0);
             let statuses = ended(vec![start_one(test, over, variables)]);
             assert!(statuses[0].success(), "over {over:?}: {}", statuses[0]);
