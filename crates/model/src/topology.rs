@@ -124,8 +124,8 @@ pub struct Channel {
     pub assumed: bool,
 }
 
-/// From how many bytes on a result is better written past the caches. It differs from machine to
-/// machine by a factor of ten or more: who can should measure it.
+/// From how many bytes on a result is better written past the caches, by one thread. It differs from
+/// machine to machine by a factor of ten or more: who can should measure it.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 pub struct Crossover {
     /// Of copies that read their source about in the order in which it lies: runs, and records that
@@ -139,6 +139,17 @@ impl Default for Crossover {
     /// 4 MiB: a guess, for who has not measured.
     fn default() -> Self {
         Crossover { in_order: 4 << 20, turned: 4 << 20 }
+    }
+}
+
+impl Crossover {
+    /// As it is for so many threads together. Two share what memory takes and have a cache each, so
+    /// that each may write as much as one alone; of more nothing is known.
+    #[must_use]
+    pub fn by(self, threads: usize) -> Self {
+        let times = threads.clamp(1, 2) as u64;
+        let [in_order, turned] = [self.in_order, self.turned].map(|b| b.saturating_mul(times));
+        Crossover { in_order, turned }
     }
 }
 

@@ -57,7 +57,8 @@ impl<'a> Moves<'a> {
         }
         let task = match what {
             Move::Kernels(list, crossover) => {
-                kernels_task(list, spans, (parts, Stores::of(list, bytes, *crossover)))
+                let stores = Stores::of(list, bytes, crossover.by(parts));
+                kernels_task(list, spans, (parts, stores))
             }
             Move::Memcpy(_) => plain_task(memcpy, spans, (bytes as usize, parts)),
             Move::Stream(_) => plain_task(stream::copy, spans, (bytes as usize, parts)),

@@ -67,8 +67,9 @@ impl MemcpyChannel {
         Ok(MemcpyChannel { lanes, done, held, crossover: Crossover::default() })
     }
 
-    /// Has requests from now on write results of `crossover` and more past the caches. Until it is
-    /// called [`Crossover::default`] holds: it takes the channel to measure what suits the machine.
+    /// Has requests from now on write results of `crossover` and more past the caches, as it is for
+    /// all lanes together ([`Crossover::by`]). Until it is called [`Crossover::default`] holds: it
+    /// takes the channel to measure what suits the machine.
     pub fn set_crossover(&mut self, crossover: Crossover) {
         self.crossover = crossover;
     }
@@ -82,9 +83,9 @@ impl MemcpyChannel {
 
     fn try_start(&self, job: Job) -> Result<(), ChannelError> {
         let Work::Copy(work) = &job.work else { return Err(no_commit()) };
-        let stores = Stores::of(&work.list, work.result_bytes, self.crossover);
-        let bases = copy::check(work, (&job.src, &job.dst), stores)?;
         let lanes = self.lanes.count();
+        let stores = Stores::of(&work.list, work.result_bytes, self.crossover.by(lanes));
+        let bases = copy::check(work, (&job.src, &job.dst), stores)?;
         let copies = cut(work, lanes);
         let tasks = if work.payload_bytes < SPLIT_BYTES { 1 } else { lanes.min(copies.len()) };
         let tasks = tasks.max(1);
