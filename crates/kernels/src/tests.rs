@@ -1,5 +1,6 @@
 //! Every instance and every way of writing against the naive copy.
 
+mod choices;
 mod guarded;
 
 use crate::instance::{Instance, available};
@@ -500,105 +501,4 @@ fn a_panel_of_fewer_rows_than_a_square_has() {
         &Shape { bytes: 1, extents, src_order: vec![1, 0], dst_order: vec![0, 1], gaps }.copy(),
         (0, 0),
     );
-}
-
-#[test]
-fn the_way_is_told() {
-    let transpose = |side: u64, bytes: u64| {
-        let (extents, gaps) = (vec![side, side], (0, 0));
-        Shape { bytes, extents, src_order: vec![0, 1], dst_order: vec![1, 0], gaps }.copy()
-    };
-    let at_line = std::ptr::without_provenance::<u8>(4096);
-    let best = available().next().unwrap();
-    let told = |copy: &NdCopy, stores| explain_by(&best, copy, at_line, stores);
-    let says = |copy: &NdCopy, stores, text: &str| {
-        let told = told(copy, stores);
-        assert!(told.starts_with(text), "{told}");
-    };
-    let whole = "panels of 32 by 32 elements of 4 B, ";
-    says(&transpose(4080, 4), Stores::Cached, &format!("{whole}in place ("));
-    let lines = "panels of 64 by 64 elements of 4 B, in place, by lines past";
-    let is_line = best.abilities.lanes == 4;
-    let (whole, long) = match is_line {
-        true => (lines.to_owned(), lines),
-        false => (format!("{whole}in place, by lines past"), "long rows, 4096 by 4096 elements"),
-    };
-    // What lies at few places of the caches is copied first, by more rows at once.
-    let copied = "panels of 64 by 64 elements of 4 B, in place (";
-    says(&transpose(4096, 4), Stores::Cached, copied);
-    says(&transpose(4080, 4), Stores::Streamed, &whole);
-    says(&transpose(4096, 4), Stores::Streamed, long);
-    says(&transpose(4095, 4), Stores::Streamed, "long rows, 4095 by 4095 elements of 4 B");
-    says(
-        &transpose(64, 128),
-        Stores::Streamed,
-        "runs of 128 B, in tiles of 8 by 16, past the caches",
-    );
-    for (side, tile) in [(64, "2 by 16"), (63, "63 by 63")] {
-        let told = explain_by(&best.on(true), &transpose(side, 128), at_line, Stores::Streamed);
-        assert!(told.starts_with(&format!("runs of 128 B, in tiles of {tile}, past")), "{told}");
-    }
-    says(&transpose(5, 128), Stores::Cached, "runs of 128 B, in tiles of 5 by 5 (");
-    // Near, and at one place of a first-level cache.
-    let crowded = looped(&[(9, 128, 4096), (32, 9 * 128, 128), (32, 4, 4)]);
-    says(&crowded, Stores::Cached, "runs of 128 B, in tiles of 4 by 32 (");
-    says(&transpose(4, 128), Stores::Streamed, "runs of 128 B, past the caches (");
-    // From structures of four fields to hybrids of four of them.
-    let blocks = looped(&[(1000, 64, 64), (4, 16, 4), (4, 4, 16)]);
-    let blocks_at_once = "panels of 4 by 4 elements of 4 B, 1000 at once, in place, by lines past";
-    says(&blocks, Stores::Streamed, blocks_at_once);
-    // Groups of 16 channels taken apart: too large to be one panel each.
-    let groups = looped(&[(8, 802_816, 802_816), (12_544, 64, 4), (16, 4, 50_176)]);
-    let told = told(&groups, Stores::Streamed);
-    assert!(!told.contains("at once"), "{told}");
-    says(&transpose(64, 5), Stores::Cached, "1 fields, element by element");
-    says(&structures(&[4, 8], 9, false), Stores::Streamed, "2 fields, element by element");
-    says(&structures(&[8], 9, false), Stores::Cached, "one run of 72 B");
-    says(&structures(&[8], 900, false), Stores::Streamed, "one run of 7200 B, past the caches (");
-    says(&structures(&[8], 900, false), Stores::Cached, "one run of 7200 B (");
-    let mut pages = looped(&[(40, 128, 128)]);
-    pages.fields[0].bytes = 128;
-    pages.dims[0].dst_index = Some(shuffled(40, 1));
-    says(&pages, Stores::Cached, "runs of 128 B where a table says (");
-    says(&pages, Stores::Streamed, "runs of 128 B where a table says, past the caches (");
-    // Long ones that start on no line go past the caches, as others do.
-    let mut pages = looped(&[(40, 4096, 4096)]);
-    (pages.fields[0].bytes, pages.fields[0].dst_offset) = (4096, 16);
-    pages.dims[0].src_index = Some(shuffled(40, 1));
-    says(&pages, Stores::Streamed, "runs of 4096 B, past the caches (");
-    says(&pages, Stores::Cached, "runs of 4096 B where a table says (");
-    says(&transpose(0, 4), Stores::Cached, "nothing");
-    // As many bytes as a record has, but not all of them.
-    let mut overlapping = structures(&[4, 2, 2], 300, true);
-    overlapping.fields[1].dst_offset = 2;
-    let gaps = "records of 8 B, 3 fields, put together 256 at once, between gaps (";
-    says(&overlapping, Stores::Streamed, gaps);
-}
-
-#[test]
-fn each_kind_of_copies_has_its_own_crossover() {
-    let crossover = model::Crossover { in_order: 1000, turned: 100 };
-    let streamed =
-        |copies: &[NdCopy], bytes| Stores::of(copies, bytes, crossover) == Stores::Streamed;
-    let matrix = |extents: [u64; 2], bytes| {
-        let (extents, gaps) = (extents.to_vec(), (0, 0));
-        Shape { bytes, extents, src_order: vec![0, 1], dst_order: vec![1, 0], gaps }.copy()
-    };
-    let apart = [structures(&[4, 8], 300, false), run(5000), run(24), matrix([300, 300], 64)];
-    // Pixels of less than a line are records; what is longer is a matrix.
-    let images = [matrix([15, 300], 4), matrix([16, 300], 4)];
-    for copy in apart.iter().chain([&images[0]]).map(slice::from_ref) {
-        assert!(!streamed(copy, 999) && streamed(copy, 1000));
-    }
-    let mut gathered = matrix([64, 300], 64);
-    gathered.dims[1].src_index = Some((0..300).rev().collect());
-    let few = structures(&[4; 5], 255, false);
-    let back = structures(&[4, 8], 300, true);
-    let turned = [back, matrix([300, 4], 4), images[1].clone(), gathered, few];
-    for copy in turned.iter().map(slice::from_ref) {
-        assert!(!streamed(copy, 99) && streamed(copy, 100));
-    }
-    assert!(streamed(&[apart[0].clone(), images[1].clone()], 100), "the worst of several counts");
-    let by = |threads| Stores::of(&apart[..1], 1999, crossover.by(threads)) == Stores::Streamed;
-    assert!(by(0) && by(1) && !by(2) && !by(64), "two share what memory takes");
 }
