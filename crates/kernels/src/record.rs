@@ -95,8 +95,9 @@ enum Fill {
     /// Fields of one size, by squares.
     Squares,
     /// By windows, groups of so many records: where they belong, or in the stage if they go past the
-    /// caches and vectors are less than a line.
-    Windows { group: usize, in_place: bool },
+    /// caches and vectors are less than a line. The block behind is asked for, `near` or in the first-level
+    /// cache.
+    Windows { group: usize, in_place: bool, near: bool },
 }
 
 /// Records: `count` of them, `pitch` bytes apart.
@@ -221,8 +222,10 @@ impl<'a> Records<'a> {
             (true, false) => return None,
             _ => Fill::Elements,
         };
-        // Few fields are in many bytes of each window; yet AMD's processors take longer for one.
-        let few = fields.count == 3 && by.lanes * LANE_BYTES == LINE_BYTES && !by.scatters;
+        // Few fields are in many bytes of each window; yet AMD's processors take longer for one, which only
+        // matters where the memory doesn't, or where records are put together.
+        let lines = by.lanes * LANE_BYTES == LINE_BYTES;
+        let few = fields.count == 3 && lines && (!by.scatters || (splits && streams));
         if records.fill == Fill::Elements || (records.fill == Fill::Tables && few) {
             records = records.by_windows(by);
         }

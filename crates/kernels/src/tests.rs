@@ -405,7 +405,15 @@ fn fields_of_any_sizes_go_by_windows_where_vectors_take_such() {
         assert!(!by_windows(&long, abilities(4, 1)), "these are vectors as they are");
         let three = structures(&[4; 3], 100_000, back);
         let amd = Abilities { scatters: true, ..abilities(4, 1) };
-        assert!(by_windows(&three, abilities(4, 1)) && told(&three, amd).contains("by tables"));
+        assert!(by_windows(&three, abilities(4, 1)));
+        assert_eq!(told(&three, amd).contains("by tables"), back);
+        let cached = Way::of(&three, 0, Stores::Cached, amd).to_string();
+        assert!(cached.contains("by tables"), "{cached}");
+    }
+    // A group of few vectors asks for little ahead, one of many for what a first-level cache holds.
+    for (bytes, back, block) in [(4, false, 336), (12, false, 448), (12, true, 672)] {
+        let told = told(&structures(&[bytes; 3], 100_000, back), abilities(4, 1));
+        assert!(told.contains(&format!(" {block} at once, by windows")), "{told}");
     }
     let sparse = padded_structures(&[4, 8], 100_000, (24, 1), false);
     assert!(!by_windows(&sparse, abilities(4, 4)), "most of a window is of no use");

@@ -112,7 +112,7 @@ fn windows((from, unit): (&[Place], u16), each: &mut impl FnMut(Window)) {
 }
 
 /// Moves `times` groups of so many records of the rows `from` and `to`, past the caches if it
-/// `streams`; and asks for as many groups behind them.
+/// `streams`; and asks for as many groups behind them, `near` or in the first-level cache.
 ///
 /// # Safety
 /// What the windows read of the groups is valid for reads, and the groups for writes, apart; the plan
@@ -122,7 +122,7 @@ fn windows((from, unit): (&[Place], u16), each: &mut impl FnMut(Window)) {
 pub(crate) unsafe fn groups<V: Vector>(
     plan: &Plan,
     (times, group, streams): (usize, usize, bool),
-    from: &[Row<*const u8>],
+    (from, near): (&[Row<*const u8>], bool),
     to: &[Row<*mut u8>],
 ) {
     let lines: usize = from.iter().map(|row| times * group * row.step / LINE_BYTES).sum();
@@ -133,7 +133,11 @@ pub(crate) unsafe fn groups<V: Vector>(
     });
     let mut windows = plan.windows();
     for made in plan.vectors() {
-        asks.by_ref().take(share).for_each(stream::prefetch);
+        let these = asks.by_ref().take(share);
+        match near {
+            true => these.for_each(stream::prefetch_near),
+            false => these.for_each(stream::prefetch),
+        }
         let row = to[usize::from(made.to.0)];
         let step = group * row.step;
         let dst = row.at.wrapping_add(made.to.1.into());

@@ -8,8 +8,13 @@ use crate::window::{self, MOST_WINDOWS, Place, Plan, Row};
 /// A block has so many groups at least.
 const LEAST_GROUPS: usize = 4;
 
-/// So much is asked for before each vector of a group is made, unless that makes too short a block.
-const ASKED_BYTES: usize = 24 * LINE_BYTES;
+/// What a block reads, where the next is asked for in the second-level cache: half of the first-level one,
+/// for each vector of a group reads nearly all of it, or more, where each reads its part.
+const RECORDS_BYTES: usize = 16 << 10;
+const ARRAYS_BYTES: usize = 24 << 10;
+
+/// Groups of so few vectors ask for too much of that before each.
+const FEW_VECTORS: usize = 3;
 
 /// A window takes the time in which so many numbers are moved one by one; and to find out what it is
 /// takes that of so many.
@@ -68,11 +73,14 @@ impl Records<'_> {
         self.vectors((group, by.lanes), heads, &mut |from, _| count += window::count(from));
         if count <= most {
             let in_place = !self.streams || by.lanes * LANE_BYTES == LINE_BYTES;
-            self.fill = Fill::Windows { group, in_place };
-            // One row is asked for in time further ahead than several, yet not too much before a vector.
             let vectors = group * payload / (by.lanes * LANE_BYTES);
-            let asked = (vectors * ASKED_BYTES).clamp(BLOCK_BYTES, 2 * BLOCK_BYTES);
-            let bytes = if self.splits { asked } else { BLOCK_BYTES };
+            let near = (self.splits || in_place) && vectors > FEW_VECTORS;
+            let bytes = match (near, self.splits) {
+                (false, _) => BLOCK_BYTES,
+                (true, true) => RECORDS_BYTES,
+                (true, false) => ARRAYS_BYTES,
+            };
+            self.fill = Fill::Windows { group, in_place, near };
             self.block = (bytes / self.pitch / group * group).max(least);
         }
         self
