@@ -1,6 +1,6 @@
 //! One copy as several, for lanes.
 
-use layout::{CopyDim, NdCopy};
+use layout::{CopyDim, NdCopy, Stride};
 use std::ops::Range;
 use std::sync::Arc;
 
@@ -8,14 +8,14 @@ use std::sync::Arc;
 const ALIGN_BYTES: u64 = 4096;
 
 /// At most `pieces` copies, about equally large, that together are `copy`. No two write the same
-/// byte. The loop that is cut is the outermost with a turn for each piece, or else the longest; a
+/// byte. The loop that is cut has a turn for each piece, or else the most turns; of several such it is
+/// the one whose turns are farthest apart, on the side where they are nearer, and then the outermost. A
 /// single run is cut at multiples of 4 KiB. Fewer come back where there is less to cut.
 #[must_use]
 pub fn split(copy: &NdCopy, pieces: usize) -> Vec<NdCopy> {
     let pieces = pieces.max(1) as u64;
-    let outermost = (0..copy.dims.len()).find(|&k| copy.dims[k].extent >= pieces);
-    let longest = || (0..copy.dims.len()).rev().max_by_key(|&k| copy.dims[k].extent);
-    match (outermost.or_else(longest), &copy.fields[..]) {
+    let fitness = |&k: &usize| (copy.dims[k].extent.min(pieces), step_bytes(copy, k));
+    match ((0..copy.dims.len()).rev().max_by_key(fitness), &copy.fields[..]) {
         (Some(k), _) => {
             shares(copy.dims[k].extent, pieces, 1).map(|range| turns_of(copy, k, range)).collect()
         }
@@ -24,6 +24,14 @@ pub fn split(copy: &NdCopy, pieces: usize) -> Vec<NdCopy> {
         }
         (None, _) => vec![copy.clone()],
     }
+}
+
+/// How far the turns of loop `k` are apart, on the side where they are nearer. Few bytes mean that it
+/// goes along rows of that side: cut there, each lane gets a part of all rows, goes over the same pages
+/// as the others, and may take to a slower way, of short rows that share lines.
+fn step_bytes(copy: &NdCopy, k: usize) -> u64 {
+    let step = |stride: Stride| stride.src.unsigned_abs().min(stride.dst.unsigned_abs());
+    copy.fields.first().map_or(0, |first| step(first.strides[k]))
 }
 
 /// Copies that together are `copy`, one after the other: each is `most` turns of the outermost loop that

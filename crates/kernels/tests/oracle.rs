@@ -166,6 +166,29 @@ fn a_run_is_cut_at_pages() {
     assert_eq!(parts, [(0, 5), (5, 4)]);
 }
 
+/// A copy of elements of 4 bytes, of loops with so many turns, and so far apart on either side.
+fn nest(loops: &[(u64, i64, i64)]) -> NdCopy {
+    let plain =
+        |&(extent, ..): &(u64, i64, i64)| CopyDim { extent, src_index: None, dst_index: None };
+    let strides = loops.iter().map(|&(_, src, dst)| Stride { src, dst }).collect();
+    let field = FieldCopy { bytes: 4, src_offset: 0, dst_offset: 0, strides };
+    NdCopy { dims: loops.iter().map(plain).collect(), fields: vec![field] }
+}
+
+#[test]
+fn the_loop_is_cut_whose_turns_are_far_apart_on_both_sides() {
+    let turns = |loops: &[_], pieces| -> Vec<Vec<u64>> {
+        let list = split(&nest(loops), pieces);
+        list.iter().map(|piece| piece.dims.iter().map(|dim| dim.extent).collect()).collect()
+    };
+    let turned = [(48, 4, 1200), (6, 192, 200), (5, 1152, 40), (10, -5760, 4)];
+    assert_eq!(turns(&turned, 2), [[48, 3, 5, 10], [48, 3, 5, 10]], "not along the rows of a side");
+    assert_eq!(turns(&turned, 8)[0], [6, 6, 5, 10], "a turn for each piece");
+    assert_eq!(turns(&turned[2..], 16)[0], [5, 1], "or else the most turns");
+    let square = [(16, 4, 64), (16, 64, 4)];
+    assert_eq!(turns(&square, 2), [[8, 16], [8, 16]], "the outermost of several");
+}
+
 #[test]
 fn what_reaches_outside_is_refused() {
     let (src, mut dst) = (vec![1; 8], vec![0; 8]);
