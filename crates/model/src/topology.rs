@@ -144,12 +144,16 @@ impl Default for Crossover {
 
 impl Crossover {
     /// As it is for so many threads together. Two share what memory takes and have a cache each, so
-    /// that each may write as much as one alone; of more nothing is known.
+    /// that each may write as much as one alone. For what is turned, one waits for its cache, and goes
+    /// past it early; two wait at once, so that memory decides as it does for what is in order. Of more
+    /// nothing is known.
     #[must_use]
     pub fn by(self, threads: usize) -> Self {
-        let times = threads.clamp(1, 2) as u64;
-        let [in_order, turned] = [self.in_order, self.turned].map(|b| b.saturating_mul(times));
-        Crossover { in_order, turned }
+        if threads < 2 {
+            return self;
+        }
+        let [in_order, turned] = [self.in_order, self.turned].map(|b| b.saturating_mul(2));
+        Crossover { in_order, turned: turned.max(self.in_order) }
     }
 }
 

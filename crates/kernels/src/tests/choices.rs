@@ -101,4 +101,6 @@ fn each_kind_of_copies_has_its_own_crossover() {
     assert!(streamed(&[apart[0].clone(), images[1].clone()], 100), "the worst of several counts");
     let by = |threads| Stores::of(&apart[..1], 1999, crossover.by(threads)) == Stores::Streamed;
     assert!(by(0) && by(1) && !by(2) && !by(64), "two share what memory takes");
+    let of_two = |in_order| model::Crossover { in_order, turned: 100 }.by(2).turned;
+    assert_eq!([1000, 150].map(of_two), [1000, 200], "and wait for their caches at once");
 }
