@@ -33,6 +33,10 @@ const GOOD_RATE: f64 = 0.97;
 pub(crate) const PAGE_BYTES: u64 = 4096;
 /// What counts as faster than a rate.
 const FASTER: f64 = 1.0 + 1e-6;
+/// What a ring that a disk fills holds at the least. The lines of a shorter one are still in caches when they
+/// are filled again, and other cores may do that, as a host's that copy what its guest reads: to take the
+/// lines away from the caches of those that convert is half as fast as to write memory.
+const READ_RING_BYTES: u64 = 16 << 20;
 /// A buffer of the paper's model that no granule needs larger.
 const PAPER_BUFFER_BYTES: u64 = 1 << 20;
 
@@ -356,7 +360,8 @@ impl<'a> Case<'a> {
         let slot = granule.max(hops[hop].request_bytes).max(hops[hop + 1].request_bytes);
         let of_lane = |i| u64::from(self.lane(i).in_flight.unwrap_or(IN_FLIGHT));
         let slots = if granule > 1 { 2 } else { of_lane(hop) + of_lane(hop + 1) };
-        let wanted = slots.min(self.shape.payload.div_ceil(slot));
+        let least = if self.at_disk(hop) { READ_RING_BYTES.div_ceil(slot) } else { 0 };
+        let wanted = slots.max(least).min(self.shape.payload.div_ceil(slot));
         slot * wanted.min((th / slot).max(1))
     }
 }

@@ -386,6 +386,31 @@ fn a_ring_has_a_request_for_each_in_flight_beside_it() {
 }
 
 #[test]
+fn a_ring_that_a_disk_fills_does_not_stay_in_the_caches() {
+    let ring = |kinds: &'static [&'static str], th_bytes, bytes| {
+        let chain = Chain { kinds, th_bytes, ..Chain::new(&["throughput = 1e9"; 2]) };
+        chain.run(bytes, |case, predicted| case.buffer_bytes(0, &predicted.hops))
+    };
+    let read = &["DSK", "SYS", "FBM"];
+    assert_eq!(ring(read, 64 * MIB, 1 << 30), READ_RING_BYTES);
+    assert_eq!(ring(read, 12 * MIB, 1 << 30), 12 * MIB);
+    assert_eq!(ring(read, 64 * MIB, 8 * MIB), 8 * MIB);
+    for others in [&["FBM", "SYS", "DSK"], &["FBM", "SYS", "REG"]] {
+        assert_eq!(ring(others, 64 * MIB, 1 << 30), 4 * MIB);
+    }
+    // Also beside a window, where 2 MiB are a granule; what is behind it holds two.
+    let chain = Chain {
+        kinds: &["DSK", "SYS", "ZCM", "FBM"],
+        pivot: 1,
+        ..Chain::new(&["throughput = 1e9"; 3])
+    };
+    let rings = chain.turned([512, 1024, 64], |case, predicted| {
+        [0, 1].map(|hop| case.buffer_bytes(hop, &predicted.hops))
+    });
+    assert_eq!(rings, [READ_RING_BYTES, 4 * MIB]);
+}
+
+#[test]
 fn rings_beside_a_window_hold_two_granules() {
     let rings = |model, pivot, th_bytes| {
         let chain = Chain { pivot, model, th_bytes, ..Chain::new(&["throughput = 1e9"; 3]) };
