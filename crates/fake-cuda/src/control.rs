@@ -5,7 +5,7 @@ use cudarc::driver::sys::CUstream;
 use std::collections::{BTreeMap, BTreeSet};
 use std::ffi::{CStr, c_char, c_int};
 use std::ptr::with_exposed_provenance_mut;
-use std::sync::{Mutex, MutexGuard, PoisonError};
+use std::sync::{Condvar, Mutex, MutexGuard, PoisonError};
 
 /// What is told of calls, by their names.
 #[derive(Default)]
@@ -14,6 +14,8 @@ pub(crate) struct Calls {
     counts: BTreeMap<&'static str, u64>,
     /// Which are to be refused, once.
     refused: BTreeMap<String, Code>,
+    /// Which take until they are let go on.
+    held: BTreeSet<String>,
     /// Memory of the host that was allocated, and how much of it.
     pub(crate) pinned: BTreeMap<usize, usize>,
     /// Where memory starts that was registered.
@@ -23,21 +25,29 @@ pub(crate) struct Calls {
 static CALLS: Mutex<Calls> = Mutex::new(Calls {
     counts: BTreeMap::new(),
     refused: BTreeMap::new(),
+    held: BTreeSet::new(),
     pinned: BTreeMap::new(),
     registered: BTreeSet::new(),
 });
+
+/// Told when calls may go on.
+static RELEASED: Condvar = Condvar::new();
 
 pub(crate) fn calls() -> MutexGuard<'static, Calls> {
     CALLS.lock().unwrap_or_else(PoisonError::into_inner)
 }
 
-impl Calls {
-    /// Counts a call; fails where it is to be refused.
-    pub(crate) fn enter(&mut self, name: &'static str) -> Result<(), Code> {
-        *self.counts.entry(name).or_default() += 1;
-        self.refused.remove(name).map_or(Ok(()), Err)
-    }
+/// Counts a call, and waits while it is held; fails where it is to be refused.
+pub(crate) fn enter(name: &'static str) -> Result<(), Code> {
+    let mut calls = calls();
+    *calls.counts.entry(name).or_default() += 1;
+    let refused = calls.refused.remove(name);
+    // A panic elsewhere leaves nothing half changed.
+    drop(RELEASED.wait_while(calls, |calls| calls.held.contains(name)));
+    refused.map_or(Ok(()), Err)
+}
 
+impl Calls {
     /// What of the host's memory is pinned from address `at` on, and how many bytes: what every device reaches
     /// there.
     pub(crate) fn pinned_at(&self, at: u64) -> Option<(*mut u8, usize)> {
@@ -56,6 +66,17 @@ fn text<'a>(name: *const c_char) -> &'a str {
 #[unsafe(no_mangle)]
 extern "C" fn fake_refuse(name: *const c_char, code: Code) {
     calls().refused.insert(text(name).to_owned(), code);
+}
+
+/// Has calls of this name wait, or go on.
+#[unsafe(no_mangle)]
+extern "C" fn fake_hold_call(name: *const c_char, held: bool) {
+    let mut calls = calls();
+    match held {
+        true => calls.held.insert(text(name).to_owned()),
+        false => calls.held.remove(text(name)),
+    };
+    RELEASED.notify_all();
 }
 
 /// Has the next copy or launch of a device fail: alone, or as a fault that every later call answers.

@@ -69,6 +69,14 @@ impl Fake {
         hold(device, held);
     }
 
+    /// Has calls of this name wait, or go on.
+    pub fn hold_call(&self, call: &str, held: bool) {
+        // SAFETY: as for `refuse`.
+        let hold: Symbol<'_, extern "C" fn(*const c_char, bool)> =
+            unsafe { self.symbol(c"fake_hold_call") };
+        hold(text(call).as_ptr(), held);
+    }
+
     /// Has one stream of a device stand still, or go on.
     pub fn hold_stream(&self, device: c_int, stream: u64, held: bool) {
         // SAFETY: as for `refuse`.

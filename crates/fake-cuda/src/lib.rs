@@ -77,8 +77,7 @@ fn code(result: Result<(), Code>) -> Code {
 
 /// A call that needs no context.
 fn call(name: &'static str, make: impl FnOnce() -> Result<(), Code>) -> Code {
-    let entered = calls().enter(name);
-    code(entered.and_then(|()| make()))
+    code(control::enter(name).and_then(|()| make()))
 }
 
 /// A call in the current context, whose device has no fault.

@@ -470,6 +470,35 @@ fn a_node_that_leaves_is_copied_to_no_more() {
 }
 
 #[test]
+fn others_are_heard_while_a_driver_closes() {
+    let test = "others_are_heard_while_a_driver_closes";
+    let Some(fake) = fake(test) else { return };
+    if env::var_os(NODE).is_some() {
+        let machine = join(&fake);
+        machine.publish("there", &machine.empty(array("yx"), "fbm").unwrap()).unwrap();
+        found(&machine, "node0/done");
+        return;
+    }
+    let (founder, later) = founder_of_three(&fake);
+    let host = on_hosts().join(&config_of(&later)).unwrap();
+    let mut leaver = start(test, &later);
+    let (here, there) = (rows(&founder, "fbm"), found(&founder, "node2/there"));
+    copy(&founder, &here, &there);
+    fake.hold_call(CLOSE, true);
+    founder.publish("done", &here).unwrap();
+    assert!(comes(|| fake.count(CLOSE) == 1));
+    let plain = founder.empty(array("yx"), "sys").unwrap();
+    founder.publish("plain", &plain).unwrap();
+    let heard = host.lookup("node0/plain", PATIENCE);
+    let copied = try_copy(&founder, &here, &plain);
+    // Before anything fails: who closes waits for that.
+    fake.hold_call(CLOSE, false);
+    heard.unwrap();
+    copied.unwrap();
+    assert!(leaver.wait().unwrap().success());
+}
+
+#[test]
 fn a_node_that_closes_waits_for_what_others_have_begun() {
     let node = |rank, machine: &Machine, fake: &Fake| {
         if rank == 1 {

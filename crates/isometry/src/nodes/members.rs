@@ -7,10 +7,11 @@
 
 use super::known::{Change, Introduction, Known, Rooms};
 use super::letters::{Inbox, Topic};
+use super::service::Order;
 use super::topology::NODE;
 use super::{LinkRates, Nodes, Registered, postcard, registry};
 use crate::{ArgumentError, Error, probe};
-use channel::Channel;
+use channel::{Channel, Region};
 use channel_remote::{RemoteChannel, RemoteSpan};
 use fabric::{Config, Fabric, Handlers};
 use model::{MemoryId, NodeClass, NodeId, RegionId, Topology};
@@ -180,7 +181,7 @@ impl Nodes {
         let withdrawn = known.hear(from, introduction?)?;
         known.withdraw(from, withdrawn);
         drop(known);
-        self.close_withdrawn();
+        self.order_closing();
         self.registry.look_again();
         Ok(())
     }
@@ -224,14 +225,18 @@ impl Nodes {
         self.fabric.wake();
     }
 
-    /// Closes what others have withdrawn, as far as no job has it, and tells them.
-    pub(crate) fn close_withdrawn(&self) {
+    /// Has what others have withdrawn closed, as far as no job has it.
+    pub(crate) fn order_closing(&self) {
         let taken = self.known().take_withdrawn();
-        if taken.is_empty() {
-            return;
+        if !taken.is_empty() {
+            self.orders.rooms.push(Order::Close(taken));
         }
+    }
+
+    /// Closes rooms that were [taken out](Nodes::order_closing), and tells the nodes whose they were.
+    pub(super) fn close(&self, rooms: Vec<(NodeId, Arc<Region>)>) {
         // Without the lock: the driver takes its time.
-        let closed = taken.into_iter().map(|(node, _)| node).collect();
+        let closed = rooms.into_iter().map(|(node, _)| node).collect();
         let last = self.known().closed(closed);
         for node in last {
             self.outbox.post(&self.fabric, node, Topic::Closed, Vec::new());

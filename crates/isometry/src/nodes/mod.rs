@@ -8,7 +8,7 @@
 //! others through a [`Fabric`]: [`letters`] carry what nodes say, [`topology`] makes one cluster of
 //! what they are, [`registry`] knows what they publish, [`rooms`] has devices put to each other. A
 //! thread ([`service`]) hears them, and hands the engine what its peers say, another makes rooms for those that
-//! come; whoever steps the engine sends what that has to say.
+//! come, and closes what is open of others'; whoever steps the engine sends what that has to say.
 
 mod described;
 mod desk;
@@ -180,13 +180,26 @@ impl Nodes {
         self.joining.machine.map(|machine| PeerReach::Machine(machine, std::process::id()))
     }
 
-    /// Closes what is open of devices of nodes that are lost, each with the last copy to it.
-    pub(crate) fn close_rooms(&self, lost: &[NodeId]) {
+    /// Has what is open of devices of nodes that are lost closed, once no job has it.
+    fn lose_rooms(&self, lost: &[NodeId]) {
+        let mut known = self.known();
         for &node in lost {
+            let rooms = known.lose(node);
+            known.withdraw(node, rooms);
+        }
+        drop(known);
+        self.order_closing();
+    }
+
+    /// Closes all that is open of devices of other nodes, each with the last copy to it. The threads have ended.
+    fn close_rooms(&self) {
+        for node in self.others() {
             let rooms = self.known().lose(node);
             // As they are closed, without the lock.
             drop(rooms);
         }
+        // Those that were to be closed when the threads ended.
+        while self.orders.rooms.take().is_some() {}
     }
 
     /// Why each node but this one is lost, `None` where it is not.
@@ -252,7 +265,7 @@ impl Nodes {
 
     fn end(&self) {
         self.orders.is_over.store(true, Ordering::Release);
-        self.orders.to_meet.close();
+        self.orders.rooms.close();
         self.fabric.wake();
     }
 

@@ -4,7 +4,7 @@ use super::Nodes;
 use super::desk::Clerk;
 use super::letters::{Letter, Topic};
 use crate::runtime::Shared;
-use channel::{Regions, TaskQueue};
+use channel::{Region, Regions, TaskQueue};
 use model::NodeId;
 use std::io;
 use std::sync::Arc;
@@ -20,8 +20,16 @@ const LAST_WORDS: Duration = Duration::from_millis(2);
 pub(super) struct Orders {
     /// Whether they are to end.
     pub(super) is_over: AtomicBool,
-    /// Rooms may have to be made; who was heard, if that is why, is then told what this node is.
-    pub(super) to_meet: TaskQueue<Option<NodeId>>,
+    /// What drivers take their time for, and others are heard meanwhile.
+    pub(super) rooms: TaskQueue<Order>,
+}
+
+/// An order about rooms of devices.
+pub(super) enum Order {
+    /// Some may have to be made; who was heard, if that is why, is then told what this node is.
+    Make(Option<NodeId>),
+    /// These of other nodes, which nobody uses any more, are to be closed.
+    Close(Vec<(NodeId, Arc<Region>)>),
 }
 
 /// The running threads. They sleep whenever nothing comes.
@@ -34,7 +42,7 @@ pub(crate) struct Service {
 /// What a thread does, each with a name.
 type Body = (&'static str, fn(&Arc<Shared>, &Nodes));
 
-const BODIES: [Body; 2] = [("isometry-nodes", serve), ("isometry-rooms", meet)];
+const BODIES: [Body; 2] = [("isometry-nodes", serve), ("isometry-rooms", see_to_rooms)];
 
 impl Service {
     /// Serves the nodes of `shared`, if it is among any.
@@ -78,7 +86,7 @@ impl Service {
         self.end();
         nodes.clear();
         // Before others hear that it has left, and give back what it had open.
-        nodes.close_rooms(&nodes.others().collect::<Vec<_>>());
+        nodes.close_rooms();
         nodes.leave();
     }
 }
@@ -96,7 +104,7 @@ fn serve(shared: &Arc<Shared>, nodes: &Nodes) {
         nodes.inbox.forget(&lost);
         let packets = letters.filter_map(|letter| hear(shared, nodes, letter)).collect();
         shared.hear_peers(packets, &lost);
-        nodes.close_rooms(&lost);
+        nodes.lose_rooms(&lost);
         if !lost.is_empty() {
             relink(shared, nodes, None);
         }
@@ -107,15 +115,20 @@ fn serve(shared: &Arc<Shared>, nodes: &Nodes) {
 /// heard, is then told what this node is.
 fn relink(shared: &Shared, nodes: &Nodes, met: Option<NodeId>) {
     shared.set_topology(nodes.cluster());
-    nodes.orders.to_meet.push(met);
+    nodes.orders.rooms.push(Order::Make(met));
 }
 
-/// Makes rooms, and introduces this node: others are heard while a driver takes its time for that.
-fn meet(shared: &Arc<Shared>, nodes: &Nodes) {
-    while let Some(met) = nodes.orders.to_meet.take() {
-        shared.open_rooms();
-        // Then, so that who comes hears of all the rooms.
-        met.into_iter().for_each(|node| nodes.introduce_to(node));
+/// Makes rooms and introduces this node, and closes those of others.
+fn see_to_rooms(shared: &Arc<Shared>, nodes: &Nodes) {
+    while let Some(order) = nodes.orders.rooms.take() {
+        match order {
+            Order::Make(met) => {
+                shared.open_rooms();
+                // Then, so that who comes hears of all the rooms.
+                met.into_iter().for_each(|node| nodes.introduce_to(node));
+            }
+            Order::Close(rooms) => nodes.close(rooms),
+        }
     }
 }
 

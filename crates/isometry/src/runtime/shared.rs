@@ -394,7 +394,7 @@ impl Shared {
         }
         if let Some(nodes) = &self.nodes {
             nodes.send(packets);
-            nodes.close_withdrawn();
+            nodes.order_closing();
         }
         self.tell(ended);
         timeout
