@@ -1,5 +1,6 @@
 //! One copy as several, for lanes.
 
+use crate::vector::LINE_BYTES;
 use layout::{CopyDim, NdCopy, Stride};
 use std::ops::Range;
 use std::sync::Arc;
@@ -8,13 +9,18 @@ use std::sync::Arc;
 const ALIGN_BYTES: u64 = 4096;
 
 /// At most `pieces` copies, about equally large, that together are `copy`. No two write the same
-/// byte. The loop that is cut has a turn for each piece, or else the most turns; of several such it is
-/// the one whose turns are farthest apart, on the side where they are nearer, and then the outermost. A
-/// single run is cut at multiples of 4 KiB. Fewer come back where there is less to cut.
+/// byte. The loop that is cut has a turn for each piece, or else the most turns; of several such it is one
+/// of which a piece has a line of either side, if there is any, then the one whose turns are farthest apart,
+/// on the side where they are nearer, and then the outermost. A single run is cut at multiples of 4 KiB.
+/// Fewer come back where there is less to cut.
 #[must_use]
 pub fn split(copy: &NdCopy, pieces: usize) -> Vec<NdCopy> {
     let pieces = pieces.max(1) as u64;
-    let fitness = |&k: &usize| (copy.dims[k].extent.min(pieces), step_bytes(copy, k));
+    let fitness = |&k: &usize| {
+        let (extent, step) = (copy.dims[k].extent, step_bytes(copy, k));
+        let has_lines = extent.saturating_mul(step) / pieces >= LINE_BYTES as u64;
+        (extent.min(pieces), has_lines, step)
+    };
     match ((0..copy.dims.len()).rev().max_by_key(fitness), &copy.fields[..]) {
         (Some(k), _) => {
             shares(copy.dims[k].extent, pieces, 1).map(|range| turns_of(copy, k, range)).collect()

@@ -187,6 +187,8 @@ fn the_loop_is_cut_whose_turns_are_far_apart_on_both_sides() {
     assert_eq!(turns(&turned[2..], 16)[0], [5, 1], "or else the most turns");
     let square = [(16, 4, 64), (16, 64, 4)];
     assert_eq!(turns(&square, 2), [[8, 16], [8, 16]], "the outermost of several");
+    let pixels = [(3, 4, 4000), (1000, 12, 4)];
+    assert_eq!(turns(&pixels, 2), [[3, 500], [3, 500]], "not inside of lines");
 }
 
 #[test]
