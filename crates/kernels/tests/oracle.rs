@@ -5,9 +5,9 @@ use layout::{CopyDim, FieldCopy, NdCopy, Stride, oracle, touched};
 use proptest::prelude::*;
 use proptest::sample::Index;
 
-/// Random copies for each property, and the entries of the largest: Miri is a thousand times slower.
+/// Random copies for each property, and the entries of the largest: Miri is ten thousand times slower.
 const CASES: u32 = if cfg!(miri) { 6 } else { 1000 };
-const MOST_ENTRIES: u64 = if cfg!(miri) { 600 } else { 6000 };
+const MOST_ENTRIES: u64 = if cfg!(miri) { 100 } else { 6000 };
 
 /// Loops of random extents; per loop a random choice of tables and gaps.
 #[derive(Debug, Clone)]

@@ -2,7 +2,7 @@
 
 use model::NdCopy;
 
-/// Moves what `copy` says, point by point and byte by byte, from `src` to `dst`. Offset 0 of the
+/// Moves what `copy` says, point by point and field by field, from `src` to `dst`. Offset 0 of the
 /// copy lies at `src_base` and `dst_base`.
 ///
 /// # Panics
@@ -23,8 +23,10 @@ pub fn copy(copy: &NdCopy, src: &[u8], src_base: usize, dst: &mut [u8], dst_base
                 from += position(&dim.src_index) * stride.src;
                 to += position(&dim.dst_index) * stride.dst;
             }
-            for byte in 0..field.bytes as i64 {
-                dst[(to + byte) as usize] = src[(from + byte) as usize];
+            let (from, to, bytes) = (from as usize, to as usize, field.bytes as usize);
+            // A field without bytes may lie anywhere.
+            if bytes > 0 {
+                dst[to..to + bytes].copy_from_slice(&src[from..from + bytes]);
             }
         }
     }
