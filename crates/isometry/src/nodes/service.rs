@@ -104,8 +104,8 @@ fn serve(shared: &Arc<Shared>, nodes: &Nodes) {
         nodes.inbox.forget(&lost);
         let packets = letters.filter_map(|letter| hear(shared, nodes, letter)).collect();
         shared.hear_peers(packets, &lost);
-        nodes.lose_rooms(&lost);
         if !lost.is_empty() {
+            nodes.lose_rooms(&lost);
             relink(shared, nodes, None);
         }
     }
