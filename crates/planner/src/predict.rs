@@ -360,7 +360,8 @@ impl<'a> Case<'a> {
         let slot = granule.max(hops[hop].request_bytes).max(hops[hop + 1].request_bytes);
         let of_lane = |i| u64::from(self.lane(i).in_flight.unwrap_or(IN_FLIGHT));
         let slots = if granule > 1 { 2 } else { of_lane(hop) + of_lane(hop + 1) };
-        let least = if self.at_disk(hop) { READ_RING_BYTES.div_ceil(slot) } else { 0 };
+        // A quarter is left, so that it fits into what the urgent have for themselves.
+        let least = if self.at_disk(hop) { READ_RING_BYTES.min(th - th / 4) / slot } else { 0 };
         let wanted = slots.max(least).min(self.shape.payload.div_ceil(slot));
         slot * wanted.min((th / slot).max(1))
     }
