@@ -512,9 +512,12 @@ fn pieces_of_records_are_apart() {
 #[test]
 fn windows_from_any_byte_of_a_line() {
     // Of several blocks each, but for Miri.
-    let (count, distances) =
-        if cfg!(miri) { (259, &[37][..]) } else { (3003, &[0, 1, 4, 37, 63][..]) };
-    for sizes in [&[1, 2, 4, 8][..], &[12, 8], &[12, 24], &[12; 3], &[1, 7, 2]] {
+    let all = [&[1, 2, 4, 8][..], &[12, 24], &[12, 8], &[12; 3], &[1, 7, 2]];
+    let (count, sizes, distances) = match cfg!(miri) {
+        true => (259, &all[..2], &[37][..]),
+        false => (3003, &all[..], &[0, 1, 4, 37, 63][..]),
+    };
+    for sizes in sizes {
         for back in [false, true] {
             for &to in distances {
                 check(&structures(sizes, count, back), (3, to));
