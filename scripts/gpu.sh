@@ -21,12 +21,12 @@ build() {
     for test in $tests; do
         program=$(cargo test --no-run -p "${test%/*}" --test "${test#*/}" 2>&1 |
             tee /dev/stderr | sed -n 's/.*Executable.*(\(.*\))$/\1/p')
-        install -m 755 "$program" "$1/${test#*/}"
+        install -s -m 755 "$program" "$1/${test#*/}"
     done
     make --no-print-directory package
-    install -m 755 .venv/bin/iso "$1/iso"
+    install -s -m 755 .venv/bin/iso "$1/iso"
     cargo build -q --release -p isometry-bench --example queues
-    install -m 755 target/release/examples/queues "$1/queues"
+    install -s -m 755 target/release/examples/queues "$1/queues"
     mkdir -p "$1/python/scripts/ranks" "$1/python/bench/problems"
     rm -rf "$1/python/isometry"
     cp -r .venv/lib/python3*/site-packages/isometry "$1/python/"
