@@ -1,7 +1,7 @@
 //! Rects, and kernels, on CUDA's streams.
 
 use crate::device::Device;
-use crate::driver::{Buffer, Event, Failure, Function, Pinned, Stream};
+use crate::driver::{Buffer, Context, Event, Failure, Function, Pinned, Stream};
 use crate::error::kind_of;
 use channel::Region;
 use channel::accelerator::{
@@ -17,21 +17,35 @@ use std::sync::{Arc, Mutex, PoisonError};
 #[derive(Debug)]
 pub(crate) struct Streams {
     device: Device,
-    streams: Vec<Arc<Stream>>,
+    queues: Vec<Arc<Queue>>,
     events: Arc<Mutex<Vec<Event>>>,
     /// They are there as long as the device.
     functions: HashMap<Kernel, Function>,
 }
 
+/// A stream that moves bytes, and one that tells when. What is queued behind a call waits until that has
+/// returned, which takes as long as to move a megabyte: so calls have a stream of their own.
+#[derive(Debug)]
+struct Queue {
+    work: Stream,
+    calls: Stream,
+}
+
+impl Queue {
+    fn new(context: &Arc<Context>) -> Result<Self, Failure> {
+        Ok(Queue { work: Stream::new(context)?, calls: Stream::new(context)? })
+    }
+}
+
 impl Streams {
-    /// So many streams of `device`, at least one.
-    pub(crate) fn new(device: &Device, streams: usize) -> Result<Self, ChannelError> {
+    /// So many queues of `device`, at least one.
+    pub(crate) fn new(device: &Device, queues: usize) -> Result<Self, ChannelError> {
         device.health().check()?;
-        let new = |_| Stream::new(device.context()).map(Arc::new);
-        let streams: Result<_, _> = (0..streams.max(1)).map(new).collect();
-        let streams = streams.map_err(|failure| device.failed(&failure))?;
+        let new = |_| Queue::new(device.context()).map(Arc::new);
+        let queues: Result<_, _> = (0..queues.max(1)).map(new).collect();
+        let queues = queues.map_err(|failure| device.failed(&failure))?;
         let (events, functions) = (Arc::default(), HashMap::new());
-        Ok(Streams { device: device.clone(), streams, events, functions })
+        Ok(Streams { device: device.clone(), queues, events, functions })
     }
 
     /// Asks a stream for commands, one after the other until one is refused, and records an event behind
@@ -48,20 +62,20 @@ impl Streams {
                 return Queued { count: 0, batch: None, result: Err(self.device.failed(&failure)) };
             }
         };
-        let stream = Arc::clone(&self.streams[queue]);
+        let queue = Arc::clone(&self.queues[queue]);
         let (mut count, mut result) = (0, Ok(()));
         for command in commands {
-            result = ask(&stream, command);
+            result = ask(&queue.work, command);
             if result.is_err() {
                 break;
             }
             count += 1;
         }
         if count > 0
-            && let Err(failure) = stream.record(&event)
+            && let Err(failure) = queue.work.record(&event)
         {
             // Nothing says when these are over but their stream; this is as rare as a lost device.
-            let _ = stream.finish();
+            let _ = queue.work.finish();
             (count, result) = (0, result.and(Err(self.device.failed(&failure))));
         }
         if count == 0 {
@@ -69,7 +83,7 @@ impl Streams {
             return Queued { count, batch: None, result };
         }
         let events = Arc::clone(&self.events);
-        let batch = Commands { device: self.device.clone(), stream, event: Some(event), events };
+        let batch = Commands { device: self.device.clone(), queue, event: Some(event), events };
         Queued { count, batch: Some(batch), result }
     }
 
@@ -97,11 +111,11 @@ fn give_back(events: &Mutex<Vec<Event>>, event: Option<Event>) {
     events.lock().unwrap_or_else(PoisonError::into_inner).extend(event);
 }
 
-/// Commands of one stream, the last of which an event lies behind.
+/// Commands of one queue, the last of which an event lies behind.
 #[derive(Debug)]
 pub(crate) struct Commands {
     device: Device,
-    stream: Arc<Stream>,
+    queue: Arc<Queue>,
     /// There until the batch is dropped.
     event: Option<Event>,
     events: Arc<Mutex<Vec<Event>>>,
@@ -109,7 +123,10 @@ pub(crate) struct Commands {
 
 impl Batch for Commands {
     fn when_over(&self, over: Over) -> Result<(), ChannelError> {
-        self.stream.when_over(|_| over()).map_err(|failure| self.device.failed(&failure))
+        let calls = &self.queue.calls;
+        let waits = self.event.as_ref().map_or(Ok(()), |event| calls.wait_for(event));
+        let called = waits.and_then(|()| calls.when_over(|_| over()));
+        called.map_err(|failure| self.device.failed(&failure))
     }
 
     fn wait(&mut self) -> Result<(), ChannelError> {
@@ -138,7 +155,7 @@ impl Copier for Streams {
     }
 
     fn queues(&self) -> usize {
-        self.streams.len()
+        self.queues.len()
     }
 
     fn health(&self) -> &Health {

@@ -235,6 +235,11 @@ impl Stream {
             // SAFETY: a stream, as its handle says.
             unsafe { (api.events.record)(event.raw, other) }
         })?;
+        self.wait_for(&event)
+    }
+
+    /// Has what is queued here later wait for what `event` was last recorded behind.
+    pub(crate) fn wait_for(&self, event: &Event) -> Result<(), Failure> {
         self.context.with("cuStreamWaitEvent", |api| {
             // SAFETY: both are of one context.
             unsafe { (api.streams.follow)(self.raw, event.raw, 0) }
