@@ -37,8 +37,10 @@ use std::sync::Arc;
 /// The staging of a device that converts takes at most this part of its memory.
 const STAGING_PARTS: u64 = 16;
 
-/// What each side of a measurement has, where the device allocates that much.
+/// What each side of a measurement between the host and a device has, where the device allocates that much.
 const SIDE_BYTES: u64 = 32 << 20;
+/// As [`SIDE_BYTES`], inside devices: more than their caches hold.
+const INSIDE_BYTES: u64 = 128 << 20;
 
 /// Who makes regions of the memories that devices have or are near to.
 pub(crate) type Providers = HashMap<MemoryId, Box<dyn Provider>>;
@@ -354,8 +356,7 @@ fn found(device: &Arc<dyn Device>, part: Part<'_>, settings: &Settings) -> Resul
 impl Rates {
     fn measured((device, part): (&Arc<dyn Device>, Part<'_>), ways: &[Way]) -> Result<Self, Error> {
         let own = MemoryId { node: NodeId(0), index: 1 };
-        let bytes = SIDE_BYTES.min(device.profile().most_bytes / 4);
-        let side = |kind: Option<MemoryKind>| -> Result<Arc<Region>, ChannelError> {
+        let side = |kind: Option<MemoryKind>, bytes: u64| -> Result<Arc<Region>, ChannelError> {
             let pages = Pages { prefault: true, huge: true, node: None };
             let other = MemoryId { node: NodeId(0), index: 0 };
             let host = || HostProvider::new(other, pages).allocate(bytes, 4096);
@@ -378,9 +379,10 @@ impl Rates {
             region.as_ref().ok().filter(is_host).map(probe::fill);
             region.map(Arc::new)
         };
-        let there = side(None)?;
         let rate = |&way: &Way| -> Result<Rate, Error> {
-            let (other, own) = (side(way.other)?, Arc::clone(&there));
+            let bytes = if way.joins_host() { SIDE_BYTES } else { INSIDE_BYTES };
+            let bytes = bytes.min(device.profile().most_bytes / 4);
+            let (other, own) = (side(way.other, bytes)?, side(None, bytes)?);
             let mut channel = device.channel(way.direction, None)?;
             let ends = if way.direction.reads_device() { (own, other) } else { (other, own) };
             let (curves, latency_ns) = probe::device(channel.as_mut(), ends)?;

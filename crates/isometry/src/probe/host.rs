@@ -4,7 +4,7 @@
 //! strides reach across all of it, and by the time one comes round again no cache holds it.
 
 use super::crossover::Search;
-use super::shapes::{gathered, interleaved, runs, transposed};
+use super::shapes::{Amount, gathered, interleaved, runs, transposed};
 use super::{Bench, TIMES, fill, job_of, memory, nanos_of};
 use crate::Error;
 use channel::{Channel, Provider, Region};
@@ -19,6 +19,12 @@ const SIDE_CACHES: u64 = 4;
 const SIDE_BYTES: std::ops::RangeInclusive<u64> = (64 << 20)..=(224 << 20);
 /// Each takes at most this part of the memory that the process may use.
 const SIDE_PARTS: u64 = 16;
+/// What a request carries, unless that is little for a channel.
+const REQUEST_BYTES: u64 = 1 << 20;
+/// A channel that is so much faster with requests twice as large is measured with larger ones.
+const FASTER: f64 = 1.1;
+/// Rows so long that their number doesn't count.
+const LONG_ROW_BYTES: u64 = 64 << 10;
 /// How long a point is measured each time.
 const POINT: Duration = Duration::from_millis(4);
 /// What a request that moves next to nothing takes.
@@ -83,8 +89,8 @@ const LINK: [(&[u64], Requests); 4] = [
     (&[16, 256, 4096, 32768], gathered),
 ];
 
-/// Makes the requests of a size and the bytes of a side.
-type Requests = fn(u64, u64) -> Vec<NdCopy>;
+/// Makes the requests of a size.
+type Requests = fn(u64, Amount) -> Vec<NdCopy>;
 
 /// A point of a curve, and the best rate that was measured so far.
 struct Point {
@@ -123,6 +129,7 @@ pub(crate) fn device(
 ) -> Result<(Curves, u64), Error> {
     let mut points = Points::new(channel, Sides { src, dst });
     let latency_ns = points.latency_ns()?;
+    points.enlarge_requests()?;
     let run = points.curve(&[64, 1024, 16384, 1 << 18, 1 << 20], runs)?;
     let interleave = Some(points.curve(&[4, 16, 64], interleaved)?);
     let transpose = Some(points.curve(&[4, 64], transposed)?);
@@ -177,12 +184,33 @@ struct Points<'a> {
     bench: Bench<'a>,
     sides: Sides,
     depth: u32,
+    request_bytes: u64,
 }
 
 impl<'a> Points<'a> {
     fn new(channel: &'a mut dyn Channel, sides: Sides) -> Self {
         let depth = channel.capabilities().max_in_flight;
-        Points { sides, depth, bench: Bench { channel, next: 0 } }
+        Points { sides, depth, request_bytes: REQUEST_BYTES, bench: Bench { channel, next: 0 } }
+    }
+
+    /// Has requests carry so much that what else is done for each doesn't count, at most half a side.
+    fn enlarge_requests(&mut self) -> Result<(), Error> {
+        let mut best = self.rate_of_rows()?;
+        while 4 * self.request_bytes <= self.sides.dst.len_bytes() {
+            self.request_bytes *= 2;
+            let rate = self.rate_of_rows()?;
+            if rate < best * FASTER {
+                self.request_bytes /= 2;
+                break;
+            }
+            best = rate;
+        }
+        Ok(())
+    }
+
+    /// The best rate of long rows.
+    fn rate_of_rows(&mut self) -> Result<f64, Error> {
+        Ok(self.curve(&[LONG_ROW_BYTES], runs)?.peak())
     }
 
     fn latency_ns(&mut self) -> Result<u64, Error> {
@@ -214,7 +242,8 @@ impl<'a> Points<'a> {
     }
 
     fn to_measure(&self, sizes: &[u64], shape: Requests) -> Vec<Point> {
-        let requests = |size| Round::of(shape(size, self.sides.dst.len_bytes()));
+        let (bytes, request_bytes) = (self.sides.dst.len_bytes(), self.request_bytes);
+        let requests = |size| Round::of(shape(size, Amount { bytes, request_bytes }));
         let point = |&size| Point { size, requests: requests(size), best: 0.0 };
         sizes.iter().map(point).collect()
     }
@@ -247,7 +276,58 @@ fn side_bytes_of(cache_bytes: u64, usable_bytes: Option<u64>) -> u64 {
 
 #[cfg(test)]
 mod tests {
-    use super::side_bytes_of;
+    use super::{Points, REQUEST_BYTES, Sides, side_bytes_of, touched};
+    use crate::probe::payload;
+    use channel::{Capabilities, Channel, Job};
+    use model::Completion;
+    use std::os::fd::BorrowedFd;
+    use std::sync::Arc;
+    use std::time::Duration;
+
+    /// Takes so long for each request, and for each byte.
+    struct Slow {
+        each: Duration,
+        byte: Duration,
+        done: Vec<Completion>,
+    }
+
+    impl Channel for Slow {
+        fn capabilities(&self) -> Capabilities {
+            Capabilities { max_in_flight: 1, commits: false }
+        }
+
+        fn submit(&mut self, job: Job) -> Result<(), Job> {
+            let bytes = u32::try_from(payload(&job.work)).unwrap();
+            std::thread::sleep(self.each + self.byte * bytes);
+            self.done.push(Completion { request: job.request, result: Ok(()) });
+            Ok(())
+        }
+
+        fn poll(&mut self, done: &mut Vec<Completion>) {
+            done.append(&mut self.done);
+        }
+
+        fn wake_fd(&self) -> Option<BorrowedFd<'_>> {
+            None
+        }
+
+        fn drain(&mut self) {}
+    }
+
+    #[test]
+    fn requests_are_so_large_that_their_number_does_not_count() {
+        let side = || Arc::new(touched(16 << 20).unwrap());
+        let sides = Sides { src: side(), dst: side() };
+        let enlarged = |each, byte| {
+            let mut channel = Slow { each, byte, done: Vec::new() };
+            let sides = Sides { src: Arc::clone(&sides.src), dst: Arc::clone(&sides.dst) };
+            let mut points = Points::new(&mut channel, sides);
+            points.enlarge_requests().unwrap();
+            points.request_bytes
+        };
+        assert_eq!(enlarged(Duration::ZERO, Duration::from_nanos(10)), REQUEST_BYTES);
+        assert_eq!(enlarged(Duration::from_millis(2), Duration::ZERO), 8 * REQUEST_BYTES);
+    }
 
     #[test]
     fn a_side_is_larger_than_the_cache_where_memory_allows() {

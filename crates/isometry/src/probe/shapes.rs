@@ -1,12 +1,17 @@
-//! What is copied where host memory is measured.
+//! What is copied where channels are measured.
 
 use foldhash::quality::FixedState;
 use model::{CopyDim, FieldCopy, NdCopy, Stride};
 use std::hash::BuildHasher;
 use std::sync::Arc;
 
-/// The payload of one request.
-const REQUEST_BYTES: u64 = 1 << 20;
+/// What is copied altogether, and by one request.
+#[derive(Debug, Clone, Copy)]
+pub(super) struct Amount {
+    /// The length of either side.
+    pub(super) bytes: u64,
+    pub(super) request_bytes: u64,
+}
 
 /// How long a row of the source is in a box.
 const ROW_BYTES: u64 = 2 << 10;
@@ -19,38 +24,41 @@ pub(super) fn step(bytes: u64) -> i64 {
     i64::try_from(bytes).unwrap_or(i64::MAX)
 }
 
-/// `whole` as requests, each with a part of the outermost loop.
-fn requests(whole: &NdCopy) -> Vec<NdCopy> {
-    let pieces = whole.payload_bytes() / REQUEST_BYTES;
+/// `whole` as requests of so many bytes, each with a part of the outermost loop.
+fn requests(whole: &NdCopy, request_bytes: u64) -> Vec<NdCopy> {
+    let pieces = whole.payload_bytes() / request_bytes;
     kernels::split(whole, usize::try_from(pieces).unwrap_or(usize::MAX))
 }
 
 /// Every other run of a source of `bytes`, packed.
-pub(super) fn runs(run: u64, bytes: u64) -> Vec<NdCopy> {
+pub(super) fn runs(run: u64, amount: Amount) -> Vec<NdCopy> {
     let strides = vec![Stride { src: step(2 * run), dst: step(run) }];
     let field = FieldCopy { bytes: run, src_offset: 0, dst_offset: 0, strides };
-    requests(&NdCopy { dims: vec![dim(bytes / (2 * run))], fields: vec![field] })
+    let whole = NdCopy { dims: vec![dim(amount.bytes / (2 * run))], fields: vec![field] };
+    requests(&whole, amount.request_bytes)
 }
 
 /// Four fields of a structure, each to a column of its own.
-pub(super) fn interleaved(element: u64, bytes: u64) -> Vec<NdCopy> {
-    let entries = bytes / (4 * element);
+pub(super) fn interleaved(element: u64, amount: Amount) -> Vec<NdCopy> {
+    let entries = amount.bytes / (4 * element);
     let field = |f: u64| FieldCopy {
         bytes: element,
         src_offset: step(f * element),
         dst_offset: step(f * entries * element),
         strides: vec![Stride { src: step(4 * element), dst: step(element) }],
     };
-    requests(&NdCopy { dims: vec![dim(entries)], fields: (0..4).map(field).collect() })
+    let whole = NdCopy { dims: vec![dim(entries)], fields: (0..4).map(field).collect() };
+    requests(&whole, amount.request_bytes)
 }
 
 /// A square matrix, turned by boxes as an engine cuts it, whose rows are whole lines.
-pub(super) fn transposed(element: u64, bytes: u64) -> Vec<NdCopy> {
+pub(super) fn transposed(element: u64, amount: Amount) -> Vec<NdCopy> {
+    let Amount { bytes, request_bytes } = amount;
     let whole_lines = |count: u64| count - count % count.clamp(1, 64);
     let side = whole_lines((bytes / element).isqrt().max(1));
-    let columns = (REQUEST_BYTES / element).isqrt().min(ROW_BYTES / element);
+    let columns = (request_bytes / element).isqrt().min(ROW_BYTES / element);
     let columns = whole_lines(columns).clamp(1, side);
-    let rows = whole_lines(REQUEST_BYTES / element / columns).clamp(1, side);
+    let rows = whole_lines(request_bytes / element / columns).clamp(1, side);
     let whole = turned(element, (side, side));
     let boxed = |(column, row): (u64, u64)| {
         let mut boxed = whole.clone();
@@ -76,9 +84,9 @@ pub(super) fn turned(element: u64, (rows, columns): (u64, u64)) -> NdCopy {
 }
 
 /// Runs from anywhere, in an order that no prefetcher guesses.
-pub(super) fn gathered(run: u64, bytes: u64) -> Vec<NdCopy> {
-    let all = (bytes / run).max(1);
-    let count = (REQUEST_BYTES / run).clamp(1, all);
+pub(super) fn gathered(run: u64, amount: Amount) -> Vec<NdCopy> {
+    let all = (amount.bytes / run).max(1);
+    let count = (amount.request_bytes / run).clamp(1, all);
     let pieces = all / count;
     // Each request takes the neighbours of what the one before it took.
     let starts = (all - pieces + 1).max(1);
@@ -101,10 +109,11 @@ mod tests {
     #[test]
     fn the_boxes_of_a_transpose_are_all_of_it() {
         for (element, side) in [(1, 4096), (4, 2048), (6, 1664), (16, 1024), (256, 256)] {
-            let boxes = transposed(element, side * side * element);
+            let amount = Amount { bytes: side * side * element, request_bytes: 1 << 20 };
+            let boxes = transposed(element, amount);
             let payload: u64 = boxes.iter().map(NdCopy::payload_bytes).sum();
             assert_eq!(payload, side * side * element);
-            assert!(boxes.iter().all(|b| b.payload_bytes() <= REQUEST_BYTES));
+            assert!(boxes.iter().all(|b| b.payload_bytes() <= amount.request_bytes));
             let ends = |copy: &NdCopy| {
                 let (read, written) = layout::touched(copy);
                 [read.end, written.end]
