@@ -122,6 +122,19 @@ extern "C" fn cuEventRecord(event: CUevent, stream: CUstream) -> Code {
 }
 
 #[unsafe(no_mangle)]
+extern "C" fn cuEventQuery(event: CUevent) -> Code {
+    call_in("cuEventQuery", |gpu, _| {
+        let state = gpu.state();
+        known(state.events.contains_key(&(event as u64)))?;
+        match state.event_error(event as u64) {
+            Some(0) => Ok(()),
+            Some(error) => Err(error),
+            None => Err(CUresult::CUDA_ERROR_NOT_READY as Code),
+        }
+    })
+}
+
+#[unsafe(no_mangle)]
 extern "C" fn cuEventSynchronize(event: CUevent) -> Code {
     call_in("cuEventSynchronize", |gpu, _| {
         let mut error = Some(INVALID_HANDLE);

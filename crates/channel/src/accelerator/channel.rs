@@ -8,6 +8,7 @@ use std::collections::VecDeque;
 use std::io;
 use std::os::fd::{AsFd, BorrowedFd};
 use std::sync::Arc;
+use std::time::{Duration, Instant};
 
 /// Requests held at once: while one is moved others are queued behind it, so that the device does
 /// not wait. More would only stand in front of an urgent one.
@@ -18,6 +19,10 @@ const BATCH_COMMANDS: usize = 128;
 
 /// Commands queued at once, of all requests of a channel.
 const MOST_COMMANDS: usize = 4 * BATCH_COMMANDS;
+
+/// What a request moves at most whose end is looked for at once, and how long.
+const LITTLE_BYTES: u64 = 128 << 10;
+const MOMENT: Duration = Duration::from_micros(20);
 
 /// The end of a batch: the slot of its transfer, and its number.
 #[derive(Debug, Clone, Copy)]
@@ -30,7 +35,7 @@ struct Ended {
 ///
 /// Each request becomes commands on the copier's queues, which follow each other in turn. When a
 /// batch of them is over the channel's bell rings; more are queued by the next call of
-/// [`Channel::poll`]. A device that is lost takes no more requests: each ends at once with
+/// [`Channel::poll`]. A small request that is alone is looked at for a moment before that. A device that is lost takes no more requests: each ends at once with
 /// [`ChannelErrorKind::DeviceLost`].
 #[derive(Debug)]
 pub struct CommandChannel<C: Copier> {
@@ -86,34 +91,65 @@ impl<C: Copier> CommandChannel<C> {
         if self.waiting.is_empty() || !self.copier.is_ready(self.ended.bell()) {
             return;
         }
-        let before = self.batches;
+        let mut begun = Vec::new();
         while self.commands < MOST_COMMANDS
             && let Some(&slot) = self.waiting.front()
         {
-            self.start_batch(slot);
+            begun.extend(self.start_batch(slot));
             if !self.slots[slot].as_mut().is_some_and(Transfer::has_more) {
                 self.waiting.pop_front();
                 // Where it moves nothing, or was refused.
                 self.retire(slot);
             }
         }
-        if self.batches != before && self.copier.flush().is_err() {
+        if !begun.is_empty() && self.copier.flush().is_err() {
             // Waiting has it begin, or says why not.
-            self.wait();
+            return self.wait();
+        }
+        if !self.sees_end(&begun) {
+            begun.into_iter().for_each(|batch| self.hear_end(batch));
         }
     }
 
-    fn start_batch(&mut self, slot: usize) {
+    /// Queues the next commands of a slot's request, if they are taken.
+    fn start_batch(&mut self, slot: usize) -> Option<Ended> {
         let batch = self.batches;
         self.batches += 1;
         let queue = (batch % self.copier.queues() as u64) as usize;
-        let Some(transfer) = &mut self.slots[slot] else { return };
+        let transfer = self.slots[slot].as_mut()?;
         self.commands += transfer.queue(&mut self.copier, (queue, batch), BATCH_COMMANDS);
+        transfer.batch(batch).map(|_| Ended { slot, batch })
+    }
+
+    /// Whether all that the channel does has just begun, is little, and is over within a moment: to be called
+    /// back, and woken, takes several times as long.
+    fn sees_end(&mut self, begun: &[Ended]) -> bool {
+        let &[Ended { slot, batch }] = begun else { return false };
+        let is_alone = self.slots.iter().flatten().count() == 1;
+        let Some(transfer) = self.slots[slot].as_mut().filter(|_| is_alone) else { return false };
+        if transfer.payload_bytes() > LITTLE_BYTES || transfer.has_more() {
+            return false;
+        }
+        let begun = Instant::now();
+        while !transfer.batch(batch).is_some_and(Batch::is_over) {
+            if begun.elapsed() > MOMENT {
+                return false;
+            }
+            std::hint::spin_loop();
+        }
+        self.end(Ended { slot, batch });
+        true
+    }
+
+    /// Has the end of a batch be heard of, once.
+    fn hear_end(&mut self, Ended { slot, batch }: Ended) {
+        let Some(transfer) = &mut self.slots[slot] else { return };
         let Some(queued) = transfer.batch(batch) else { return };
         let ended = Arc::clone(&self.ended);
         if queued.when_over(Box::new(move || ended.push(Ended { slot, batch }))).is_err() {
             // Who is not called back has to wait; this is as rare as a lost device.
             self.commands -= transfer.wait();
+            self.retire(slot);
         }
     }
 
@@ -131,13 +167,16 @@ impl<C: Copier> CommandChannel<C> {
         self.ended.bell().clear();
         let mut ended = Vec::new();
         self.ended.take(&mut ended);
-        for Ended { slot, batch } in ended {
-            if let Some(transfer) = &mut self.slots[slot] {
-                self.commands -= transfer.end_batch(batch);
-                self.retire(slot);
-            }
-        }
+        ended.into_iter().for_each(|batch| self.end(batch));
         self.pump();
+    }
+
+    /// Takes in that a batch is over.
+    fn end(&mut self, Ended { slot, batch }: Ended) {
+        if let Some(transfer) = &mut self.slots[slot] {
+            self.commands -= transfer.end_batch(batch);
+            self.retire(slot);
+        }
     }
 
     /// Gives back the slot of a request that is over, for one that starts behind all others.

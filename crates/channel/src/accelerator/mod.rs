@@ -117,6 +117,9 @@ pub trait Batch: Debug + Send {
     /// Where nobody will call; `over` was not called then.
     fn when_over(&self, over: Over) -> Result<(), ChannelError>;
 
+    /// Whether all commands are over or have failed.
+    fn is_over(&self) -> bool;
+
     /// Blocks, without spinning, until all commands are over; returns at once where they are.
     ///
     /// # Errors

@@ -101,6 +101,12 @@ impl<C: Copier> Transfer<C> {
         self.error.get_or_insert(error);
     }
 
+    /// What it moves.
+    pub(super) fn payload_bytes(&self) -> u64 {
+        let Work::Copy(work) = &self.job.work else { return 0 };
+        work.payload_bytes
+    }
+
     /// Whether there are commands left to queue.
     pub(super) fn has_more(&mut self) -> bool {
         self.error.is_none() && self.commands.peek().is_some()

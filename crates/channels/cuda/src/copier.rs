@@ -129,6 +129,10 @@ impl Batch for Commands {
         called.map_err(|failure| self.device.failed(&failure))
     }
 
+    fn is_over(&self) -> bool {
+        self.event.as_ref().is_none_or(Event::is_over)
+    }
+
     fn wait(&mut self) -> Result<(), ChannelError> {
         let over = self.event.as_ref().map_or(Ok(()), Event::wait);
         over.map_err(|failure| self.device.failed(&failure))

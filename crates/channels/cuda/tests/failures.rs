@@ -76,13 +76,15 @@ fn who_is_not_called_back_waits() {
     let Some(fake) = fake("who_is_not_called_back_waits") else { return };
     let [device, _] = emulated(&fake);
     let mut channel = device.channel(Direction::Write, None).unwrap();
-    let ends = ends(&device, Direction::Write);
-    let dst = Arc::clone(&ends.1);
+    // So much that its end is not waited for at once.
+    const BYTES: usize = 1 << 20;
+    let dst = under_test(&device).fbm(&[0; BYTES]);
     fake.refuse("cuStreamAddCallback", 801);
-    channel.submit(job(1, &[Shape::run(1000).copy], (0, 0), ends)).unwrap();
+    let ends = (sys(&[1; BYTES]), Arc::clone(&dst));
+    channel.submit(job(1, &[Shape::run(BYTES as u64).copy], (0, 0), ends)).unwrap();
     let done = polled(channel.as_mut());
     assert_eq!(done[0].result, Ok(()));
-    assert_eq!(under_test(&device).contents(&dst), [1; 1000]);
+    assert_eq!(under_test(&device).contents(&dst), [1; BYTES]);
 }
 
 #[test]

@@ -317,11 +317,16 @@ impl Event {
         })
     }
 
+    /// Whether the command is over, or has failed.
+    pub(crate) fn is_over(&self) -> bool {
+        self.status().is_ok_and(|status| status <= CL_COMPLETE)
+    }
+
     /// Blocks until the command is over; says why it failed, if it has.
     pub(crate) fn wait(&self) -> Result<(), Failure> {
-        let waited = match self.status() {
-            Ok(status) if status <= CL_COMPLETE => Ok(()),
-            _ => wait_for_events(&[self.raw]).map_err(by("clWaitForEvents")),
+        let waited = match self.is_over() {
+            true => Ok(()),
+            false => wait_for_events(&[self.raw]).map_err(by("clWaitForEvents")),
         };
         match self.status()? {
             code if code < CL_COMPLETE => Err(Failure { call: self.call, code }),

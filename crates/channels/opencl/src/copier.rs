@@ -83,6 +83,10 @@ impl Batch for Commands {
         set.map_err(|failure| self.device.failed(failure, When::Asked))
     }
 
+    fn is_over(&self) -> bool {
+        self.events.iter().all(Event::is_over)
+    }
+
     fn wait(&mut self) -> Result<(), ChannelError> {
         // Each fails by itself, and all of them tell of the device.
         let mut result = Ok(());

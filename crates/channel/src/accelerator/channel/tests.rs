@@ -163,8 +163,20 @@ impl Batch for Ticket {
     fn when_over(&self, over: Over) -> Result<(), ChannelError> {
         let mut state = self.0.state();
         state.deaf.take().map_or(Ok(()), Err)?;
-        state.batches[self.1].over.push(over);
+        let batch = &mut state.batches[self.1];
+        batch.over.push(over);
+        if batch.result.is_some() {
+            state.run(self.1);
+        }
         Ok(())
+    }
+
+    fn is_over(&self) -> bool {
+        let mut state = self.0.state();
+        if !state.held {
+            state.run(self.1);
+        }
+        state.batches[self.1].result.is_some()
     }
 
     fn wait(&mut self) -> Result<(), ChannelError> {
@@ -346,22 +358,41 @@ fn device_bytes(device: &Device) -> Arc<Region> {
 
 #[test]
 fn who_is_not_called_back_waits() {
+    const BYTES: usize = LITTLE_BYTES as usize + 1;
     let (device, mut channel, _) = held(0, 0);
-    let src = device_bytes(&device);
     device.go();
+    let src = device.under_test().fbm(&[7; BYTES]);
     for make_deaf in [true, false] {
-        let dst = sys(&[0; 9]);
+        let dst = sys(&[0; BYTES]);
         let error = failed("nobody calls");
         let mut state = device.state();
         let broken = if make_deaf { &mut state.deaf } else { &mut state.stuck };
         *broken = error;
         drop(state);
         let ends = (Arc::clone(&src), Arc::clone(&dst));
-        channel.submit(job(0, &[backwards(9)], (0, 0), ends)).unwrap();
+        channel.submit(job(0, &[Shape::run(BYTES as u64).copy], (0, 0), ends)).unwrap();
         assert_eq!(channel.commands, 0, "it has waited");
         assert_eq!(polled(&mut channel)[0].result, Ok(()));
-        assert_eq!(device.under_test().contents(&dst), [9, 8, 7, 6, 5, 4, 3, 2, 1]);
+        assert_eq!(device.under_test().contents(&dst), [7; BYTES]);
     }
+}
+
+#[test]
+fn the_end_of_a_little_that_is_alone_is_seen_before_anybody_calls() {
+    let (device, mut channel, _) = held(0, 0);
+    let src = device_bytes(&device);
+    let submit = |channel: &mut CommandChannel<Device>, id| {
+        let ends = (Arc::clone(&src), sys(&[0; 9]));
+        channel.submit(job(id, &[backwards(9)], (0, 0), ends)).unwrap();
+    };
+    submit(&mut channel, 0);
+    assert_eq!(polled(&mut channel), [], "the moment is over");
+    device.go();
+    assert_eq!(polled(&mut channel).len(), 1, "it was called back");
+    device.state().deaf = failed("nobody calls");
+    submit(&mut channel, 1);
+    assert_eq!(polled(&mut channel)[0].result, Ok(()));
+    assert!(device.state().deaf.is_some(), "nobody was asked to");
 }
 
 /// A device that needs something before the next command, a channel that converts there, and the ends

@@ -13,6 +13,7 @@ pub(crate) const INVALID_VALUE: Code = 1;
 pub(crate) const OUT_OF_MEMORY: Code = 2;
 pub(crate) const NO_DEVICE: Code = 100;
 pub(crate) const INVALID_CONTEXT: Code = 201;
+pub(crate) const NOT_READY: Code = 600;
 pub(crate) const CAPTURE_UNSUPPORTED: Code = 900;
 
 /// Objects of the driver's.
@@ -208,6 +209,7 @@ pub(crate) struct Events {
     pub(crate) create: unsafe extern "C" fn(*mut Pointer, c_uint) -> Code,
     pub(crate) destroy: unsafe extern "C" fn(Pointer) -> Code,
     pub(crate) record: unsafe extern "C" fn(Pointer, Pointer) -> Code,
+    pub(crate) query: unsafe extern "C" fn(Pointer) -> Code,
     pub(crate) wait: unsafe extern "C" fn(Pointer) -> Code,
 }
 
@@ -346,6 +348,7 @@ impl Events {
                 create: *library.get("cuEventCreate")?,
                 destroy: *library.get("cuEventDestroy_v2")?,
                 record: *library.get("cuEventRecord")?,
+                query: *library.get("cuEventQuery")?,
                 wait: *library.get("cuEventSynchronize")?,
             })
         }

@@ -319,6 +319,14 @@ impl Event {
         Ok(Event { raw, context: Arc::clone(context) })
     }
 
+    /// Whether what the event was last recorded behind is over, or has failed.
+    pub(crate) fn is_over(&self) -> bool {
+        let Ok(_entered) = self.context.enter() else { return true };
+        // SAFETY: the event is there as long as this value.
+        let code = unsafe { (self.context.driver.api.events.query)(self.raw) };
+        code != raw::NOT_READY
+    }
+
     /// Sleeps until what the event was last recorded behind is over; says whether that has failed.
     pub(crate) fn wait(&self) -> Result<(), Failure> {
         self.context.with("cuEventSynchronize", |api| {
