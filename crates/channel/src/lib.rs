@@ -48,6 +48,9 @@ pub struct Capabilities {
     pub max_in_flight: u32,
     /// Whether it carries out [`Work::Commit`] and [`Work::Abort`].
     pub commits: bool,
+    /// Whether [`Channel::poll`] sees ends sooner than the descriptor tells of them, and who looks takes nothing
+    /// from who moves the bytes: an accelerator, which wakes no thread within the time of a short copy.
+    pub tells_late: bool,
 }
 
 /// A request with its regions found: what a channel holds while the request is in flight.

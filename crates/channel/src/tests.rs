@@ -48,7 +48,7 @@ fn base(place: Place) -> usize {
 
 impl Channel for Immediate {
     fn capabilities(&self) -> Capabilities {
-        Capabilities { max_in_flight: 4, commits: false }
+        Capabilities { max_in_flight: 4, commits: false, tells_late: false }
     }
 
     fn submit(&mut self, job: Job) -> Result<(), Job> {

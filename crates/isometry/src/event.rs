@@ -73,7 +73,10 @@ impl Event {
         if self.is_orphan() {
             return Err(Error::Forked);
         }
-        self.state.wait(timeout).unwrap_or(Err(Error::TimedOut))
+        let until = timeout.and_then(|t| Instant::now().checked_add(t));
+        let is_early = || until.is_none_or(|until| Instant::now() < until);
+        self.state.shared.look_while(|| !self.is_done() && is_early());
+        self.state.wait(until).unwrap_or(Err(Error::TimedOut))
     }
 
     /// Whether it has ended in any way. From then on no memory of it is touched.
@@ -343,9 +346,8 @@ impl State {
         callbacks.into_iter().for_each(|callback| guarded(|| callback(&outcome)));
     }
 
-    /// The outcome; `None` where `timeout` passed first.
-    fn wait(&self, timeout: Option<Duration>) -> Option<Result<(), Error>> {
-        let deadline = timeout.and_then(|t| Instant::now().checked_add(t));
+    /// The outcome; `None` where `deadline` passed first.
+    fn wait(&self, deadline: Option<Instant>) -> Option<Result<(), Error>> {
         let mut inner = self.lock();
         while inner.outcome.is_none() {
             inner = match deadline {

@@ -126,7 +126,8 @@ impl<C: Copier> CommandChannel<C> {
     fn sees_end(&mut self, begun: &[Ended]) -> bool {
         let &[Ended { slot, batch }] = begun else { return false };
         let is_alone = self.slots.iter().flatten().count() == 1;
-        let Some(transfer) = self.slots[slot].as_mut().filter(|_| is_alone) else { return false };
+        let looks = is_alone && !self.copier.shares_host_memory();
+        let Some(transfer) = self.slots[slot].as_mut().filter(|_| looks) else { return false };
         if transfer.payload_bytes() > LITTLE_BYTES || transfer.has_more() {
             return false;
         }
@@ -167,6 +168,11 @@ impl<C: Copier> CommandChannel<C> {
         self.ended.bell().clear();
         let mut ended = Vec::new();
         self.ended.take(&mut ended);
+        let over = |(slot, transfer): (usize, &Option<Transfer<C>>)| {
+            transfer.as_ref()?.first_over().map(|batch| Ended { slot, batch })
+        };
+        // What nobody has called for yet.
+        ended.extend(self.slots.iter().enumerate().filter_map(over));
         ended.into_iter().for_each(|batch| self.end(batch));
         self.pump();
     }
@@ -198,7 +204,8 @@ fn no_bell(error: &io::Error) -> ChannelError {
 
 impl<C: Copier> Channel for CommandChannel<C> {
     fn capabilities(&self) -> Capabilities {
-        Capabilities { max_in_flight: self.held.most(), commits: false }
+        let tells_late = !self.copier.shares_host_memory();
+        Capabilities { max_in_flight: self.held.most(), commits: false, tells_late }
     }
 
     fn submit(&mut self, job: Job) -> Result<(), Job> {

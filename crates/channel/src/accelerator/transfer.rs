@@ -73,6 +73,12 @@ impl<C: Copier> Transfer<C> {
         self.batches.iter().find(|(n, ..)| *n == number).map(|(_, batch, _)| batch)
     }
 
+    /// The number of the batch that was begun first, if it is over.
+    pub(super) fn first_over(&self) -> Option<u64> {
+        let first = self.batches.iter().min_by_key(|(number, ..)| *number);
+        first.filter(|(_, batch, _)| batch.is_over()).map(|(number, ..)| *number)
+    }
+
     /// Takes in that batch `number` is over; returns how many commands it had, 0 where that was
     /// known.
     pub(super) fn end_batch(&mut self, number: u64) -> usize {

@@ -212,6 +212,7 @@ impl Channel for DiskChannel {
         Capabilities {
             max_in_flight: self.held.most(),
             commits: self.config.direction == Direction::Write,
+            tells_late: false,
         }
     }
 

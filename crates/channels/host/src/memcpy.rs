@@ -115,7 +115,7 @@ fn no_commit() -> ChannelError {
 
 impl Channel for MemcpyChannel {
     fn capabilities(&self) -> Capabilities {
-        Capabilities { max_in_flight: self.held.most(), commits: false }
+        Capabilities { max_in_flight: self.held.most(), commits: false, tells_late: false }
     }
 
     fn submit(&mut self, job: Job) -> Result<(), Job> {

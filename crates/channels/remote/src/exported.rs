@@ -226,7 +226,7 @@ fn watched(lanes: &BTreeMap<MemoryId, Lane>) -> io::Result<(Bell, OwnedFd)> {
 
 impl Channel for DeviceLink {
     fn capabilities(&self) -> Capabilities {
-        Capabilities { max_in_flight: self.held.most(), commits: false }
+        Capabilities { max_in_flight: self.held.most(), commits: false, tells_late: false }
     }
 
     fn submit(&mut self, job: Job) -> Result<(), Job> {

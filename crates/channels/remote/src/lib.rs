@@ -123,7 +123,7 @@ impl Drop for RemoteChannel {
 
 impl Channel for RemoteChannel {
     fn capabilities(&self) -> Capabilities {
-        Capabilities { max_in_flight: self.held.most(), commits: false }
+        Capabilities { max_in_flight: self.held.most(), commits: false, tells_late: false }
     }
 
     fn submit(&mut self, job: Job) -> Result<(), Job> {

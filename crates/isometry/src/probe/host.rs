@@ -293,7 +293,7 @@ mod tests {
 
     impl Channel for Slow {
         fn capabilities(&self) -> Capabilities {
-            Capabilities { max_in_flight: 1, commits: false }
+            Capabilities { max_in_flight: 1, commits: false, tells_late: false }
         }
 
         fn submit(&mut self, job: Job) -> Result<(), Job> {

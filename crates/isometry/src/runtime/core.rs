@@ -80,17 +80,28 @@ struct Driven {
     wake: Option<Arc<OwnedFd>>,
     /// Given out by the engine and not yet taken by the channel, in order.
     waiting: VecDeque<Job>,
+    /// How many it has taken that have not ended.
+    flying: usize,
+    /// Whether it tells late of what has ended.
+    tells_late: bool,
 }
 
 impl Driven {
     fn new(NewChannel { config, channel, pinned }: NewChannel) -> io::Result<Self> {
         let wake = channel.wake_fd().map(|fd| fd.try_clone_to_owned()).transpose()?;
         let (wake, waiting) = (wake.map(Arc::new), VecDeque::new());
-        Ok(Driven { id: config.id, pinned, channel, wake, waiting })
+        let tells_late = channel.capabilities().tells_late;
+        Ok(Driven { id: config.id, pinned, channel, wake, waiting, flying: 0, tells_late })
     }
 
     fn serves(&self, caller: Caller) -> bool {
         caller == Caller::Driver || !self.pinned
+    }
+
+    /// Whether `caller` asks it what has ended: the driver, whom it may have woken for nothing too, and others
+    /// where something may have.
+    fn may_tell(&self, caller: Caller) -> bool {
+        caller == Caller::Driver || !self.pinned && self.flying > 0
     }
 }
 
@@ -224,6 +235,11 @@ impl Core {
         is_sooner
     }
 
+    /// Whether who waits may see an end before the driver hears of it.
+    pub(crate) fn may_see_ends(&self) -> bool {
+        self.channels.iter().any(|c| c.tells_late && c.flying > 0)
+    }
+
     /// Whether nothing is pending, here or for another node.
     pub(crate) fn is_idle(&self) -> bool {
         self.pending.is_empty() && self.engine.is_idle()
@@ -279,8 +295,10 @@ impl Core {
     }
 
     fn take_completions(&mut self, now: Time, caller: Caller) -> bool {
-        for driven in self.channels.iter_mut().filter(|c| c.serves(caller)) {
+        for driven in self.channels.iter_mut().filter(|c| c.may_tell(caller)) {
+            let before = self.completions.len();
             driven.channel.poll(&mut self.completions);
+            driven.flying -= self.completions.len() - before;
         }
         let any = !self.completions.is_empty();
         for completion in self.completions.drain(..) {
@@ -356,6 +374,7 @@ impl Core {
                     driven.waiting.push_front(job);
                     break;
                 }
+                driven.flying += 1;
             }
         }
     }
@@ -391,6 +410,63 @@ pub(crate) fn dependency_failed(memory: MemoryId, why: &crate::Error) -> model::
 #[cfg(test)]
 mod tests {
     use super::*;
+    use channel::{Capabilities, Channel, Provider};
+    use channel_host::{HostProvider, Pages};
+    use model::{ChannelId, RequestId};
+    use std::os::fd::BorrowedFd;
+    use std::sync::atomic::{AtomicUsize, Ordering};
+
+    /// Ends what it is given when it is asked for the second time, and counts how often it is.
+    struct Late(VecDeque<RequestId>, Arc<AtomicUsize>);
+
+    impl Channel for Late {
+        fn capabilities(&self) -> Capabilities {
+            Capabilities { max_in_flight: 1, commits: false, tells_late: true }
+        }
+
+        fn submit(&mut self, job: Job) -> Result<(), Job> {
+            self.0.push_back(job.request);
+            Ok(())
+        }
+
+        fn poll(&mut self, done: &mut Vec<Completion>) {
+            if self.1.fetch_add(1, Ordering::Relaxed) % 2 == 1 {
+                let over = self.0.drain(..);
+                done.extend(over.map(|request| Completion { request, result: Ok(()) }));
+            }
+        }
+
+        fn wake_fd(&self) -> Option<BorrowedFd<'_>> {
+            None
+        }
+
+        fn drain(&mut self) {}
+    }
+
+    #[test]
+    fn a_channel_that_tells_late_is_asked_while_it_has_something() {
+        let mut core = Core::new(EngineConfig::new(Vec::new(), Vec::new()), None);
+        let asked = Arc::default();
+        let channel = Box::new(Late(VecDeque::new(), Arc::clone(&asked)));
+        let config = ChannelConfig::new(ChannelId { node: NodeId(0), index: 0 }, 1);
+        core.add_channels([NewChannel { config, channel, pinned: false }]).unwrap();
+        let mut ask = |core: &mut Core, caller| {
+            let _ = core.take_completions(Time(0), caller);
+            (core.may_see_ends(), asked.load(Ordering::Relaxed))
+        };
+        assert_eq!(ask(&mut core, Caller::Any), (false, 0));
+        assert_eq!(ask(&mut core, Caller::Driver), (false, 1), "it may have rung for nothing");
+        assert_eq!(ask(&mut core, Caller::Driver), (false, 2));
+        let provider = HostProvider::new(MemoryId { node: NodeId(0), index: 0 }, Pages::default());
+        let region = Arc::new(provider.allocate(8, 8).unwrap());
+        let work = Work::Abort { region: RegionId { index: 0, generation: 0 } };
+        let (src, dst) = (Arc::clone(&region), region);
+        core.channels[0].waiting.push_back(Job { request: RequestId(1), work, src, dst });
+        core.feed(Caller::Any);
+        assert_eq!(ask(&mut core, Caller::Any), (true, 3));
+        assert_eq!(ask(&mut core, Caller::Any), (false, 4));
+        assert_eq!(ask(&mut core, Caller::Any), (false, 4));
+    }
 
     #[test]
     fn the_driver_is_woken_once_for_what_is_due_before_it_looks() {

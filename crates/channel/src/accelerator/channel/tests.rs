@@ -33,6 +33,8 @@ struct State {
     failure: Option<ChannelError>,
     refusal: Option<ChannelError>,
     deaf: Option<ChannelError>,
+    /// Whether it calls nobody, and says nothing.
+    silent: bool,
     stuck: Option<ChannelError>,
     /// Whether it needs something before the next command, and what rings when it is there.
     unready: bool,
@@ -163,6 +165,9 @@ impl Batch for Ticket {
     fn when_over(&self, over: Over) -> Result<(), ChannelError> {
         let mut state = self.0.state();
         state.deaf.take().map_or(Ok(()), Err)?;
+        if state.silent {
+            return Ok(());
+        }
         let batch = &mut state.batches[self.1];
         batch.over.push(over);
         if batch.result.is_some() {
@@ -211,6 +216,10 @@ impl Copier for Device {
 
     fn health(&self) -> &Health {
         &self.0.health
+    }
+
+    fn shares_host_memory(&self) -> bool {
+        false
     }
 
     fn has(&self, memory: &There) -> bool {
@@ -375,6 +384,19 @@ fn who_is_not_called_back_waits() {
         assert_eq!(polled(&mut channel)[0].result, Ok(()));
         assert_eq!(device.under_test().contents(&dst), [7; BYTES]);
     }
+}
+
+#[test]
+fn who_asks_sees_ends_that_nobody_has_called_for() {
+    const BYTES: usize = LITTLE_BYTES as usize + 1;
+    let (device, mut channel, _) = held(0, 0);
+    device.go();
+    let ends = (device.under_test().fbm(&[7; BYTES]), sys(&[0; BYTES]));
+    (device.state().held, device.state().silent) = (true, true);
+    channel.submit(job(0, &[Shape::run(BYTES as u64).copy], (0, 0), ends)).unwrap();
+    assert_eq!(polled(&mut channel), []);
+    device.go();
+    assert_eq!(polled(&mut channel)[0].result, Ok(()));
 }
 
 #[test]
