@@ -39,7 +39,7 @@ const STAGING_PARTS: u64 = 16;
 
 /// What each side of a measurement between the host and a device has, where the device allocates that much.
 const SIDE_BYTES: u64 = 32 << 20;
-/// As [`SIDE_BYTES`], inside devices: more than their caches hold.
+/// As [`SIDE_BYTES`], inside devices with memory of their own: more than their caches hold.
 const INSIDE_BYTES: u64 = 128 << 20;
 
 /// Who makes regions of the memories that devices have or are near to.
@@ -380,8 +380,10 @@ impl Rates {
             region.map(Arc::new)
         };
         let rate = |&way: &Way| -> Result<Rate, Error> {
-            let bytes = if way.joins_host() { SIDE_BYTES } else { INSIDE_BYTES };
-            let bytes = bytes.min(device.profile().most_bytes / 4);
+            let profile = device.profile();
+            let is_small = way.joins_host() || profile.shares_host_memory;
+            let bytes = if is_small { SIDE_BYTES } else { INSIDE_BYTES };
+            let bytes = bytes.min(profile.most_bytes / 4);
             let (other, own) = (side(way.other, bytes)?, side(None, bytes)?);
             let mut channel = device.channel(way.direction, None)?;
             let ends = if way.direction.reads_device() { (own, other) } else { (other, own) };

@@ -22,7 +22,7 @@ const SIDE_PARTS: u64 = 16;
 /// What a request carries, unless that is little for a channel.
 const REQUEST_BYTES: u64 = 1 << 20;
 /// A channel that is so much faster with requests twice as large is measured with larger ones.
-const FASTER: f64 = 1.1;
+const FASTER: f64 = 1.25;
 /// Rows so long that their number doesn't count.
 const LONG_ROW_BYTES: u64 = 64 << 10;
 /// How long a point is measured each time.
