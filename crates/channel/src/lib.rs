@@ -87,7 +87,8 @@ pub trait Channel: Send {
     fn poll(&mut self, done: &mut Vec<Completion>);
 
     /// A descriptor that becomes readable when [`Channel::poll`] has something to say, so that a
-    /// thread can sleep on it. `None` for a channel that completes within `submit`.
+    /// thread can sleep on it. What [`Channel::submit`] itself has ended need not make it so: whoever submits
+    /// polls before he sleeps. `None` for a channel that ends all within `submit`.
     fn wake_fd(&self) -> Option<BorrowedFd<'_>>;
 
     /// Blocks until nothing is in flight. Completions stay for [`Channel::poll`].

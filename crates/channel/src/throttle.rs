@@ -91,11 +91,9 @@ impl<C: Channel, F: Fn() -> Time + Send> Channel for Throttle<C, F> {
         let seconds = payload_bytes as f64 / self.bytes_per_second;
         self.line_free = start + Duration::from_secs_f64(seconds);
         self.due.insert(request, self.line_free);
-        if self.inner.wake_fd().is_none() {
-            // It is done already, and will not ring.
-            self.collect();
-            self.arm((self.clock)());
-        }
+        // What is done already does not ring.
+        self.collect();
+        self.arm((self.clock)());
         Ok(())
     }
 

@@ -212,9 +212,6 @@ impl<C: Copier> Channel for CommandChannel<C> {
         let job = self.held.take(job)?;
         self.take(job);
         self.pump();
-        if !self.done.is_empty() {
-            self.ended.bell().ring();
-        }
         Ok(())
     }
 

@@ -63,11 +63,16 @@ fn small_trial(fixture: &dyn Fixture, draw: &mut Draw, request: u64) -> Trial {
     trial(fixture, draw, request, &shape)
 }
 
-/// Sleeps until the channel has something to say, and asks it.
+/// Asks the channel, and sleeps until it has something to say where it has not.
 ///
 /// # Panics
 /// Where it says nothing for longer than any channel takes.
 pub fn wait(channel: &mut dyn Channel, done: &mut Vec<Completion>) {
+    let before = done.len();
+    channel.poll(done);
+    if done.len() > before {
+        return;
+    }
     if let Some(fd) = channel.wake_fd() {
         let mut fds = [PollFd::new(&fd, PollFlags::IN)];
         let ready = poll(&mut fds, Some(&PATIENCE)).expect("poll works");

@@ -226,7 +226,9 @@ fn watched(lanes: &BTreeMap<MemoryId, Lane>) -> io::Result<(Bell, OwnedFd)> {
 
 impl Channel for DeviceLink {
     fn capabilities(&self) -> Capabilities {
-        Capabilities { max_in_flight: self.held.most(), commits: false, tells_late: false }
+        let mut channels = self.lanes.values().filter_map(|lane| lane.channel.as_ref().ok());
+        let tells_late = channels.any(|channel| channel.capabilities().tells_late);
+        Capabilities { max_in_flight: self.held.most(), commits: false, tells_late }
     }
 
     fn submit(&mut self, job: Job) -> Result<(), Job> {

@@ -67,8 +67,11 @@ impl Bench<'_> {
             if flying == 0 {
                 break;
             }
-            self.wait();
             self.channel.poll(&mut done);
+            if done.is_empty() {
+                self.wait();
+                self.channel.poll(&mut done);
+            }
             for completion in done.drain(..) {
                 flying -= 1;
                 completion.result?;

@@ -269,7 +269,8 @@ impl Core {
                 moved = true;
                 self.start(now, request, reach);
             }
-            self.feed(caller);
+            // What is handed over may end at once.
+            moved |= self.feed(caller);
             moved |= self.mind_lost(now, reach.nodes);
         }
         if let Some(recorder) = &mut self.recorder {
@@ -366,17 +367,19 @@ impl Core {
     }
 
     /// Hands over jobs until their channels are full. The engine keeps to what they take, so that
-    /// none stays but where a channel was told to take fewer.
-    fn feed(&mut self, caller: Caller) {
+    /// none stays but where a channel was told to take fewer. Returns whether any was taken.
+    fn feed(&mut self, caller: Caller) -> bool {
+        let mut any = false;
         for driven in self.channels.iter_mut().filter(|c| c.serves(caller)) {
             while let Some(job) = driven.waiting.pop_front() {
                 if let Err(job) = driven.channel.submit(job) {
                     driven.waiting.push_front(job);
                     break;
                 }
-                driven.flying += 1;
+                (driven.flying, any) = (driven.flying + 1, true);
             }
         }
+        any
     }
 
     fn take_events(&mut self, now: Time, urgency: &Urgency) -> Vec<Ended> {
@@ -462,7 +465,7 @@ mod tests {
         let work = Work::Abort { region: RegionId { index: 0, generation: 0 } };
         let (src, dst) = (Arc::clone(&region), region);
         core.channels[0].waiting.push_back(Job { request: RequestId(1), work, src, dst });
-        core.feed(Caller::Any);
+        assert!(core.feed(Caller::Any));
         assert_eq!(ask(&mut core, Caller::Any), (true, 3));
         assert_eq!(ask(&mut core, Caller::Any), (false, 4));
         assert_eq!(ask(&mut core, Caller::Any), (false, 4));
