@@ -27,6 +27,8 @@ const FASTER: f64 = 1.25;
 const LONG_ROW_BYTES: u64 = 64 << 10;
 /// How long a point is measured each time.
 const POINT: Duration = Duration::from_millis(4);
+/// Requests in flight that take longer are short ones.
+const LONG: Duration = Duration::from_millis(16);
 /// What a request that moves next to nothing takes.
 const TINY_BYTES: u64 = 64;
 
@@ -229,11 +231,30 @@ impl<'a> Points<'a> {
     fn curve(&mut self, sizes: &[u64], shape: Requests) -> Result<Throughput, Error> {
         let mut points = self.to_measure(sizes, shape);
         for point in &mut points {
+            self.shorten_requests(point, shape)?;
             for _ in 0..TIMES {
                 self.measure(point)?;
             }
         }
         measured(points)
+    }
+
+    /// Has the requests of a point carry little where large ones would take long.
+    #[expect(clippy::cast_precision_loss, reason = "a rate needs no more than 53 bits")]
+    fn shorten_requests(&mut self, point: &mut Point, shape: Requests) -> Result<(), Error> {
+        if self.request_bytes > REQUEST_BYTES {
+            let amount = Amount { request_bytes: REQUEST_BYTES, ..self.amount() };
+            let mut short = Round::of(shape(point.size, amount));
+            let rate = self.rate(self.depth, &mut short)?;
+            if self.request_bytes as f64 * f64::from(self.depth) > rate * LONG.as_secs_f64() {
+                point.requests = short;
+            }
+        }
+        Ok(())
+    }
+
+    fn amount(&self) -> Amount {
+        Amount { bytes: self.sides.dst.len_bytes(), request_bytes: self.request_bytes }
     }
 
     fn measure(&mut self, point: &mut Point) -> Result<(), Error> {
@@ -242,8 +263,7 @@ impl<'a> Points<'a> {
     }
 
     fn to_measure(&self, sizes: &[u64], shape: Requests) -> Vec<Point> {
-        let (bytes, request_bytes) = (self.sides.dst.len_bytes(), self.request_bytes);
-        let requests = |size| Round::of(shape(size, Amount { bytes, request_bytes }));
+        let requests = |size| Round::of(shape(size, self.amount()));
         let point = |&size| Point { size, requests: requests(size), best: 0.0 };
         sizes.iter().map(point).collect()
     }

@@ -453,7 +453,7 @@ mod tests {
         let channel = Box::new(Late(VecDeque::new(), Arc::clone(&asked)));
         let config = ChannelConfig::new(ChannelId { node: NodeId(0), index: 0 }, 1);
         core.add_channels([NewChannel { config, channel, pinned: false }]).unwrap();
-        let mut ask = |core: &mut Core, caller| {
+        let ask = |core: &mut Core, caller| {
             let _ = core.take_completions(Time(0), caller);
             (core.may_see_ends(), asked.load(Ordering::Relaxed))
         };
