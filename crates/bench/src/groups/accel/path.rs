@@ -25,11 +25,14 @@ impl Single {
         Single { src: src.clone(), dst: dst.clone(), options: CopyOptions::default() }
     }
 
-    /// One that takes a single hop: as it is planned, or else as the shortest path.
+    /// One that takes a single hop: as it is planned, or by the fastest channel between the two, or else as the
+    /// shortest path.
     fn direct(device: &Device, src: Instance, dst: Instance) -> Result<Single, Error> {
         let mut copy = Single::new(&src, &dst);
-        if copy.planned(device)?.plan.hops.len() > 1 {
-            copy.options.planning.choice = Choice::Only(Algorithm::Spdl);
+        for algorithm in [Algorithm::Simple, Algorithm::Spdl] {
+            if copy.planned(device)?.plan.hops.len() > 1 {
+                copy.options.planning.choice = Choice::Only(algorithm);
+            }
         }
         Ok(copy)
     }
