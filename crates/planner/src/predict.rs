@@ -25,8 +25,8 @@ const IN_FLIGHT: u32 = 2;
 /// What a request carries where a buffer or the payload doesn't keep it smaller: enough that what
 /// an engine does for it doesn't count, and that a conversion uses whole lines on both sides.
 const WANTED_BYTES: u64 = 1 << 20;
-/// No request is smaller for the sake of pipelining, nor larger for the sake of the curve, unless it takes
-/// less than [`REQUEST_SECONDS`].
+/// No request is smaller for the sake of pipelining, nor larger for the sake of the curve, unless no buffer is
+/// beside it and it takes less than [`REQUEST_SECONDS`].
 const REQUEST_BYTES: std::ops::RangeInclusive<u64> = 16 << 10..=4 << 20;
 /// What an urgent copy may wait for any request: larger ones are only for channels that have no other way to
 /// hide what is done for each, as those inside the memory of a device.
@@ -287,8 +287,10 @@ impl<'a> Case<'a> {
         let knee = good.map_or(1, |p| p.0);
         let hidden = (hop.rate * self.lane(at).latency_ns as f64 * 1e-9 * 8.0) as u64;
         let ring = self.th_before(at).min(self.th_after(at)) / 4;
-        let (least, largest) = REQUEST_BYTES.into_inner();
-        let largest = largest.max((hop.rate * REQUEST_SECONDS) as u64);
+        let (least, mut largest) = REQUEST_BYTES.into_inner();
+        if self.hops() == 1 {
+            largest = largest.max((hop.rate * REQUEST_SECONDS) as u64);
+        }
         let payload = self.shape.payload;
         let wanted = knee.max(hidden).max(WANTED_BYTES).min(largest).min(payload);
         let held = wanted.next_power_of_two().min(most.max(least)).min(ring.max(1));

@@ -169,6 +169,8 @@ fn a_request_reaches_nearly_the_rate_of_its_hop() {
     let fast = Chain::new(&["throughput = 6e11, latency_ns = 30000"]);
     assert_eq!(request(&fast, 256 * MIB), 64 * MIB);
     assert_eq!(request(&fast, 48 * MIB), 48 * MIB);
+    let beside_a_ring = Chain::new(&["throughput = 6e11, latency_ns = 30000"; 2]);
+    assert_eq!(request(&beside_a_ring, 256 * MIB), 4 * MIB);
     // Whole runs of 6,000 bytes.
     let rows = Chain::new(&["throughput = 1e9"]);
     let (from, to) = (whole([0, 1, 2]), whole([0, 2, 1]));

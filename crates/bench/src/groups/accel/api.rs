@@ -7,6 +7,7 @@ use crate::{Error, Settings};
 use channel_opencl::DeviceKind;
 use isometry::{
     Accelerators, ArgumentError, Array, CopyOptions, Cuda, Instance, Machine, MachineBuilder,
+    Planned,
 };
 use std::path::{Path, PathBuf};
 use std::str::FromStr;
@@ -166,6 +167,17 @@ pub(super) fn opencl(
             own.iter().map(|(n, info)| (info.name.clone(), same(*n, &info.name))).collect(),
         ),
     })
+}
+
+/// The memories of a plan, by their names.
+pub(super) fn memories(planned: &Planned) -> Vec<String> {
+    planned.plan.memories.iter().map(|&id| planned.topology.short_name(id)).collect()
+}
+
+/// The memories of a plan and the channels between them.
+pub(super) fn path(planned: &Planned) -> String {
+    let kinds: Vec<_> = planned.plan.hops.iter().map(|hop| hop.kind.name()).collect();
+    format!("{} by {}", memories(planned).join(", "), kinds.join(", "))
 }
 
 /// A machine with devices, of which the cases know the first two.

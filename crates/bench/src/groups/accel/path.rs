@@ -1,6 +1,6 @@
 //! A file that becomes device memory in another layout, beside the hops of its plan.
 
-use super::api::{Api, Device, FBM};
+use super::api::{Api, Device, FBM, memories, path};
 use crate::Error;
 use crate::content::{Content, Numbers};
 use crate::problems::Conversion;
@@ -91,18 +91,13 @@ fn write(bench: &Bench, path: &Path, array: &Array) -> Result<File, Error> {
     Ok(file)
 }
 
-/// The memories of a plan, by their names.
-fn names(planned: &Planned) -> Vec<String> {
-    planned.plan.memories.iter().map(|&id| planned.topology.short_name(id)).collect()
-}
-
 /// Each hop of the plan for itself, with buffers of its own that hold everything; but all read one file.
 fn hops(
     device: &Device,
     planned: &Planned,
     (file, array): (&Instance, &Array),
 ) -> Result<Vec<Single>, Error> {
-    let called = names(planned);
+    let called = memories(planned);
     let side = |at: usize| {
         let layout = planned.plan.layouts[at].clone();
         device.empty(&Array { layout, ..array.clone() }, &called[at])
@@ -114,17 +109,15 @@ fn hops(
     (0..planned.plan.hops.len()).map(hop).collect()
 }
 
-/// The memories of the path and the channels between them; and those of the hops for themselves, where these
-/// are others.
+/// The path, and the channels of the hops for themselves, where these are others.
 fn described(device: &Device, planned: &Planned, hops: &[Single]) -> Result<String, Error> {
     let kinds = |plan: &Plan| plan.hops.iter().map(|hop| hop.kind.name()).collect::<Vec<_>>();
     let together = kinds(&planned.plan);
     let alone = hops.iter().map(|hop| Ok(kinds(&hop.planned(device)?.plan)));
     let alone = alone.collect::<Result<Vec<_>, Error>>()?.concat();
-    let text = format!("{} by {}", names(planned).join(", "), together.join(", "));
     match alone == together {
-        true => Ok(text),
-        false => Ok(format!("{text}; for themselves by {}", alone.join(", "))),
+        true => Ok(path(planned)),
+        false => Ok(format!("{}; for themselves by {}", path(planned), alone.join(", "))),
     }
 }
 

@@ -1,11 +1,11 @@
 //! Runs and rows between two memories, beside the API's own call for the same.
 
-use super::api::{Api, Device, FBM};
+use super::api::{Api, Device, FBM, path};
 use crate::Error;
 use crate::content::Content;
 use crate::native::{Host, RawDevice, Rows, Way};
 use crate::report::{Bench, Case, Contender};
-use isometry::{Array, Instance};
+use isometry::{Array, CopyOptions, Instance};
 
 /// What a destination holds before it is checked: what no case puts there.
 pub(super) const POISON: u8 = 0xa5;
@@ -198,5 +198,7 @@ pub(super) fn run(
     let Problem { name, rows, runs, calls, .. } = problem.clone();
     let bytes = rows.payload_bytes() as u64;
     let case = Case { name, bytes, threads: 1, runs, calls };
-    bench.time((&case, verified), &mut contenders, &mut || Ok(()))
+    bench.time((&case, verified), &mut contenders, &mut || Ok(()))?;
+    let planned = device.machine.plan(src, dst, &CopyOptions::default().planning)?;
+    bench.note("path", &path(&planned))
 }
