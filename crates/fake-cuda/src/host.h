@@ -10,6 +10,7 @@
 #define GROUP the_group
 #define ITEM 0
 #define BARRIER
+#define UNROLL
 
 typedef uint8_t u8;
 typedef uint16_t u16;

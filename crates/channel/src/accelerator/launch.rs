@@ -4,8 +4,9 @@
 //! is a multiple of. Its loops are cut into tiles, and each group of work items takes one: the first
 //! three loops are the tile's, and the others choose it. Where the loops that are fastest on either
 //! side differ, the tile goes through the group's own memory, so that neighbours read neighbours and
-//! write neighbours; elsewhere each element goes straight to its place. What differs in its first
-//! place only (fields, the entries of an index table) is one launch with several starts.
+//! write neighbours; elsewhere each element goes straight to its place. A side of a turned tile whose
+//! rows are whole words of several elements is moved by words. What differs in its first place only
+//! (fields, the entries of an index table) is one launch with several starts.
 
 use super::nest::{Loop, Nest, Nests, Turns};
 use model::CopyList;
@@ -50,13 +51,22 @@ impl Kernel {
     }
 
     /// The longest side of a turned tile, as a power of two: 64 bytes or more, which is what a device
-    /// moves well, and short enough that many groups have room for one.
+    /// moves well, and short enough that a group's memory, 32 KiB on the least of devices, has room for
+    /// the tile and half of it.
     fn side_log2(self) -> u32 {
-        match self.bytes {
-            1 | 2 => 6,
-            4 | 8 => 5,
-            _ => 4,
-        }
+        if self.bytes <= 4 { 6 } else { 5 }
+    }
+
+    /// The most elements of a tile, as a power of two. Of what goes straight to its place these are 4 KiB,
+    /// so that a launch of little has many groups too.
+    fn area_log2(self) -> u32 {
+        if self.turns { 2 * self.side_log2() } else { 12 - self.bytes.ilog2() }
+    }
+
+    /// Bytes of the words that a side of a turned tile may be moved by. Wider ones are fewer requests, and
+    /// more elements that an item gathers one by one in the group's memory.
+    fn word_bytes(self) -> usize {
+        if self.bytes <= 2 { 8 } else { 16 }
     }
 }
 
@@ -92,7 +102,8 @@ pub struct Parameters {
     starts: [Start; MOST_STARTS],
     /// How many of the loops there are, at least [`TILE_LOOPS`].
     rank: u32,
-    unused: u32,
+    /// See [`Form::words`].
+    words: u32,
 }
 
 /// One launch of a kernel.
@@ -102,6 +113,8 @@ pub struct Launch {
     pub kernel: Kernel,
     loops: Vec<TiledLoop>,
     starts: Vec<Start>,
+    /// See [`Form::words`].
+    words: u32,
 }
 
 impl Launch {
@@ -119,7 +132,7 @@ impl Launch {
             loops: Default::default(),
             starts: Default::default(),
             rank: self.loops.len() as u32,
-            unused: 0,
+            words: self.words,
         };
         parameters.loops[..self.loops.len()].copy_from_slice(&self.loops);
         parameters.starts[..self.starts.len()].copy_from_slice(&self.starts);
@@ -128,7 +141,7 @@ impl Launch {
 
     /// Whether both differ in their starts only.
     fn is_like(&self, other: &Launch) -> bool {
-        self.kernel == other.kernel && self.loops == other.loops
+        self.kernel == other.kernel && self.loops == other.loops && self.words == other.words
     }
 }
 
@@ -243,7 +256,7 @@ impl Form {
             let count = self.loops.get(at).map_or(1, |l| l.count);
             count.next_power_of_two().trailing_zeros()
         };
-        let area = 2 * side;
+        let area = self.kernel.area_log2();
         let [first, second, third] = [0, 1, 2].map(length);
         let at_first = first.min(if self.kernel.turns { side } else { area });
         let second = second.min(area - at_first);
@@ -281,6 +294,22 @@ impl Form {
         (self, second)
     }
 
+    /// The sides on which a turned tile is moved by words, 1 for the source's and 2 for the destination's:
+    /// where elements lie side by side, each row is of whole words, and all start at multiples of these.
+    fn words(&self) -> u32 {
+        let (bytes, word) = (self.kernel.bytes as i64, self.kernel.word_bytes() as i64);
+        let has_words = |along: usize, start: i64, stride: fn(&Loop) -> i64| {
+            let row = self.loops[along];
+            let others = self.loops.iter().enumerate().filter(|&(at, _)| at != along);
+            let mut places =
+                others.map(|(_, l)| stride(l)).chain([start, row.count as i64 * bytes]);
+            stride(&row) == bytes && places.all(|place| place % word == 0)
+        };
+        let src = has_words(0, self.start.src, |l| l.src);
+        let dst = has_words(1, self.start.dst, |l| l.dst);
+        u32::from(src) | u32::from(dst) << 1
+    }
+
     /// As a launch without starts, the first of these, and the loops that it doesn't hold.
     fn launch(mut self) -> (Launch, Start, Turns) {
         let tiled = |(l, log2): (Loop, u32)| TiledLoop {
@@ -294,8 +323,9 @@ impl Form {
         let loops = self.tiled().map(tiled).collect();
         // A tile of one element along the first loop has nothing to turn, nor the room for it.
         let kernel = Kernel { turns: self.kernel.turns && self.tile()[0] > 0, ..self.kernel };
+        let words = if kernel.turns { self.words() } else { 0 };
         let others = self.loops.split_off(self.loops.len().min(MOST_LOOPS));
-        (Launch { kernel, loops, starts: Vec::new() }, self.start, Turns::of(others))
+        (Launch { kernel, loops, starts: Vec::new(), words }, self.start, Turns::of(others))
     }
 }
 

@@ -150,7 +150,8 @@ fn an_array_is_turned([first, second]: &[Accelerator; 2]) {
 }
 
 /// Arrays that are turned, and structures that become columns and come back, of elements of 1 to 16
-/// bytes: at any place, and of sizes that no tile divides.
+/// bytes: at any place, and of sizes that no tile divides; then all at multiples of 16, where kernels may
+/// move several elements at once.
 fn every_width_is_converted([device, _]: &[Accelerator; 2]) {
     let ways = Direction::ALL.into_iter().filter(|&way| way.converts() && device.has(way));
     ways.for_each(|way| every_width(device, way));
@@ -158,16 +159,18 @@ fn every_width_is_converted([device, _]: &[Accelerator; 2]) {
 
 fn every_width(device: &Accelerator, way: Direction) {
     let mut channel = device.channel(way);
-    for (seed, width) in (0..).zip([1, 2, 4, 8, 16].repeat(3)) {
+    for (seed, width) in (0..).zip([1, 2, 4, 8, 16].repeat(6)) {
         let draw = &mut Draw::new(seed);
-        let rows = 1 + draw.below(150);
-        let columns = [1 + draw.below(150), 3, 5][seed as usize % 3];
+        let grain = if seed < 15 { 1 } else { 16 };
+        let rows = (1 + draw.below(150)).next_multiple_of(grain);
+        let columns = [1 + draw.below(150), 3, 5][seed as usize % 3].next_multiple_of(grain);
         let [step, row, column] = [1, columns, rows].map(|n| (n * width).cast_signed());
         let copy = match seed % 2 {
             0 => nested(width, &[(rows, row, step), (columns, step, column)]),
             _ => nested(width, &[(columns, column, step), (rows, step, row)]),
         };
         let at = (draw.below(3) * width, draw.below(40));
+        let at = (at.0.next_multiple_of(grain), at.1.next_multiple_of(grain));
         let src = draw.bytes((at.0 + copy.payload_bytes()) as usize);
         let mut expected = draw.bytes((at.1 + copy.payload_bytes() + 5) as usize);
         let from = device.side(&src, way.reads_device());

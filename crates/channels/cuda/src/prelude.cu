@@ -8,6 +8,7 @@
 #define GROUP ((u32)__nvvm_read_ptx_sreg_ctaid_x())
 #define ITEM ((u32)__nvvm_read_ptx_sreg_tid_x())
 #define BARRIER __syncthreads()
+#define UNROLL _Pragma("unroll")
 
 typedef unsigned char u8;
 typedef unsigned short u16;

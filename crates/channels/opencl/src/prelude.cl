@@ -6,6 +6,7 @@
 #define GROUP ((uint)get_group_id(0))
 #define ITEM ((uint)get_local_id(0))
 #define BARRIER barrier(CLK_LOCAL_MEM_FENCE)
+#define UNROLL _Pragma("unroll")
 
 typedef uchar u8;
 typedef ushort u16;
