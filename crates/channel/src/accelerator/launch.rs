@@ -31,6 +31,10 @@ const TILE_LOOPS: usize = 3;
 /// Starts of a launch.
 const MOST_STARTS: usize = 32;
 
+/// Entries of an index table that are a loop of a launch. Each two would be a launch, since the next two
+/// are another distance apart; single ones share one.
+const LEAST_TURNS: u64 = 3;
+
 /// Groups for each start: nothing urgent waits longer than for these, and no count passes 32 bits.
 const MOST_GROUPS: u64 = 1 << 18;
 
@@ -168,7 +172,7 @@ impl Launches {
 
     /// As [`Launches::new`], with so many groups for each start, at least one.
     fn within(most_groups: u64, list: CopyList, bases: (u64, u64)) -> Self {
-        let nests = Nests::new(list, bases);
+        let nests = Nests::new(list, bases, LEAST_TURNS);
         Launches { nests, forms: Vec::new(), current: None, pending: None, most_groups }
     }
 

@@ -38,12 +38,14 @@ pub(super) struct Nests {
     current: Option<CopyNests>,
     /// Where the offsets of source and destination count from.
     bases: (u64, u64),
+    least_turns: u64,
 }
 
 impl Nests {
-    /// The nests of `list`, its offsets counted from `bases`.
-    pub(super) fn new(list: CopyList, bases: (u64, u64)) -> Self {
-        Nests { list, next: 0, current: None, bases }
+    /// The nests of `list`, its offsets counted from `bases`. Entries of a table are a loop where at least
+    /// so many in a row are equally far apart: any two are.
+    pub(super) fn new(list: CopyList, bases: (u64, u64), least_turns: u64) -> Self {
+        Nests { list, next: 0, current: None, bases, least_turns }
     }
 }
 
@@ -60,7 +62,7 @@ impl Iterator for Nests {
                 }
                 continue;
             }
-            self.current = CopyNests::of(self.list.get(self.next)?);
+            self.current = CopyNests::of(self.list.get(self.next)?, self.least_turns);
             self.next += 1;
         }
     }
@@ -80,11 +82,11 @@ struct CopyNests {
 
 impl CopyNests {
     /// `None` for a copy that moves nothing.
-    fn of(copy: &NdCopy) -> Option<Self> {
+    fn of(copy: &NdCopy, least_turns: u64) -> Option<Self> {
         if copy.dims.iter().any(|d| d.extent == 0) {
             return None;
         }
-        let legs: Vec<_> = copy.dims.iter().map(legs).collect();
+        let legs: Vec<_> = copy.dims.iter().map(|dim| legs(dim, least_turns)).collect();
         let turn = vec![0; legs.len()];
         Some(CopyNests { legs, turn, series: series(&copy.fields), field: 0 })
     }
@@ -127,8 +129,9 @@ impl CopyNests {
     }
 }
 
-/// The turns of `dim` as the fewest legs that a look at one entry after the other finds.
-fn legs(dim: &CopyDim) -> Vec<Leg> {
+/// The turns of `dim` as the fewest legs that a look at one entry after the other finds, of one turn or of
+/// at least `least_turns`.
+fn legs(dim: &CopyDim, least_turns: u64) -> Vec<Leg> {
     if dim.src_index.is_none() && dim.dst_index.is_none() {
         return vec![Leg { count: dim.extent, src: (0, 1), dst: (0, 1) }];
     }
@@ -145,9 +148,12 @@ fn legs(dim: &CopyDim) -> Vec<Leg> {
         let (src, dst) = at(turn);
         let mut leg = Leg { count: 1, src: (src, 0), dst: (dst, 0) };
         if turn + 1 < dim.extent {
-            (leg.src.1, leg.dst.1) = step(turn);
             let last = (turn + 1..dim.extent - 1).find(|&k| step(k) != step(turn));
-            leg.count = last.unwrap_or(dim.extent - 1) - turn + 1;
+            let count = last.unwrap_or(dim.extent - 1) - turn + 1;
+            if count >= least_turns {
+                (leg.src.1, leg.dst.1) = step(turn);
+                leg.count = count;
+            }
         }
         turn += leg.count;
         legs.push(leg);

@@ -32,6 +32,9 @@ impl Rect {
     }
 }
 
+/// Entries of an index table that are a loop of rects: two of them may be one rect.
+const LEAST_TURNS: u64 = 2;
+
 /// What a device's API asks of rects besides.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct RectRules {
@@ -76,7 +79,7 @@ impl Rects {
             equal_pitches: in_place && rules.equal_pitches_in_place,
             in_place,
         };
-        Rects { nests: Nests::new(list, bases), walk: None, fit }
+        Rects { nests: Nests::new(list, bases, LEAST_TURNS), walk: None, fit }
     }
 }
 

@@ -180,6 +180,17 @@ fn many_loops_and_copies_are_few_launches() {
     let pages: Vec<_> = (0..40).map(page).collect();
     assert_eq!(launches(&pages, (0, 0)).len(), 2, "each has 32 starts");
     check(&pages, (512 * 40, 512 * 40), MOST_GROUPS, 2);
+    let by_table = |table: Vec<u64>| {
+        let mut pages = copy(4, &[(table.len() as u64, 512, 512), (8, 4, 64), (16, 32, 4)]);
+        pages.dims[0].src_index = Some(table.into());
+        pages
+    };
+    let scattered = by_table((0..40).map(|n| n * n * 7 % 41).collect());
+    assert_eq!(launches(from_ref(&scattered), (0, 0)).len(), 2, "each has 32 starts");
+    check(&[scattered], (512 * 41, 512 * 40), MOST_GROUPS, 3);
+    let in_a_row = by_table((0..40).map(|n| n % 20 * 2).collect());
+    assert_eq!(launches(from_ref(&in_a_row), (0, 0)).len(), 1, "two loops over 20 are two starts");
+    check(&[in_a_row], (512 * 41, 512 * 40), MOST_GROUPS, 4);
 }
 
 /// The kernel, the loops in the order in which a launch takes them, and the tile.

@@ -114,6 +114,7 @@ fn pages_that_follow_each_other_are_one_rect() {
     assert_eq!(pages(&[3, 5, 7], Some(&[10, 11, 12])), 1);
     assert_eq!(pages(&[1, 2, 3, 9, 10, 11], None), 2);
     assert_eq!(pages(&[4], None), 1);
+    assert_eq!(pages(&[1, 4, 2, 9], None), 2, "two at a time");
     assert_eq!(pages(&[9, 4, 1], None), 3, "backwards on one side");
 }
 
