@@ -361,19 +361,18 @@ impl accelerator::Device for Device {
 
 #[cfg(test)]
 mod tests {
-    use super::{Found, find, is_recent};
-    use crate::common::devices;
+    use super::{Found, is_recent};
+    use crate::common::found;
     use channel::conformance::{Accelerator, run_channels, run_devices};
 
     #[test]
     fn devices_that_share_no_addresses_conform() {
-        let Some(_) = devices("devices_that_share_no_addresses_conform") else { return };
+        let Some(found) = found("devices_that_share_no_addresses_conform") else { return };
         let apart = |found: &Found| {
             let mut found = found.clone();
             found.info.shares_addresses = false;
             Accelerator::new(found.open().unwrap(), 1)
         };
-        let found = find().unwrap();
         let devices = [&found[0], &found[found.len() - 1]].map(apart);
         run_channels(&devices[0]);
         run_devices(&devices);
