@@ -1,6 +1,6 @@
 #!/usr/bin/env bash
-# usage: gpu.sh             runs the tests of CUDA's channels, and of machines, on this machine's GPU, and then
-#                           the bench of accelerators
+# usage: gpu.sh             runs the tests of CUDA's and OpenCL's channels, and of machines, on this machine's
+#                           GPU, and then the bench of accelerators
 #        gpu.sh carry DIR   puts their programs and this script into DIR: DIR/gpu.sh runs them on a
 #                           machine that has the same C library or a newer one, and nothing else of ours
 #
@@ -10,18 +10,21 @@
 set -euo pipefail
 here=$(cd "$(dirname "$0")" && pwd)
 # The packages of the tests, and their names.
-tests="isometry-channel-cuda/conformance isometry-channel-cuda/devices isometry/accelerators isometry/interop
-isometry/ipc isometry/idle"
+tests="isometry-channel-cuda/conformance isometry-channel-cuda/devices isometry-channel-opencl/conformance
+isometry-channel-opencl/devices isometry/accelerators isometry/interop isometry/ipc isometry/idle"
+
+# program TEST: what its program is called, since names are those of several packages.
+program() { echo "${1//\//-}"; }
 
 # build DIR: the programs of the tests and the bench, as DIR/NAME, and what Python needs.
 build() {
-    local test program
+    local test built
     cd "$here/.."
     mkdir -p "$1"
     for test in $tests; do
-        program=$(cargo test --no-run -p "${test%/*}" --test "${test#*/}" 2>&1 |
+        built=$(cargo test --no-run -p "${test%/*}" --test "${test#*/}" 2>&1 |
             tee /dev/stderr | sed -n 's/.*Executable.*(\(.*\))$/\1/p')
-        install -s -m 755 "$program" "$1/${test#*/}"
+        install -s -m 755 "$built" "$1/$(program "$test")"
     done
     make --no-print-directory package
     install -s -m 755 .venv/bin/iso "$1/iso"
@@ -36,25 +39,26 @@ build() {
 }
 
 # run PROGRAM ARGUMENT…: one program, on the system's driver, one test after the other.
-run() { ISOMETRY_CUDA_TESTS=system "$@" --test-threads=1 --show-output; }
+run() { ISOMETRY_CUDA_TESTS=system ISOMETRY_OPENCL_TESTS=gpu "$@" --test-threads=1 --show-output; }
 
 # run_all DIR RECORD: all programs in DIR, if there is a GPU.
 run_all() {
     local said
-    said=$(run "$1/devices" --exact devices_say_what_they_are)
+    # Where it fails it fails again among all, which says why.
+    said=$(run "$1/$(program isometry-channel-cuda/devices)" --exact devices_say_what_they_are) || true
     if grep -q '^skipped: ' <<<"$said"; then
         sed -n 's/^skipped: [^:]*: /no GPU here: /p' <<<"$said"
         return 77
     fi
     mkdir -p "$(dirname "$2")"
-    { grep '^on ' <<<"$said"; all "$1" "$(dirname "$2")"; } 2>&1 | tee "$2"
+    { grep '^on ' <<<"$said" || true; all "$1" "$(dirname "$2")"; } 2>&1 | tee "$2"
 }
 
 # all DIR OUT: the tests and the bench, each whatever became of the others.
 all() {
     local test failed=0
     for test in $tests; do
-        run "$1/${test#*/}" || failed=1
+        run "$1/$(program "$test")" || failed=1
     done
     time_all "$1" "$2" || failed=1
     return $failed
