@@ -29,7 +29,7 @@ pub use launch::{ELEMENT_BYTES, GROUP_ITEMS, KERNELS, Kernel, Launch, Launches, 
 pub use memory::{FbmProvider, ZcmProvider};
 pub use place::{NoPlace, PciPlace};
 pub use preparation::Preparation;
-pub use rects::{Rect, RectRules, Rects, origin};
+pub use rects::{Rect, RectRules, Rects};
 
 use crate::{Bell, Region};
 use model::{ChannelError, ChannelErrorKind, CopyList};

@@ -2,9 +2,9 @@
 //!
 //! A rect is rows of bytes, and slices of rows: on either side a row starts a row pitch behind the
 //! one before it, and a slice a slice pitch. A pitch is at least as long as what it steps over, and
-//! a slice pitch a multiple of the row pitch, or devices refuse it. What no rect holds is a loop of
-//! them: further dimensions, those that run backwards or stand still, the parts of an index table
-//! whose entries are not equally far apart, and fields that differ.
+//! a slice pitch a multiple of the row pitch, or devices refuse it, or move other bytes. What no rect
+//! holds is a loop of them: further dimensions, those that run backwards or stand still, the parts of
+//! an index table whose entries are not equally far apart, and fields that differ.
 
 use super::nest::{Loop, Nest, Nests, Turns};
 use model::CopyList;
@@ -42,14 +42,6 @@ pub struct RectRules {
     pub most_pitch_bytes: usize,
     /// Whether both sides have the same pitches where they are one region.
     pub equal_pitches_in_place: bool,
-}
-
-/// Byte `at` of a buffer as a place in rows and slices of these pitches, which is how some APIs
-/// count.
-#[must_use]
-pub fn origin(at: usize, [row, slice]: [usize; 2]) -> [usize; 3] {
-    let in_slice = at % slice;
-    [in_slice % row, in_slice / row, at / slice]
 }
 
 /// How the nests of a request become rects.

@@ -37,6 +37,7 @@ pub const DEVICE_CASES: &[DeviceCase] = &[
     DeviceCase { name: "memory of another device is refused", check: another_device_is_refused },
     DeviceCase { name: "thousands of commands arrive whole", check: thousands_of_commands },
     DeviceCase { name: "rows move inside one region", check: rows_move_inside_one_region },
+    DeviceCase { name: "boxes move inside one region", check: boxes_move_inside_one_region },
     DeviceCase { name: "an array is turned on another device", check: an_array_is_turned },
     DeviceCase { name: "elements of every width are converted", check: every_width_is_converted },
     DeviceCase { name: "kernels touch only what they reach", check: what_kernels_dont_reach },
@@ -112,14 +113,36 @@ fn rows_move_inside_one_region([device, _]: &[Accelerator; 2]) {
     };
     // Among the source's rows, behind them, and behind them at another pitch.
     for (copy, at) in [(rows(100), (0, 0)), (rows(100), (0, 1500)), (rows(60), (0, 3000))] {
-        let mut expected = device.contents(&region);
-        let before = expected.clone();
-        layout::oracle::copy(&copy, &before, at.0 as usize, &mut expected, at.1 as usize);
-        let ends = (Arc::clone(&region), Arc::clone(&region));
-        let done = run_on(device, Direction::Copy, job(1, &[copy], at, ends));
-        assert_eq!(done.result, Ok(()));
-        assert!(device.contents(&region) == expected, "at {at:?}");
+        assert_moves_inside(device, &region, copy, at);
     }
+}
+
+/// Boxes at any place, to a place near by on either side, the last of which the region ends with.
+fn boxes_move_inside_one_region([device, _]: &[Accelerator; 2]) {
+    for seed in 0..40 {
+        let draw = &mut Draw::new(seed);
+        let [bytes, rows, slices] = [9, 9, 4].map(|most| 1 + draw.below(most));
+        let row = bytes + draw.below(9);
+        let slice = row * (rows + draw.below(3));
+        let whole = (slices - 1) * slice + (rows - 1) * row + bytes;
+        let near = draw.below(100);
+        let far = near + whole + draw.below(100);
+        let region = device.fbm(&draw.bytes((far + whole) as usize));
+        let at = if draw.one_in(2) { (near, far) } else { (far, near) };
+        let [row, slice] = [row, slice].map(u64::cast_signed);
+        let copy = nested(bytes, &[(slices, slice, slice), (rows, row, row)]);
+        assert_moves_inside(device, &region, copy, at);
+    }
+}
+
+fn assert_moves_inside(device: &Accelerator, region: &Arc<Region>, copy: NdCopy, at: (u64, u64)) {
+    let before = device.contents(region);
+    let mut expected = before.clone();
+    layout::oracle::copy(&copy, &before, at.0 as usize, &mut expected, at.1 as usize);
+    let ends = (Arc::clone(region), Arc::clone(region));
+    let done = run_on(device, Direction::Copy, job(1, &[copy], at, ends));
+    assert_eq!(done.result, Ok(()), "at {at:?}");
+    assert!(device.contents(region) == expected, "at {at:?}");
 }
 
 /// Elements of four bytes whose rows become columns.

@@ -190,6 +190,11 @@ impl Buffer {
         Ok(Buffer { raw: raw.map_err(refused)?, len_bytes, context: Arc::clone(context) })
     }
 
+    /// How long it is.
+    pub(crate) fn len_bytes(&self) -> usize {
+        self.len_bytes
+    }
+
     /// Whether it is memory of `context`.
     pub(crate) fn is_of(&self, context: &Arc<Context>) -> bool {
         Arc::ptr_eq(&self.context, context)

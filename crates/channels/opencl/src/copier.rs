@@ -3,6 +3,7 @@
 use crate::cl::{Buffer, Event, Failure, Function, Queue, Shared};
 use crate::device::Device;
 use crate::error::When;
+use crate::parts::{Bounds, parts};
 use channel::Region;
 use channel::accelerator::{
     Batch, Copier, Device as _, Ends, Health, Kernel, Launch, Launcher, Over, Queued, Rect,
@@ -137,7 +138,8 @@ impl Copier for Queues {
         ends: Ends<'_, Buffer>,
         rects: &mut dyn Iterator<Item = Rect>,
     ) -> Queued<Commands> {
-        let queue = &self.queues[queue];
+        let (queue, bounds) = (&self.queues[queue], Bounds::of(ends));
+        let rects = rects.flat_map(|rect| parts(rect, bounds));
         // SAFETY: the caller's promise.
         Commands::queued(&self.device, rects.map(|rect| unsafe { queue.copy(ends, &rect) }))
     }

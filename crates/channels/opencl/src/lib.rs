@@ -7,12 +7,14 @@
 //! that request. **Structure.** [`find`] says which devices there are: the library is loaded then,
 //! and its absence is a value. Each [`Device`] has a context of its own, so that memories of two
 //! never mix. What a channel does stands in [`channel::accelerator`]; `copier` has OpenCL's queues
-//! copy the rects and launch the kernels that it chooses, and `cl` owns OpenCL's objects.
+//! copy the rects, cut into such `parts` as implementations take, and launch the kernels that it chooses,
+//! and `cl` owns OpenCL's objects.
 
 mod cl;
 mod copier;
 mod device;
 mod error;
+mod parts;
 
 pub use device::{Absent, Device, DeviceInfo, DeviceKind, Found, find};
 

@@ -22,13 +22,9 @@ fn count(copy: &NdCopy) -> usize {
 /// What devices ask of a rect.
 fn assert_allowed(rect: &Rect, in_place: bool) {
     assert!(rect.size.iter().all(|&n| n > 0), "{rect:?}");
-    for (at, pitch) in [(rect.src, rect.src_pitch), (rect.dst, rect.dst_pitch)] {
-        let [row, slice] = pitch;
+    for [row, slice] in [rect.src_pitch, rect.dst_pitch] {
         assert!(row >= rect.size[0] && slice >= row * rect.size[1], "{rect:?}");
         assert_eq!(slice % row, 0, "{rect:?}");
-        let [x, y, z] = origin(at, pitch);
-        assert!(x < row && y < slice / row);
-        assert_eq!(x + y * row + z * slice, at);
     }
     let alike = rect.src_pitch == rect.dst_pitch;
     assert!(!in_place || rect.is_run() || alike, "{rect:?}");

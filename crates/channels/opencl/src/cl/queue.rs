@@ -1,7 +1,8 @@
 //! Queues, and what they are asked to do.
 
 use super::{Buffer, Context, Event, FILL_BYTES, Failure, by};
-use channel::accelerator::{Ends, Rect, origin};
+use crate::parts::sides;
+use channel::accelerator::{Ends, Rect};
 use cl3::command_queue as queue;
 use cl3::memory::{CL_MAP_READ, CL_MAP_WRITE};
 use cl3::types::{CL_FALSE, CL_TRUE, cl_command_queue};
@@ -169,11 +170,11 @@ impl Queue {
     /// # Safety
     /// As [`Queue::copy`].
     unsafe fn copy_rect(&self, ends: Ends<'_, Buffer>, rect: &Rect) -> Result<Event, Failure> {
-        let Rect { src, dst, size, src_pitch: [src_row, src_slice], .. } = *rect;
-        let [dst_row, dst_slice] = rect.dst_pitch;
-        let src_at = origin(src, rect.src_pitch);
-        let dst_at = origin(dst, rect.dst_pitch);
-        let (src_at, dst_at, size) = (src_at.as_ptr(), dst_at.as_ptr(), size.as_ptr());
+        let Rect { src, dst, size, .. } = *rect;
+        let [src_side, dst_side] = sides(rect);
+        let (src_at, dst_at) = (src_side.origin.as_ptr(), dst_side.origin.as_ptr());
+        let ([src_row, src_slice], [dst_row, dst_slice]) = (src_side.pitch, dst_side.pitch);
+        let size = size.as_ptr();
         // On the host's side the pointer is the origin.
         let zeros = [0; 3];
         let start = zeros.as_ptr();

@@ -4,10 +4,12 @@ use super::*;
 use crate::cl::{Failure, Hold};
 use crate::common::devices;
 use channel::accelerator::{CommandChannel, Direction};
-use channel::conformance::{Accelerator, Shape, drop_held, job, run_one, submit_all};
+use channel::conformance::{Accelerator, Shape, drop_held, job, nested, run_one, submit_all};
 use channel::model::ChannelErrorKind;
 use channel::{Channel, Provider};
 use cl3::error_codes::{CL_DEVICE_NOT_AVAILABLE, CL_MAP_FAILURE, CL_OUT_OF_RESOURCES};
+use cl3::memory::CL_MEM_READ_WRITE;
+use std::ptr::NonNull;
 
 /// A channel of two queues that reads from `device`, and what holds them.
 fn held(device: &Device) -> (CommandChannel<Queues>, Vec<Hold>) {
@@ -24,6 +26,34 @@ fn a_dropped_channel_waits_and_holds_its_regions_until_then() {
     let (mut channel, holds) = held(&device);
     submit_all(&mut channel, &reads);
     drop_held(Box::new(channel), &reads, || holds.into_iter().for_each(Hold::end));
+}
+
+#[test]
+fn a_row_that_a_buffer_ends_within_has_a_command() {
+    let test = "a_row_that_a_buffer_ends_within_has_a_command";
+    let Some([device, _]) = devices(test) else { return };
+    let mut queues = Queues::new(&device, 1).unwrap();
+    // Two rows that are 960 bytes apart: from the start of one to where a third would start are 1920.
+    let rows: CopyList = [nested(16, &[(2, 960, 960)])].into();
+    let of = |len| Buffer::new(device.context(), CL_MEM_READ_WRITE, len).unwrap();
+    let (long, other, short) = (of(1920), of(1920), of(1904));
+    let mut bytes = [0u8; 976];
+    let host = NonNull::new(bytes.as_mut_ptr()).unwrap();
+    let cases = [
+        (Ends::Write(host, &long), 1),
+        (Ends::Write(host, &short), 2),
+        (Ends::Read(&long, host), 1),
+        (Ends::Read(&short, host), 2),
+        (Ends::Copy(&long, &other), 1),
+        (Ends::Copy(&long, &short), 2),
+        (Ends::Copy(&short, &long), 2),
+    ];
+    for (ends, count) in cases {
+        let mut rects = queues.commands(rows.clone(), (0, 0), false);
+        // SAFETY: both ends hold the rows, and outlive the batch, which this drops.
+        let queued = unsafe { queues.copy(0, ends, &mut rects) };
+        assert_eq!((queued.count, queued.result), (count, Ok(())), "{ends:?}");
+    }
 }
 
 #[test]
