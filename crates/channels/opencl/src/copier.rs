@@ -13,6 +13,10 @@ use channel::model::{ChannelError, CopyList};
 use std::collections::HashMap;
 use std::collections::hash_map::Entry;
 
+/// The longest way from row to row, as NVIDIA's CUDA has it. Its OpenCL moves other bytes, and says nothing, where
+/// rows of either side are 4 GiB apart; 2 GiB are right there.
+const MOST_PITCH_BYTES: usize = i32::MAX as usize;
+
 /// The queues of a channel, and the kernels that it has launched: one channel's, since each keeps the
 /// arguments of its next launch.
 #[derive(Debug)]
@@ -112,7 +116,7 @@ impl Copier for Queues {
     type Batch = Commands;
 
     fn commands(&self, list: CopyList, bases: (u64, u64), in_place: bool) -> Rects {
-        let rules = RectRules { most_pitch_bytes: usize::MAX, equal_pitches_in_place: true };
+        let rules = RectRules { most_pitch_bytes: MOST_PITCH_BYTES, equal_pitches_in_place: true };
         Rects::new(list, bases, rules, in_place)
     }
 

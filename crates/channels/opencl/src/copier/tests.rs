@@ -57,6 +57,15 @@ fn a_row_that_a_buffer_ends_within_has_a_command() {
 }
 
 #[test]
+fn rows_two_gigabytes_apart_are_runs() {
+    let Some([device, _]) = devices("rows_two_gigabytes_apart_are_runs") else { return };
+    let queues = Queues::new(&device, 1).unwrap();
+    let count =
+        |pitch| queues.commands([nested(16, &[(3, pitch, 16)])].into(), (0, 0), false).count();
+    assert_eq!([(1 << 31) - 1, 1 << 31].map(count), [1, 3]);
+}
+
+#[test]
 fn a_command_that_fails_is_named() {
     let Some([device, _]) = devices("a_command_that_fails_is_named") else { return };
     // It is not the device that fails it: PoCL aborts where a command does.
