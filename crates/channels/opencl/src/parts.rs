@@ -4,7 +4,8 @@
 //! rect that either of them would refuse is cut for all, which is rarely needed:
 //!
 //! - NVIDIA's counts rows, and slices, whole: from a multiple of the pitch to where the next one would start.
-//!   Where that is behind the end of the buffer the last one becomes a rect of its own.
+//!   Where that is behind the end of the buffer the last one becomes a rect of its own. It counts both in 32 bits,
+//!   and writes elsewhere where they are more: what starts so far behind rows so short goes row by row.
 //! - PoCL tells whether two regions of one buffer overlap by the algorithm of OpenCL 1.2. That takes rows which lie
 //!   on both sides of a multiple of the pitch for longer than they are, and such rects are halved until they are
 //!   as far apart as it asks.
@@ -80,9 +81,16 @@ fn first_part(rect: &Rect, bounds: Bounds) -> Option<usize> {
         None
     } else if sides.into_iter().zip(bounds.lens).any(is_long) {
         Some(count - 1)
+    } else if sides.into_iter().any(is_far) {
+        Some(count / 2)
     } else {
         (bounds.in_place && seems_to_overlap(rect, sides)).then_some(count / 2)
     }
+}
+
+/// Whether rows or slices in front of a side, or rows of a slice, are more than 32 bits count.
+fn is_far(Side { origin: [_, y, z], pitch: [row, slice] }: Side) -> bool {
+    [y, z, slice / row].into_iter().any(|count| u32::try_from(count).is_err())
 }
 
 /// Whether the sides of `rect`, which are of one buffer and don't overlap, may be taken for overlapping.

@@ -20,7 +20,9 @@ fn nvidia_takes(
     let (given, slice) = (slice > 0, slice.max(row * rows));
     let end = x + (y + rows - 1) * row + (z + slices - 1) * slice + bytes;
     let whole = (y + rows) * row <= len && (!given || (z + slices) * slice <= len);
-    row >= bytes && slice % row == 0 && end <= len && whole
+    let is_counted = |n: usize| u32::try_from(n).is_ok();
+    let are_counted = is_counted(y) && is_counted(z) && is_counted(slice / row);
+    row >= bytes && slice % row == 0 && end <= len && whole && are_counted
 }
 
 /// Whether two regions of one buffer overlap by the algorithm that OpenCL 1.2 has in an appendix: their
@@ -128,6 +130,22 @@ fn a_last_row_or_slice_that_a_buffer_ends_within_goes_alone() {
     assert_eq!(sizes(slices, [3600, 4200]), [most, last]);
     assert_eq!(sizes(slices, [3600, 4199]), [most, [100, 1, 1], [100, 1, 1]]);
     assert_eq!(sizes(rect([0, 0], [100, 1, 1], [100, 100]), [100, 100]).len(), 1);
+}
+
+#[test]
+fn what_is_behind_more_rows_than_32_bits_count_goes_row_by_row() {
+    const FAR: usize = u32::MAX as usize;
+    let bounds = Bounds { lens: [usize::MAX; 2], in_place: false };
+    let rows = |at| rect([0, at], [1, 5, 1], [2, 10]);
+    assert_eq!(checked(rows(2 * FAR), bounds), 1);
+    assert_eq!(checked(rows(2 * FAR + 2), bounds), 5);
+    let slices = |at| rect([at, 0], [1, 2, 3], [2, 4]);
+    assert_eq!(checked(slices(4 * FAR), bounds), 1);
+    assert_eq!(checked(slices(4 * FAR + 4), bounds), 6);
+    let long = |slice| rect([0, 0], [1, 2, 3], [2, slice]);
+    assert_eq!(checked(long(2 * FAR), bounds), 1);
+    // Before all slices but the first there are as many rows.
+    assert_eq!(checked(long(2 * FAR + 2), bounds), 1 + 2 + 2);
 }
 
 #[test]
