@@ -21,6 +21,9 @@ const SIDE_BYTES: std::ops::RangeInclusive<u64> = (64 << 20)..=(224 << 20);
 const SIDE_PARTS: u64 = 16;
 /// What a request carries, unless that is little for a channel.
 const REQUEST_BYTES: u64 = 1 << 20;
+/// What a request of a device's channel carries at the least, unless that takes long: what it carries where a
+/// plan has buffers.
+const DEVICE_REQUEST_BYTES: u64 = 4 << 20;
 /// A channel that is so much faster with requests twice as large is measured with larger ones.
 const FASTER: f64 = 1.25;
 /// Rows so long that their number doesn't count.
@@ -131,8 +134,11 @@ pub(crate) fn device(
 ) -> Result<(Curves, u64), Error> {
     let mut points = Points::new(channel, Sides { src, dst });
     let latency_ns = points.latency_ns()?;
+    points.request_bytes = DEVICE_REQUEST_BYTES.min(points.sides.dst.len_bytes() / 2);
     points.enlarge_requests()?;
-    let run = points.curve(&[64, 1024, 16384, 1 << 18, 1 << 20], runs)?;
+    // The last is one run for each request: commands for those are others than for rows.
+    let run = [64, 1024, 16384, 1 << 18, 1 << 20, points.request_bytes.max(2 << 20)];
+    let run = points.curve(&run, runs)?;
     let interleave = Some(points.curve(&[4, 16, 64], interleaved)?);
     let transpose = Some(points.curve(&[4, 64], transposed)?);
     let gather = Some(points.curve(&[4096, 65536], gathered)?);
@@ -212,18 +218,14 @@ impl<'a> Points<'a> {
 
     /// The best rate of long rows.
     fn rate_of_rows(&mut self) -> Result<f64, Error> {
-        Ok(self.curve(&[LONG_ROW_BYTES], runs)?.peak())
+        self.best_rate(self.depth, &mut Round::of(runs(LONG_ROW_BYTES, self.amount())))
     }
 
     fn latency_ns(&mut self) -> Result<u64, Error> {
         let run =
             FieldCopy { bytes: TINY_BYTES, src_offset: 0, dst_offset: 0, strides: Vec::new() };
         let tiny = NdCopy { dims: Vec::new(), fields: vec![run] };
-        let mut requests = Round::of(vec![tiny]);
-        let mut best = 0.0f64;
-        for _ in 0..TIMES {
-            best = best.max(self.rate(1, &mut requests)?);
-        }
+        let best = self.best_rate(1, &mut Round::of(vec![tiny]))?;
         Ok(nanos_of(TINY_BYTES, best))
     }
 
@@ -245,7 +247,9 @@ impl<'a> Points<'a> {
         if self.request_bytes > REQUEST_BYTES {
             let amount = Amount { request_bytes: REQUEST_BYTES, ..self.amount() };
             let mut short = Round::of(shape(point.size, amount));
-            let rate = self.rate(self.depth, &mut short)?;
+            // The first of a kind may be made ready meanwhile, as a driver does with kernels.
+            let first = self.rate(self.depth, &mut short)?;
+            let rate = first.max(self.rate(self.depth, &mut short)?);
             if self.request_bytes as f64 * f64::from(self.depth) > rate * LONG.as_secs_f64() {
                 point.requests = short;
             }
@@ -266,6 +270,15 @@ impl<'a> Points<'a> {
         let requests = |size| Round::of(shape(size, self.amount()));
         let point = |&size| Point { size, requests: requests(size), best: 0.0 };
         sizes.iter().map(point).collect()
+    }
+
+    /// The best of [`TIMES`] measurements of [`Points::rate`].
+    fn best_rate(&mut self, depth: u32, requests: &mut Round) -> Result<f64, Error> {
+        let mut best = 0.0f64;
+        for _ in 0..TIMES {
+            best = best.max(self.rate(depth, requests)?);
+        }
+        Ok(best)
     }
 
     fn rate(&mut self, depth: u32, requests: &mut Round) -> Result<f64, Error> {
