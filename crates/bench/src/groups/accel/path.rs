@@ -5,7 +5,7 @@ use crate::Error;
 use crate::content::{Content, Numbers};
 use crate::problems::Conversion;
 use crate::report::{Bench, Case, Contender};
-use isometry::model::{Algorithm, Plan};
+use isometry::model::{Algorithm, ChannelKind, Plan};
 use isometry::planner::Choice;
 use isometry::{Array, CopyOptions, Event, FileOptions, Instance, Planned};
 use rustix::fs::{Advice, fadvise};
@@ -13,7 +13,11 @@ use std::fs::File;
 use std::io::Write;
 use std::path::Path;
 
+/// Algorithms that take few hops.
+const ONLY: [Choice; 2] = [Choice::Only(Algorithm::Simple), Choice::Only(Algorithm::Spdl)];
+
 /// A copy that is made for itself.
+#[derive(Clone)]
 struct Single {
     src: Instance,
     dst: Instance,
@@ -25,16 +29,23 @@ impl Single {
         Single { src: src.clone(), dst: dst.clone(), options: CopyOptions::default() }
     }
 
-    /// One that takes a single hop: as it is planned, or by the fastest channel between the two, or else as the
-    /// shortest path.
-    fn direct(device: &Device, src: Instance, dst: Instance) -> Result<Single, Error> {
-        let mut copy = Single::new(&src, &dst);
-        for algorithm in [Algorithm::Simple, Algorithm::Spdl] {
-            if copy.planned(device)?.plan.hops.len() > 1 {
-                copy.options.planning.choice = Choice::Only(algorithm);
+    /// One that takes a single hop by a channel of this kind, where some algorithm plans so; else as it is planned,
+    /// which is over hops that are faster.
+    fn direct(
+        device: &Device,
+        (src, dst): (&Instance, &Instance),
+        kind: ChannelKind,
+    ) -> Result<Single, Error> {
+        let planned = Single::new(src, dst);
+        for choice in [planned.options.planning.choice, ONLY[0], ONLY[1]] {
+            let mut copy = planned.clone();
+            copy.options.planning.choice = choice;
+            let plan = copy.planned(device)?.plan;
+            if plan.hops.len() == 1 && plan.hops[0].kind == kind {
+                return Ok(copy);
             }
         }
-        Ok(copy)
+        Ok(planned)
     }
 
     fn planned(&self, device: &Device) -> Result<Planned, Error> {
@@ -104,7 +115,7 @@ fn hops(
     };
     let hop = |n| {
         let src = if n == 0 { file.clone() } else { side(n)? };
-        Single::direct(device, src, side(n + 1)?)
+        Single::direct(device, (&src, &side(n + 1)?), planned.plan.hops[n].kind)
     };
     (0..planned.plan.hops.len()).map(hop).collect()
 }

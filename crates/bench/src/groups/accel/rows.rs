@@ -119,12 +119,13 @@ struct Raw<'a> {
 impl<'a> Raw<'a> {
     fn new(api: &Api, device: &Device, problem: &'a Problem) -> Result<Self, Error> {
         let (rows, route) = (problem.rows, problem.route);
-        let (host_bytes, packed) = (rows.count * rows.pitch, rows.payload_bytes());
-        let bytes = if route.is_inside() { [rows.span_bytes(), packed] } else { [packed, 1] };
+        let (apart_bytes, packed) = (rows.count * rows.pitch, rows.payload_bytes());
+        // There are implementations of OpenCL that count the last row whole.
+        let bytes = if route.is_inside() { [apart_bytes, packed] } else { [packed, 1] };
         let raw = api.raw(0, bytes)?;
         let host = match route.sides()[0] {
-            "zcm" => raw.pin(host_bytes)?,
-            _ => Host::plain(&device.machine, host_bytes)?,
+            "zcm" => raw.pin(apart_bytes)?,
+            _ => Host::plain(&device.machine, apart_bytes)?,
         };
         Ok(Raw { device: raw, host, problem })
     }
