@@ -104,7 +104,8 @@ impl<C: Copier> CommandChannel<C> {
         }
         if !begun.is_empty() && self.copier.flush().is_err() {
             // Waiting has it begin, or says why not.
-            return self.wait();
+            self.wait();
+            return self.ended.bell().ring();
         }
         if !self.sees_end(&begun) {
             begun.into_iter().for_each(|batch| self.hear_end(batch));
@@ -151,6 +152,8 @@ impl<C: Copier> CommandChannel<C> {
             // Who is not called back has to wait; this is as rare as a lost device.
             self.commands -= transfer.wait();
             self.retire(slot);
+            // For what is left of it.
+            self.ended.bell().ring();
         }
     }
 

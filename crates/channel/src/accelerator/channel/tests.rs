@@ -8,6 +8,7 @@ use crate::conformance::{self, Accelerator, Shape, backwards, drop_held, job, ru
 use crate::conformance::{submit_all, sys};
 use crate::{HostSpan, Region};
 use model::CopyList;
+use rustix::event::{PollFd, PollFlags, Timespec, poll};
 use std::fmt::{self, Debug};
 use std::mem::take;
 use std::ptr::NonNull;
@@ -384,6 +385,24 @@ fn who_is_not_called_back_waits() {
         assert_eq!(polled(&mut channel)[0].result, Ok(()));
         assert_eq!(device.under_test().contents(&dst), [7; BYTES]);
     }
+}
+
+#[test]
+fn what_is_left_of_a_request_that_nobody_calls_for_goes_on() {
+    const BYTES: usize = MOST_COMMANDS + 100;
+    let (device, mut channel, _) = held(0, 0);
+    device.go();
+    let ends = (device.under_test().fbm(&[7; BYTES]), sys(&[0; BYTES]));
+    device.state().deaf = failed("nobody calls");
+    channel.submit(job(0, &[backwards(BYTES as u64)], (0, 0), ends)).unwrap();
+    let mut done = Vec::new();
+    while done.is_empty() {
+        let fd = channel.wake_fd().unwrap();
+        let limit = Timespec { tv_sec: 10, tv_nsec: 0 };
+        assert_eq!(poll(&mut [PollFd::new(&fd, PollFlags::IN)], Some(&limit)), Ok(1));
+        channel.poll(&mut done);
+    }
+    assert_eq!(done[0].result, Ok(()));
 }
 
 #[test]
