@@ -30,7 +30,7 @@ const WANTED_BYTES: u64 = 1 << 20;
 const REQUEST_BYTES: std::ops::RangeInclusive<u64> = 16 << 10..=4 << 20;
 /// What an urgent copy may wait for any request: larger ones are only for channels that have no other way to
 /// hide what is done for each, as those inside the memory of a device.
-const REQUEST_SECONDS: f64 = 100e-6;
+const REQUEST_SECONDS: f64 = 200e-6;
 /// A request reaches this part of its channel's rate.
 const GOOD_RATE: f64 = 0.97;
 /// What a disk moves at the least.
@@ -289,7 +289,8 @@ impl<'a> Case<'a> {
         let ring = self.th_before(at).min(self.th_after(at)) / 4;
         let (least, mut largest) = REQUEST_BYTES.into_inner();
         if self.hops() == 1 {
-            largest = largest.max((hop.rate * REQUEST_SECONDS) as u64);
+            let fast = (hop.rate * REQUEST_SECONDS) as u64;
+            largest = largest.max(1 << fast.checked_ilog2().unwrap_or(0));
         }
         let payload = self.shape.payload;
         let wanted = knee.max(hidden).max(WANTED_BYTES).min(largest).min(payload);

@@ -165,7 +165,7 @@ fn a_request_reaches_nearly_the_rate_of_its_hop() {
     let hidden = |ns| Chain::new(&[&format!("throughput = 1e9, latency_ns = {ns}")]);
     assert_eq!(request(&hidden(100_000), 64 * MIB), MIB);
     assert_eq!(request(&hidden(200_000), 64 * MIB), 2 * MIB);
-    // No more than a channel moves in 100 us, where that is more than 4 MiB.
+    // No more than a channel moves in 200 us, where that is more than 4 MiB.
     let fast = Chain::new(&["throughput = 6e11, latency_ns = 30000"]);
     assert_eq!(request(&fast, 256 * MIB), 64 * MIB);
     assert_eq!(request(&fast, 48 * MIB), 48 * MIB);
