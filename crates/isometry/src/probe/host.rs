@@ -134,10 +134,12 @@ pub(crate) fn device(
 ) -> Result<(Curves, u64), Error> {
     let mut points = Points::new(channel, Sides { src, dst });
     let latency_ns = points.latency_ns()?;
-    points.request_bytes = DEVICE_REQUEST_BYTES.min(points.sides.dst.len_bytes() / 2);
+    let half = points.sides.dst.len_bytes() / 2;
+    points.request_bytes = DEVICE_REQUEST_BYTES.min(half).max(1);
     points.enlarge_requests()?;
     // The last is one run for each request: commands for those are others than for rows.
     let run = [64, 1024, 16384, 1 << 18, 1 << 20, points.request_bytes.max(2 << 20)];
+    let run: Vec<_> = run.into_iter().filter(|&run| run <= half).collect();
     let run = points.curve(&run, runs)?;
     let interleave = Some(points.curve(&[4, 16, 64], interleaved)?);
     let transpose = Some(points.curve(&[4, 64], transposed)?);
@@ -282,6 +284,8 @@ impl<'a> Points<'a> {
     }
 
     fn rate(&mut self, depth: u32, requests: &mut Round) -> Result<f64, Error> {
+        // None is in flight twice.
+        let depth = depth.min(u32::try_from(requests.lists.len()).unwrap_or(u32::MAX));
         let Sides { src, dst } = &self.sides;
         let parts = src.len_bytes() / dst.len_bytes();
         let mut job = |_| {
