@@ -329,9 +329,10 @@ impl Event {
 
     /// Blocks until the command is over; says why it failed, if it has.
     pub(crate) fn wait(&self) -> Result<(), Failure> {
-        let waited = match self.is_over() {
-            true => Ok(()),
-            false => wait_for_events(&[self.raw]).map_err(by("clWaitForEvents")),
+        // What has failed is not waited for. What is over is: to ask orders nothing.
+        let waited = match self.status() {
+            Ok(status) if status < CL_COMPLETE => Ok(()),
+            _ => wait_for_events(&[self.raw]).map_err(by("clWaitForEvents")),
         };
         match self.status()? {
             code if code < CL_COMPLETE => Err(Failure { call: self.call, code }),

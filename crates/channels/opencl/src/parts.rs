@@ -13,10 +13,13 @@
 use crate::cl::Buffer;
 use channel::accelerator::{Ends, Rect};
 
+/// The length of memory of the host, of which OpenCL knows no end.
+const HOST: usize = usize::MAX;
+
 /// Where the sides of a rect may lie.
 #[derive(Debug, Clone, Copy)]
 pub(crate) struct Bounds {
-    /// How long the buffers of source and destination are. Of memory of the host OpenCL knows no end.
+    /// How long the buffers of source and destination are, or [`HOST`].
     lens: [usize; 2],
     in_place: bool,
 }
@@ -24,8 +27,8 @@ pub(crate) struct Bounds {
 impl Bounds {
     pub(crate) fn of(ends: Ends<'_, Buffer>) -> Self {
         let (lens, in_place) = match ends {
-            Ends::Write(_, to) => ([usize::MAX, to.len_bytes()], false),
-            Ends::Read(from, _) => ([from.len_bytes(), usize::MAX], false),
+            Ends::Write(_, to) => ([HOST, to.len_bytes()], false),
+            Ends::Read(from, _) => ([from.len_bytes(), HOST], false),
             Ends::Copy(from, to) => ([from.len_bytes(), to.len_bytes()], std::ptr::eq(from, to)),
         };
         Bounds { lens, in_place }
@@ -81,16 +84,18 @@ fn first_part(rect: &Rect, bounds: Bounds) -> Option<usize> {
         None
     } else if sides.into_iter().zip(bounds.lens).any(is_long) {
         Some(count - 1)
-    } else if sides.into_iter().any(is_far) {
+    } else if sides.into_iter().zip(bounds.lens).any(is_far) {
         Some(count / 2)
     } else {
         (bounds.in_place && seems_to_overlap(rect, sides)).then_some(count / 2)
     }
 }
 
-/// Whether rows or slices in front of a side, or rows of a slice, are more than 32 bits count.
-fn is_far(Side { origin: [_, y, z], pitch: [row, slice] }: Side) -> bool {
-    [y, z, slice / row].into_iter().any(|count| u32::try_from(count).is_err())
+/// Whether rows of a slice, or rows or slices in front of a side that is a buffer, are more than 32 bits count. In
+/// memory of the host a side starts at an address.
+fn is_far((Side { origin: [_, y, z], pitch: [row, slice] }, len): (Side, usize)) -> bool {
+    let in_front = if len == HOST { 0 } else { y.max(z) };
+    u32::try_from(in_front.max(slice / row)).is_err()
 }
 
 /// Whether the sides of `rect`, which are of one buffer and don't overlap, may be taken for overlapping.

@@ -121,7 +121,7 @@ fn a_last_row_or_slice_that_a_buffer_ends_within_goes_alone() {
     assert_eq!(parts(rows, [1800, 1500]), [rows]);
     assert_eq!(sizes(rows, [1799, 1500]), [[100, 4, 1], [100, 1, 1]]);
     assert_eq!(sizes(rows, [1800, 1499]), [[100, 4, 1], [100, 1, 1]], "of the destination");
-    assert_eq!(sizes(rows, [usize::MAX; 2]).len(), 1, "memory of the host has no end");
+    assert_eq!(sizes(rows, [HOST; 2]).len(), 1, "memory of the host has no end");
     // Four slices end at 4500, the rows of the last at 4200, and its bytes at 4050.
     let slices = rect([0, 950], [100, 2, 4], [300, 900]);
     let (most, last) = ([100, 2, 3], [100, 2, 1]);
@@ -135,7 +135,7 @@ fn a_last_row_or_slice_that_a_buffer_ends_within_goes_alone() {
 #[test]
 fn what_is_behind_more_rows_than_32_bits_count_goes_row_by_row() {
     const FAR: usize = u32::MAX as usize;
-    let bounds = Bounds { lens: [usize::MAX; 2], in_place: false };
+    let bounds = Bounds { lens: [HOST - 1; 2], in_place: false };
     let rows = |at| rect([0, at], [1, 5, 1], [2, 10]);
     assert_eq!(checked(rows(2 * FAR), bounds), 1);
     assert_eq!(checked(rows(2 * FAR + 2), bounds), 5);
@@ -144,6 +144,8 @@ fn what_is_behind_more_rows_than_32_bits_count_goes_row_by_row() {
     assert_eq!(checked(slices(4 * FAR + 4), bounds), 6);
     let long = |slice| rect([0, 0], [1, 2, 3], [2, slice]);
     assert_eq!(checked(long(2 * FAR), bounds), 1);
+    let host = Bounds { lens: [HOST - 1, HOST], in_place: false };
+    assert_eq!(parts(rows(2 * FAR + 2), host).count(), 1, "it starts at an address");
     // Before all slices but the first there are as many rows.
     assert_eq!(checked(long(2 * FAR + 2), bounds), 1 + 2 + 2);
 }
