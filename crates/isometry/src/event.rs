@@ -39,6 +39,8 @@ pub(crate) struct State {
     ended: AtomicBool,
     /// Whether somebody has asked how it ends, or need not: then it is not logged.
     watched: AtomicBool,
+    /// Whether who waits has looked for its end.
+    looked: AtomicBool,
     /// The most that [`Event::progress`] has returned.
     shown_bytes: AtomicU64,
     inner: Mutex<Inner>,
@@ -62,7 +64,8 @@ struct Inner {
 }
 
 impl Event {
-    /// Waits until it has ended, at most for `timeout`.
+    /// Waits until it has ended, at most for `timeout`. Where a device moves bytes the first call looks for the end
+    /// for up to 2 ms before it sleeps, and may call back for other events meanwhile.
     ///
     /// # Errors
     /// What ended the copy, if not success: [`Error::Transfer`], [`Error::Cancelled`],
@@ -75,8 +78,12 @@ impl Event {
         }
         let until = timeout.and_then(|t| Instant::now().checked_add(t));
         let is_early = || until.is_none_or(|until| Instant::now() < until);
-        self.state.shared.look_while(|| !self.is_done() && is_early());
-        self.state.wait(until).unwrap_or(Err(Error::TimedOut))
+        let state = &self.state;
+        if !state.looked.load(Ordering::Relaxed) {
+            let looked = state.shared.look_while(|| !self.is_done() && is_early());
+            state.looked.fetch_or(looked, Ordering::Relaxed);
+        }
+        state.wait(until).unwrap_or(Err(Error::TimedOut))
     }
 
     /// Whether it has ended in any way. From then on no memory of it is touched.
@@ -246,6 +253,7 @@ impl State {
             handles: AtomicUsize::new(1),
             ended: AtomicBool::new(false),
             watched: AtomicBool::new(false),
+            looked: AtomicBool::new(false),
             shown_bytes: AtomicU64::new(0),
             inner: Mutex::new(Inner { total_bytes, left, ..Inner::default() }),
             changed: Condvar::new(),
@@ -284,6 +292,7 @@ impl State {
             handles: AtomicUsize::new(1),
             ended: AtomicBool::new(true),
             watched: AtomicBool::new(true),
+            looked: AtomicBool::new(false),
             shown_bytes: AtomicU64::new(bytes),
             inner: Mutex::new(inner),
             changed: Condvar::new(),

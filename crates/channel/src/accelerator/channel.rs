@@ -35,8 +35,8 @@ struct Ended {
 ///
 /// Each request becomes commands on the copier's queues, which follow each other in turn. When a
 /// batch of them is over the channel's bell rings; more are queued by the next call of
-/// [`Channel::poll`]. A small request that is alone is looked at for a moment before that. A device that is lost takes no more requests: each ends at once with
-/// [`ChannelErrorKind::DeviceLost`].
+/// [`Channel::poll`]. A small request that is alone is looked at for a moment before that. A device
+/// that is lost takes no more requests: each ends at once with [`ChannelErrorKind::DeviceLost`].
 #[derive(Debug)]
 pub struct CommandChannel<C: Copier> {
     direction: Direction,

@@ -24,10 +24,9 @@ use thiserror::Error;
 /// What CUDA is called in errors.
 const API: &str = "CUDA";
 
-/// Streams of a channel unless its user says otherwise. The driver holds up a stream while it says
-/// that a batch is over, so that copies go on where there is another. What is best on a device was not
-/// measured yet: `make gpu` does (`examples/queues.rs` of the benches).
-const STREAMS: usize = 2;
+/// Streams of a channel unless its user says otherwise, beside those that call back. On an H200 two and four move
+/// as much as one (`examples/queues.rs` of the benches).
+const STREAMS: usize = 1;
 
 /// The kernels that convert layouts, as `scripts/ptx.sh` has lowered them.
 const KERNELS: &str = concat!(include_str!("kernels.ptx"), "\0");

@@ -25,8 +25,8 @@ use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError, RwLock, Weak};
 use std::time::{Duration, Instant};
 
-/// How long who waits for a copy looks for the ends of what a device moves before he sleeps. To be woken may take
-/// 100 us, a tenth of what 64 MiB take.
+/// How long who waits for a copy looks, once, for the ends of what a device moves before he sleeps. To be woken may
+/// take 100 us, a tenth of what 64 MiB take.
 const LOOK: Duration = Duration::from_millis(2);
 
 /// Between two looks.
@@ -408,14 +408,23 @@ impl Shared {
     }
 
     /// Looks after channels that tell late for as long as they have something to tell and `goes_on`, at most for
-    /// [`LOOK`].
-    pub(crate) fn look_while(&self, goes_on: impl Fn() -> bool) {
-        let started = Instant::now();
-        while goes_on() && self.core().may_see_ends() && started.elapsed() < LOOK {
-            self.step(Caller::Any);
-            // Others are to have the lock too.
+    /// [`LOOK`]. Returns whether they had.
+    pub(crate) fn look_while(&self, goes_on: impl Fn() -> bool) -> bool {
+        let (started, mut looked) = (Instant::now(), false);
+        while goes_on() && !self.is_closed() && started.elapsed() < LOOK {
+            // Whoever has the lock looks already.
+            if let Ok(core) = self.core.try_lock() {
+                if !core.may_see_ends() {
+                    break;
+                }
+                drop(core);
+                self.step(Caller::Any);
+                looked = true;
+            }
+            // Others are to have it too.
             (0..PAUSES).for_each(|_| std::hint::spin_loop());
         }
+        looked
     }
 
     /// Hears what other nodes' engines say, and then that some nodes are gone.
