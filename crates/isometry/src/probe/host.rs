@@ -21,8 +21,8 @@ const SIDE_BYTES: std::ops::RangeInclusive<u64> = (64 << 20)..=(224 << 20);
 const SIDE_PARTS: u64 = 16;
 /// What a request carries, unless that is little for a channel.
 const REQUEST_BYTES: u64 = 1 << 20;
-/// What a request of a device's channel carries at the least, unless that takes long: what it carries where a
-/// plan has buffers.
+/// What a request of a device with memory of its own carries at the least, unless that takes long: what it carries
+/// where a plan has buffers.
 const DEVICE_REQUEST_BYTES: u64 = 4 << 20;
 /// A channel that is so much faster with requests twice as large is measured with larger ones.
 const FASTER: f64 = 1.25;
@@ -134,12 +134,16 @@ pub(crate) fn device(
 ) -> Result<(Curves, u64), Error> {
     let mut points = Points::new(channel, Sides { src, dst });
     let latency_ns = points.latency_ns()?;
-    let half = points.sides.dst.len_bytes() / 2;
-    points.request_bytes = DEVICE_REQUEST_BYTES.min(half).max(1);
-    points.enlarge_requests()?;
-    // The last is one run for each request: commands for those are others than for rows.
-    let run = [64, 1024, 16384, 1 << 18, 1 << 20, points.request_bytes.max(2 << 20)];
-    let run: Vec<_> = run.into_iter().filter(|&run| run <= half).collect();
+    let mut run = vec![64, 1024, 16384, 1 << 18, 1 << 20];
+    // What shares the host's memory may share its cores: alone, large requests promise what they don't keep.
+    if points.bench.channel.capabilities().tells_late {
+        let half = points.sides.dst.len_bytes() / 2;
+        points.request_bytes = DEVICE_REQUEST_BYTES.min(half).max(1);
+        points.enlarge_requests()?;
+        // One run for each request: commands for those are others than for rows.
+        run.push(points.request_bytes.max(2 << 20));
+        run.retain(|&run| run <= half);
+    }
     let run = points.curve(&run, runs)?;
     let interleave = Some(points.curve(&[4, 16, 64], interleaved)?);
     let transpose = Some(points.curve(&[4, 64], transposed)?);
