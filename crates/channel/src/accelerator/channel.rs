@@ -133,7 +133,7 @@ impl<C: Copier> CommandChannel<C> {
             return false;
         }
         let begun = Instant::now();
-        while !transfer.batch(batch).is_some_and(Batch::is_over) {
+        while !transfer.batch(batch).is_some_and(|(batch, _)| batch.is_over()) {
             if begun.elapsed() > MOMENT {
                 return false;
             }
@@ -146,9 +146,15 @@ impl<C: Copier> CommandChannel<C> {
     /// Has the end of a batch be heard of, once.
     fn hear_end(&mut self, Ended { slot, batch }: Ended) {
         let Some(transfer) = &mut self.slots[slot] else { return };
-        let Some(queued) = transfer.batch(batch) else { return };
-        let ended = Arc::clone(&self.ended);
-        if queued.when_over(Box::new(move || ended.push(Ended { slot, batch }))).is_err() {
+        let Some((queued, end)) = transfer.batch(batch) else { return };
+        let (ended, end) = (Arc::clone(&self.ended), end.clone());
+        let over = move || {
+            // Who is called late is not to wake anybody.
+            if end.take() {
+                ended.push(Ended { slot, batch });
+            }
+        };
+        if queued.when_over(Box::new(over)).is_err() {
             // Who is not called back has to wait; this is as rare as a lost device.
             self.commands -= transfer.wait();
             self.retire(slot);

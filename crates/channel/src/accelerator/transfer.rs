@@ -9,17 +9,38 @@ use crate::{Job, check_bounds};
 use model::{ChannelError, ChannelErrorKind, Completion, Work};
 use std::iter::Peekable;
 use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
 
 /// A job whose commands are queued in batches.
 #[derive(Debug)]
 pub(super) struct Transfer<C: Copier> {
-    /// What is not known to be over: number, commands, how many. It is dropped, and so waited for,
-    /// before the job.
-    batches: Vec<(u64, C::Batch, usize)>,
+    /// What is not known to be over. It is dropped, and so waited for, before the job.
+    batches: Vec<Begun<C::Batch>>,
     commands: Peekable<C::Commands>,
     direction: Direction,
     error: Option<ChannelError>,
     job: Job,
+}
+
+/// A batch that was queued.
+#[derive(Debug)]
+struct Begun<B> {
+    number: u64,
+    batch: B,
+    /// How many commands it has.
+    count: usize,
+    end: End,
+}
+
+/// The end of a batch, which one takes: who sees it, or who is called.
+#[derive(Debug, Clone, Default)]
+pub(super) struct End(Arc<AtomicBool>);
+
+impl End {
+    /// Whether nobody took it before.
+    pub(super) fn take(&self) -> bool {
+        !self.0.swap(true, Ordering::Relaxed)
+    }
 }
 
 impl<C: Copier> Transfer<C> {
@@ -57,7 +78,8 @@ impl<C: Copier> Transfer<C> {
         // SAFETY: the commands of copies whose bounds were checked lie inside the regions, which this
         // value holds until the batch is over: it is dropped, and so waited for, before the job.
         let queued = unsafe { copier.copy(queue, ends, &mut self.commands.by_ref().take(most)) };
-        self.batches.extend(queued.batch.map(|batch| (number, batch, queued.count)));
+        let (count, end) = (queued.count, End::default());
+        self.batches.extend(queued.batch.map(|batch| Begun { number, batch, count, end }));
         if let Err(error) = queued.result {
             // What promised to copy to another device does not.
             if error.kind == ChannelErrorKind::Io && peer(copier, &self.job.dst).is_some() {
@@ -69,37 +91,40 @@ impl<C: Copier> Transfer<C> {
     }
 
     /// Batch `number`, unless it is over or empty.
-    pub(super) fn batch(&self, number: u64) -> Option<&C::Batch> {
-        self.batches.iter().find(|(n, ..)| *n == number).map(|(_, batch, _)| batch)
+    pub(super) fn batch(&self, number: u64) -> Option<(&C::Batch, &End)> {
+        let begun = self.batches.iter().find(|begun| begun.number == number)?;
+        Some((&begun.batch, &begun.end))
     }
 
-    /// The number of the batch that was begun first, if it is over.
+    /// The number of the batch that was begun first, if it is over and nobody is being called for it.
     pub(super) fn first_over(&self) -> Option<u64> {
-        let first = self.batches.iter().min_by_key(|(number, ..)| *number);
-        first.filter(|(_, batch, _)| batch.is_over()).map(|(number, ..)| *number)
+        let first = self.batches.iter().min_by_key(|begun| begun.number)?;
+        (first.batch.is_over() && first.end.take()).then_some(first.number)
     }
 
     /// Takes in that batch `number` is over; returns how many commands it had, 0 where that was
     /// known.
     pub(super) fn end_batch(&mut self, number: u64) -> usize {
-        let Some(at) = self.batches.iter().position(|(n, ..)| *n == number) else { return 0 };
-        let (_, batch, count) = self.batches.swap_remove(at);
-        self.end(batch);
-        count
+        let Some(at) = self.batches.iter().position(|begun| begun.number == number) else {
+            return 0;
+        };
+        let begun = self.batches.swap_remove(at);
+        self.end(begun)
     }
 
     /// Blocks until all that is queued is over; returns how many commands that were.
     pub(super) fn wait(&mut self) -> usize {
         let batches = std::mem::take(&mut self.batches);
-        let count = batches.iter().map(|(_, _, count)| count).sum();
-        batches.into_iter().for_each(|(_, batch, _)| self.end(batch));
-        count
+        batches.into_iter().map(|begun| self.end(begun)).sum()
     }
 
-    fn end(&mut self, mut batch: C::Batch) {
-        if let Err(error) = batch.wait() {
+    /// Takes in that a batch is over, which nobody is to be called for any more; returns how many commands it had.
+    fn end(&mut self, mut begun: Begun<C::Batch>) -> usize {
+        begun.end.take();
+        if let Err(error) = begun.batch.wait() {
             self.fail(error);
         }
+        begun.count
     }
 
     /// Remembers the first error; nothing more is queued.
