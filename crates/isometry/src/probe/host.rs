@@ -366,8 +366,8 @@ mod tests {
             points.enlarge_requests().unwrap();
             points.request_bytes
         };
-        assert_eq!(enlarged(Duration::ZERO, Duration::from_nanos(10)), REQUEST_BYTES);
-        assert_eq!(enlarged(Duration::from_millis(2), Duration::ZERO), 8 * REQUEST_BYTES);
+        assert_eq!(enlarged(Duration::ZERO, Duration::from_nanos(30)), REQUEST_BYTES);
+        assert_eq!(enlarged(Duration::from_millis(20), Duration::ZERO), 8 * REQUEST_BYTES);
     }
 
     #[test]
