@@ -2,10 +2,9 @@
 
 use crate::graph::{Edge, Edges, Graph, MAX_MEMORIES};
 use crate::predict::granules;
-use crate::rates::{Rates, curve, inverse};
+use crate::rates::{Rates, least_prefix};
 use crate::shape::Shape;
 use crate::solve::{Needs, Solver, TOLERANCE};
-use model::ShapeClass;
 
 /// A throughput that no path passes: the widest path on peaks; or less, where no conversion on any
 /// channels that a path could join reaches that. It takes the best first, last and converting
@@ -117,8 +116,7 @@ impl Bound<'_> {
 
     fn need(&self, lane: u8, throughput: f64) -> u64 {
         let curves = &self.graph.lanes[usize::from(lane)].curves;
-        let curve = curve(self.rates.model, curves, ShapeClass::Run);
-        inverse(curve, throughput).unwrap_or(u64::MAX)
+        least_prefix(self.rates.model, curves, throughput).unwrap_or(u64::MAX)
     }
 }
 

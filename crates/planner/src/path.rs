@@ -148,11 +148,13 @@ impl Shape {
     }
 }
 
+/// Runs of so many bytes or more are copied as such.
+pub(crate) const RUN_BYTES: u64 = 64;
+
 /// As `layout::shape_class` says of the copies: runs of 64 bytes or more are copied as such;
 /// shorter ones are interleaved where only the fields part or the fastest loop of an end stays
 /// within 64 bytes, and transposed elsewhere.
 fn class_of(prefix_bytes: u64, same_loop: bool, narrowest: Option<u64>) -> ShapeClass {
-    const RUN_BYTES: u64 = 64;
     if prefix_bytes >= RUN_BYTES {
         ShapeClass::Run
     } else if same_loop || narrowest.is_some_and(|bytes| bytes <= RUN_BYTES) {

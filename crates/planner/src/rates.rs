@@ -1,7 +1,7 @@
 //! Throughput functions as the search asks them.
 
 use crate::graph::Graph;
-use crate::path::Step;
+use crate::path::{RUN_BYTES, Step};
 use crate::shape::{Shape, WHOLE};
 use model::{CostModel, Curves, ShapeClass, Throughput};
 use std::cell::{Cell, OnceCell};
@@ -67,6 +67,18 @@ pub(crate) fn curve(model: CostModel, curves: &Curves, class: ShapeClass) -> &Th
     }
 }
 
+/// The least prefix with which a hop that reorders all beyond it reaches `rate`: of one below [`RUN_BYTES`],
+/// whichever other shape class that makes it as well.
+pub(crate) fn least_prefix(model: CostModel, curves: &Curves, rate: f64) -> Option<u64> {
+    let least = |class| inverse(curve(model, curves, class), rate);
+    let run = least(ShapeClass::Run)?;
+    if run >= RUN_BYTES {
+        return Some(run);
+    }
+    let short = [ShapeClass::Interleave, ShapeClass::Transpose].map(least).into_iter();
+    Some(short.fold(run, |most, bytes| most.max(bytes.unwrap_or(RUN_BYTES))).min(RUN_BYTES))
+}
+
 /// The least request that reaches `rate`, as [`Throughput::inverse`] but without its bisection:
 /// a closed form between two points, put right by the function itself.
 pub(crate) fn inverse(curve: &Throughput, rate: f64) -> Option<u64> {
@@ -128,6 +140,28 @@ mod tests {
             for rate in at.chain(points).chain([(curve.peak() * part).max(1.0)]) {
                 prop_assert_eq!(inverse(&curve, rate), curve.inverse(rate));
             }
+        }
+    }
+
+    proptest! {
+        #[test]
+        fn a_prefix_is_the_least_that_is_enough_in_every_class(
+            run in curves(),
+            transpose in curves(),
+            interleave in prop::option::of(curves()),
+            rate in 1e5..3e8f64,
+        ) {
+            let curves = Curves { run, interleave, transpose: Some(transpose), gather: None };
+            let reaches = |bytes, class| curves.of(class).at(bytes) >= rate;
+            let is_enough = |&bytes: &u64| {
+                let short = [ShapeClass::Interleave, ShapeClass::Transpose];
+                let is_short = bytes < RUN_BYTES;
+                reaches(bytes, ShapeClass::Run)
+                    && short.into_iter().all(|class| !is_short || reaches(bytes, class))
+            };
+            // No curve has points further up.
+            let least = (1..60_000).find(is_enough);
+            prop_assert_eq!(least_prefix(CostModel::Default, &curves, rate), least);
         }
     }
 

@@ -1,7 +1,8 @@
 //! The layouts and blocking factors that make one path fastest (paper, section 4.2, parts 2, 3).
 //!
-//! For a wanted throughput, each hop's function has a least request, its *need*. A hop at an end
-//! may reorder anything beyond a prefix of its need; a hop between intermediates may reorder
+//! For a wanted throughput, each hop's function has a least request, its *need*: the function of the
+//! shape class that it leaves, so that a need below a line is that of single elements. A hop at an
+//! end may reorder anything beyond a prefix of its need; a hop between intermediates may reorder
 //! within a window of at most `TH`, beyond a prefix of its need. Three facts make the search
 //! small without losing a better answer:
 //!
@@ -21,10 +22,10 @@
 use crate::graph::Graph;
 use crate::path::{MAX_HOPS, Path, Solution};
 use crate::predict::granules;
-use crate::rates::{Rates, curve, inverse};
+use crate::rates::{Rates, least_prefix};
 use crate::shape::{Factors, Shape, WHOLE};
 use crate::word::{SPLIT, Word};
-use model::{CostModel, ShapeClass};
+use model::CostModel;
 
 /// How close, relatively, the full algorithm comes to the best throughput of a path.
 pub(crate) const TOLERANCE: f64 = 1e-7;
@@ -178,8 +179,7 @@ impl Solver<'_> {
         let last = path.hops() - 1;
         let need = |hop: usize| {
             let curves = &self.graph.lane(path.edges()[hop]).curves;
-            let curve = curve(self.rates.model, curves, ShapeClass::Run);
-            inverse(curve, rates.wanted(hop, throughput))
+            least_prefix(self.rates.model, curves, rates.wanted(hop, throughput))
         };
         let edge = path.edges()[pivot];
         let th = self.graph.th_bytes(edge.from).min(self.graph.th_bytes(edge.to));

@@ -186,3 +186,30 @@ fn what_goes_to_another_device_is_converted_in_its_own() {
         assert_eq!(kinds(&planned(&slower, ends, true, 512)), [GpuCopy]);
     }
 }
+
+#[test]
+fn a_device_whose_rects_are_slow_below_a_line_is_sent_whole_lines() {
+    // Of lines the rects move twice what the disk brings; of shorter rows less than the kernels turn.
+    let text = r#"
+        th_bytes = 33554432
+        [[node]]
+        name = "n"
+        memory = [
+          { name = "sys", kind = "SYS" },
+          { name = "dsk", kind = "DSK", th_bytes = 0 },
+          { name = "fbm", kind = "FBM", th_bytes = 0 },
+        ]
+        channel = [
+          { kind = "Memcpy", from = ["sys"], to = ["sys"], throughput = [[16, 1.2e10]] },
+          { kind = "DiskRead", from = ["dsk"], to = ["sys"], throughput = [[4096, 2e8], [1048576, 3e9]] },
+          { kind = "GPUWrite", from = ["sys"], to = ["fbm"], throughput = [[64, 6e9], [16384, 9e9]],
+             throughput_transpose = [[4, 5e8], [64, 3e9]] },
+          { kind = "GPUConvert", from = ["sys"], to = ["fbm"], throughput = [[64, 2e9], [16384, 4e9]],
+             throughput_transpose = [[4, 2.4e9]] },
+        ]
+    "#;
+    let way = planned(&cluster::parse(text).unwrap(), ("dsk", "fbm"), true, 8192);
+    assert_eq!(kinds(&way), [ChannelKind::DiskRead, Memcpy, GpuWrite]);
+    assert_eq!((way.hops[2].prefix_bytes, way.hops[2].throughput), (64, 6e9));
+    assert!(way.throughput > 2.9e9, "as the disk: {}", way.throughput);
+}
