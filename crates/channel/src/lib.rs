@@ -24,7 +24,7 @@ pub use bounds::check_bounds;
 pub use fault::{Fault, Faulty};
 pub use held::Held;
 pub use queue::{DoneQueue, TaskQueue};
-pub use region::{DeviceSpan, HostSpan, Region, Regions};
+pub use region::{DeviceSpan, HUGE_PAGE_BYTES, HostSpan, Region, Regions};
 pub use throttle::Throttle;
 pub use trace::{Trace, TraceEvent, TraceKind, TraceLog};
 // A backend depends on this crate and `kernels` only; these are the values it is handed.

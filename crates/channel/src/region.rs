@@ -2,10 +2,14 @@
 
 use super::sync::{Mutex, MutexGuard};
 use model::{MemoryId, RegionId};
+use rustix::mm::{Advice, madvise};
 use std::any::Any;
 use std::fmt;
 use std::ptr::NonNull;
 use std::sync::{Arc, PoisonError};
+
+/// What one entry of a page table's upper level maps.
+pub const HUGE_PAGE_BYTES: u64 = 2 << 20;
 
 /// Bytes that a CPU core reads and writes directly.
 ///
@@ -44,6 +48,19 @@ impl HostSpan {
     #[must_use]
     pub fn len_bytes(self) -> usize {
         self.len_bytes
+    }
+
+    /// Asks for huge pages where whole ones lie among the bytes and nobody has touched them yet. A kernel
+    /// without huge pages refuses; the memory is as good without.
+    pub fn ask_for_huge_pages(self) {
+        let page_bytes = HUGE_PAGE_BYTES as usize;
+        let skip_bytes = self.start.as_ptr().align_offset(page_bytes);
+        let left_bytes = self.len_bytes.saturating_sub(skip_bytes);
+        let start = self.start.as_ptr().wrapping_add(skip_bytes);
+        // SAFETY: the advice changes nothing of what the memory holds.
+        let _ = unsafe {
+            madvise(start.cast(), left_bytes / page_bytes * page_bytes, Advice::LinuxHugepage)
+        };
     }
 
     /// Whether all bytes of `part` are among these.

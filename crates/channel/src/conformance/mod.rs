@@ -15,7 +15,7 @@ pub use device::{Accelerator, DeviceSuite, Ends, Host};
 pub use device::{backwards, drop_held, job, memory, nested, run_one, submit_all, sys};
 pub use shape::{Draw, Shape};
 
-use crate::{Channel, Region};
+use crate::{Channel, HostSpan, Region};
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::sync::Arc;
 
@@ -32,6 +32,27 @@ pub trait Fixture {
 
     /// What a region that [`Fixture::destination`] made holds now.
     fn contents(&self, destination: &Region) -> Vec<u8>;
+}
+
+/// Whether huge pages were asked for in the middle of `span`; `None` where the kernel has none.
+///
+/// # Panics
+/// Where the kernel doesn't tell.
+#[must_use]
+pub fn may_be_huge(span: HostSpan) -> Option<bool> {
+    std::path::Path::new("/sys/kernel/mm/transparent_hugepage").exists().then(|| {
+        let middle = span.start().as_ptr().addr() + span.len_bytes() / 2;
+        let maps = std::fs::read_to_string("/proc/self/smaps").expect("what is mapped");
+        let range = |line: &str| {
+            let (from, to) = line.split_once(' ')?.0.split_once('-')?;
+            let of = |text| usize::from_str_radix(text, 16).ok();
+            Some(of(from)?..of(to)?)
+        };
+        let is_its = |line: &&str| range(line).is_some_and(|range| range.contains(&middle));
+        let mut lines = maps.lines().skip_while(|line| !is_its(line));
+        let flags = lines.find_map(|line| line.strip_prefix("VmFlags:"));
+        flags.expect("those of every mapping").split_whitespace().any(|flag| flag == "hg")
+    })
 }
 
 /// One rule of the contract.

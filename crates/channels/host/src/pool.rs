@@ -2,7 +2,7 @@
 
 use crate::limits::Limits;
 use channel::model::{ChannelError, ChannelErrorKind, MemoryId};
-use channel::{HostSpan, Provider, Region};
+use channel::{HUGE_PAGE_BYTES, HostSpan, Provider, Region};
 use rustix::io::Errno;
 use rustix::mm::{Advice, MapFlags, ProtFlags, madvise, mmap_anonymous, munmap};
 use std::ffi::c_void;
@@ -11,8 +11,6 @@ use std::sync::Arc;
 
 /// The least alignment of a mapping.
 const PAGE_BYTES: u64 = 4096;
-/// What one entry of a page table's upper level maps.
-const HUGE_PAGE_BYTES: u64 = 2 << 20;
 
 /// Regions below this are not held against the limits: asking for them takes longer than mapping.
 const UNCHECKED_BYTES: u64 = 16 << 20;
@@ -48,14 +46,17 @@ impl Provider for HostProvider {
         let whole_bytes = len_bytes.max(1).checked_next_multiple_of(PAGE_BYTES);
         let whole_bytes = whole_bytes.ok_or_else(|| out_of_memory(len_bytes, "no such size"))?;
         check_room(whole_bytes, self.pages)?;
-        let huge = self.pages.huge && whole_bytes >= HUGE_PAGE_BYTES;
+        let huge = self.pages.huge && len_bytes >= HUGE_PAGE_BYTES;
         let align_bytes = align_bytes.max(if huge { HUGE_PAGE_BYTES } else { PAGE_BYTES });
         let mapping = Mapping::new(whole_bytes, align_bytes)?;
-        mapping.prepare(self.pages, huge)?;
         let len = to_usize(len_bytes)?;
         // SAFETY: the mapping is at least `len_bytes` long and readable and writable, and the
         // region owns it.
         let span = unsafe { HostSpan::new(mapping.start(), len) };
+        if huge {
+            span.ask_for_huge_pages();
+        }
+        mapping.prepare(self.pages)?;
         Ok(Region::host(self.memory, span, Arc::new(mapping)))
     }
 }
@@ -105,13 +106,9 @@ impl Mapping {
         unsafe { self.base.add(self.skip_bytes) }
     }
 
-    fn prepare(&self, pages: Pages, huge: bool) -> Result<(), ChannelError> {
+    fn prepare(&self, pages: Pages) -> Result<(), ChannelError> {
         if let Some(node) = pages.node {
             self.prefer(node);
-        }
-        if huge {
-            // A kernel without huge pages refuses; the memory is as good without.
-            let _ = self.advise(Advice::LinuxHugepage);
         }
         if pages.prefault {
             self.touch().map_err(|errno| refused(self.used_bytes as u64, errno))?;

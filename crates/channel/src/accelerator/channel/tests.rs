@@ -2,11 +2,11 @@
 
 use super::*;
 use crate::accelerator::{
-    self, Ends, Health, Over, Owner, Profile, Queued, Reach, Rect, RectRules, Rects,
+    self, Ends, Health, Over, Owner, Profile, Queued, Reach, Rect, RectRules, Rects, ZcmProvider,
 };
 use crate::conformance::{self, Accelerator, Shape, backwards, drop_held, job, run_one};
 use crate::conformance::{submit_all, sys};
-use crate::{HostSpan, Region};
+use crate::{HostSpan, Provider, Region};
 use model::CopyList;
 use rustix::event::{PollFd, PollFlags, Timespec, poll};
 use std::fmt::{self, Debug};
@@ -37,6 +37,8 @@ struct State {
     /// Whether it calls nobody, and says nothing.
     silent: bool,
     stuck: Option<ChannelError>,
+    /// Whether it has memory of its own.
+    owns_memory: bool,
     /// Whether it needs something before the next command, and what rings when it is there.
     unready: bool,
     bell: Option<Arc<Bell>>,
@@ -125,7 +127,8 @@ impl accelerator::Device for Device {
 
     fn profile(&self) -> Profile {
         let (memory_bytes, most_bytes) = (1 << 40, 1 << 40);
-        let (key, place, shares_host_memory) = ("a".to_owned(), None, true);
+        let (key, place) = ("a".to_owned(), None);
+        let shares_host_memory = !self.state().owns_memory;
         let (converts, reach) = (false, Reach::Nothing);
         Profile { key, place, memory_bytes, most_bytes, shares_host_memory, converts, reach }
     }
@@ -311,6 +314,21 @@ fn channels_conform() {
 #[test]
 fn devices_conform() {
     conformance::run_devices(&[Device::default(), Device::default()].map(|d| d.under_test()));
+}
+
+#[test]
+fn what_is_near_asks_for_huge_pages_where_the_device_has_the_hosts_memory() {
+    let asks = |owns_memory| {
+        let device = Device::default();
+        device.state().owns_memory = owns_memory;
+        // More than an allocator hands out twice.
+        let near = ZcmProvider::new(conformance::memory(0), Arc::new(device))
+            .allocate(64 << 20, 64)
+            .unwrap();
+        conformance::may_be_huge(near.host_span().unwrap())
+    };
+    assert_ne!(asks(true), Some(true));
+    assert_ne!(asks(false), Some(false));
 }
 
 #[test]
