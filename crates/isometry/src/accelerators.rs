@@ -37,9 +37,10 @@ use std::sync::Arc;
 /// The staging of a device that converts takes at most this part of its memory.
 const STAGING_PARTS: u64 = 16;
 
-/// What each side of a measurement between the host and a device has, where the device allocates that much.
+/// What each side of a measurement between the host and a device with memory of its own has, where the device
+/// allocates that much.
 const SIDE_BYTES: u64 = 32 << 20;
-/// As [`SIDE_BYTES`], inside devices with memory of their own: more than their caches hold.
+/// As [`SIDE_BYTES`], inside such devices: more than their caches hold.
 const INSIDE_BYTES: u64 = 128 << 20;
 
 /// Who makes regions of the memories that devices have or are near to.
@@ -135,6 +136,16 @@ impl Way {
     /// Whether the other end is host memory.
     fn joins_host(self) -> bool {
         self.other.is_some_and(|kind| kind != MemoryKind::Fbm)
+    }
+
+    /// What each side of a measurement has, on a device with this profile.
+    fn side_bytes(self, profile: &Profile) -> u64 {
+        let bytes = match (profile.shares_host_memory, self.joins_host()) {
+            (true, _) => probe::side_bytes(),
+            (false, true) => SIDE_BYTES,
+            (false, false) => INSIDE_BYTES,
+        };
+        bytes.min(profile.most_bytes / 4)
     }
 
     /// Whether kernels convert between the device's memory and the host's.
@@ -381,9 +392,7 @@ impl Rates {
         };
         let rate = |&way: &Way| -> Result<Rate, Error> {
             let profile = device.profile();
-            let is_small = way.joins_host() || profile.shares_host_memory;
-            let bytes = if is_small { SIDE_BYTES } else { INSIDE_BYTES };
-            let bytes = bytes.min(profile.most_bytes / 4);
+            let bytes = way.side_bytes(&profile);
             let (other, own) = (side(way.other, bytes)?, side(None, bytes)?);
             let mut channel = device.channel(way.direction, None)?;
             let ends = if way.direction.reads_device() { (own, other) } else { (other, own) };
@@ -509,6 +518,17 @@ mod tests {
             channel = [{ kind = "Memcpy", from = ["sys"], to = ["sys"], throughput = 9e9 }]
         "#;
         cluster::parse_toml(class).unwrap().classes.remove(0)
+    }
+
+    #[test]
+    fn what_has_the_hosts_memory_is_measured_in_as_much_as_the_host() {
+        let own = Profile { most_bytes: u64::MAX, ..Full::new("a", true, Reach::All).profile() };
+        let shared = Profile { shares_host_memory: true, ..own.clone() };
+        assert_eq!(WAYS.map(|way| way.side_bytes(&shared)), [probe::side_bytes(); 8]);
+        let of_own = [WAYS[0], WAYS[4]].map(|way| way.side_bytes(&own));
+        assert_eq!(of_own, [SIDE_BYTES, INSIDE_BYTES]);
+        let little = Profile { most_bytes: 4096, ..shared };
+        assert_eq!(WAYS[0].side_bytes(&little), 1024);
     }
 
     #[test]

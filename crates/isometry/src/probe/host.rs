@@ -304,7 +304,8 @@ fn measured(points: Vec<Point>) -> Result<Throughput, Error> {
     Ok(Throughput::measured(points.into_iter().map(|point| (point.size, point.best)).collect())?)
 }
 
-fn side_bytes() -> u64 {
+/// What each side has, so that no cache of the host's holds it.
+pub(crate) fn side_bytes() -> u64 {
     let cache_bytes = last_cache_bytes().unwrap_or(0);
     side_bytes_of(cache_bytes, Limits::detect().usable_bytes())
 }

@@ -6,7 +6,7 @@ mod host;
 mod shapes;
 
 pub(crate) use disk::disk;
-pub(crate) use host::{HostRates, device, link, memcpy};
+pub(crate) use host::{HostRates, device, link, memcpy, side_bytes};
 
 use crate::memory::write_to;
 use channel::{Channel, Job, Region};
