@@ -1,7 +1,7 @@
 //! GPUWrite, GPURead and GPUCopy (paper, table 2), and GPUConvert.
 
 use super::transfer::Transfer;
-use super::{Batch, Copier, Direction};
+use super::{Batch, Copier, Direction, Profile};
 use crate::{Bell, Capabilities, Channel, DoneQueue, Held, Job};
 use model::{ChannelError, ChannelErrorKind, Completion};
 use std::collections::VecDeque;
@@ -41,6 +41,8 @@ struct Ended {
 pub struct CommandChannel<C: Copier> {
     direction: Direction,
     copier: C,
+    /// Not so where the host's cores may be what moves the bytes, since the memory is the host's.
+    tells_late: bool,
     /// Batches begun; the next one's queue follows from it.
     batches: u64,
     /// Commands queued and not known to be over.
@@ -54,15 +56,16 @@ pub struct CommandChannel<C: Copier> {
 }
 
 impl<C: Copier> CommandChannel<C> {
-    /// A channel over `copier` with nothing in flight.
+    /// A channel over `copier`, of a device with this profile, with nothing in flight.
     ///
     /// # Errors
     /// [`ChannelErrorKind::Io`] when the process has no descriptor left.
-    pub fn new(copier: C, direction: Direction) -> Result<Self, ChannelError> {
+    pub fn new(copier: C, direction: Direction, profile: &Profile) -> Result<Self, ChannelError> {
         let bell = Bell::new().map_err(|e| no_bell(&e))?;
         Ok(CommandChannel {
             direction,
             copier,
+            tells_late: !profile.shares_host_memory,
             batches: 0,
             commands: 0,
             slots: (0..MAX_IN_FLIGHT).map(|_| None).collect(),
@@ -127,7 +130,7 @@ impl<C: Copier> CommandChannel<C> {
     fn sees_end(&mut self, begun: &[Ended]) -> bool {
         let &[Ended { slot, batch }] = begun else { return false };
         let is_alone = self.slots.iter().flatten().count() == 1;
-        let looks = is_alone && !self.copier.shares_host_memory();
+        let looks = is_alone && self.tells_late;
         let Some(transfer) = self.slots[slot].as_mut().filter(|_| looks) else { return false };
         if transfer.payload_bytes() > LITTLE_BYTES || transfer.has_more() {
             return false;
@@ -213,8 +216,8 @@ fn no_bell(error: &io::Error) -> ChannelError {
 
 impl<C: Copier> Channel for CommandChannel<C> {
     fn capabilities(&self) -> Capabilities {
-        let tells_late = !self.copier.shares_host_memory();
-        Capabilities { max_in_flight: self.held.most(), commits: false, tells_late }
+        let (max_in_flight, tells_late) = (self.held.most(), self.tells_late);
+        Capabilities { max_in_flight, commits: false, tells_late }
     }
 
     fn submit(&mut self, job: Job) -> Result<(), Job> {

@@ -69,10 +69,6 @@ impl<L: Launcher, D: KernelDevice> Copier for Converter<L, D> {
         self.launcher.health()
     }
 
-    fn shares_host_memory(&self) -> bool {
-        self.launcher.shares_host_memory()
-    }
-
     fn has(&self, memory: &Self::Memory) -> bool {
         self.launcher.has(memory)
     }

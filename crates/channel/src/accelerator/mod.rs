@@ -157,9 +157,6 @@ pub trait Copier: Debug + Send {
     /// What the device is called in errors, and whether it is lost.
     fn health(&self) -> &Health;
 
-    /// Whether the device's memory is the host's, whose cores may be what moves the bytes.
-    fn shares_host_memory(&self) -> bool;
-
     /// Whether `memory` is the device's, by the same opening of it.
     fn has(&self, memory: &Self::Memory) -> bool;
 

@@ -166,10 +166,6 @@ impl Copier for Streams {
         self.device.health()
     }
 
-    fn shares_host_memory(&self) -> bool {
-        false
-    }
-
     fn has(&self, memory: &Buffer) -> bool {
         memory.is_of(self.device.context())
     }

@@ -301,13 +301,13 @@ impl accelerator::Device for Device {
         direction: Direction,
         queues: Option<usize>,
     ) -> Result<Box<dyn Channel>, ChannelError> {
-        let streams = Streams::new(self, queues.unwrap_or(STREAMS))?;
+        let (streams, profile) = (Streams::new(self, queues.unwrap_or(STREAMS))?, self.profile());
         Ok(match direction {
             way if way.converts() => {
                 let converter = Converter::new(streams, self.clone());
-                Box::new(CommandChannel::new(converter, direction)?)
+                Box::new(CommandChannel::new(converter, direction, &profile)?)
             }
-            _ => Box::new(CommandChannel::new(streams, direction)?),
+            _ => Box::new(CommandChannel::new(streams, direction, &profile)?),
         })
     }
 

@@ -128,10 +128,6 @@ impl Copier for Queues {
         self.device.health()
     }
 
-    fn shares_host_memory(&self) -> bool {
-        self.device.info().shares_host_memory
-    }
-
     fn has(&self, memory: &Buffer) -> bool {
         memory.is_of(self.device.context())
     }

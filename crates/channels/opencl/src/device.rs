@@ -348,13 +348,13 @@ impl accelerator::Device for Device {
         direction: Direction,
         queues: Option<usize>,
     ) -> Result<Box<dyn Channel>, ChannelError> {
-        let queues = Queues::new(self, queues.unwrap_or(QUEUES))?;
+        let (queues, profile) = (Queues::new(self, queues.unwrap_or(QUEUES))?, self.profile());
         Ok(match direction {
             way if way.converts() => {
                 let converter = Converter::new(queues, self.clone());
-                Box::new(CommandChannel::new(converter, direction)?)
+                Box::new(CommandChannel::new(converter, direction, &profile)?)
             }
-            _ => Box::new(CommandChannel::new(queues, direction)?),
+            _ => Box::new(CommandChannel::new(queues, direction, &profile)?),
         })
     }
 }

@@ -37,8 +37,8 @@ struct State {
     /// Whether it calls nobody, and says nothing.
     silent: bool,
     stuck: Option<ChannelError>,
-    /// Whether it has memory of its own.
-    owns_memory: bool,
+    /// Whether its memory is said to be the host's.
+    shares_host_memory: bool,
     /// Whether it needs something before the next command, and what rings when it is there.
     unready: bool,
     bell: Option<Arc<Bell>>,
@@ -112,7 +112,11 @@ impl Device {
     }
 
     fn reader(&self) -> CommandChannel<Device> {
-        CommandChannel::new(self.clone(), Direction::Read).unwrap()
+        self.channel_for(Direction::Read).unwrap()
+    }
+
+    fn channel_for(&self, direction: Direction) -> Result<CommandChannel<Device>, ChannelError> {
+        CommandChannel::new(self.clone(), direction, &accelerator::Device::profile(self))
     }
 
     fn under_test(&self) -> Accelerator {
@@ -128,7 +132,7 @@ impl accelerator::Device for Device {
     fn profile(&self) -> Profile {
         let (memory_bytes, most_bytes) = (1 << 40, 1 << 40);
         let (key, place) = ("a".to_owned(), None);
-        let shares_host_memory = !self.state().owns_memory;
+        let shares_host_memory = self.state().shares_host_memory;
         let (converts, reach) = (false, Reach::Nothing);
         Profile { key, place, memory_bytes, most_bytes, shares_host_memory, converts, reach }
     }
@@ -157,7 +161,7 @@ impl accelerator::Device for Device {
         direction: Direction,
         _queues: Option<usize>,
     ) -> Result<Box<dyn Channel>, ChannelError> {
-        Ok(Box::new(CommandChannel::new(self.clone(), direction)?))
+        Ok(Box::new(self.channel_for(direction)?))
     }
 }
 
@@ -220,10 +224,6 @@ impl Copier for Device {
 
     fn health(&self) -> &Health {
         &self.0.health
-    }
-
-    fn shares_host_memory(&self) -> bool {
-        false
     }
 
     fn has(&self, memory: &There) -> bool {
@@ -318,17 +318,17 @@ fn devices_conform() {
 
 #[test]
 fn what_is_near_asks_for_huge_pages_where_the_device_has_the_hosts_memory() {
-    let asks = |owns_memory| {
+    let asks = |shares_host_memory| {
         let device = Device::default();
-        device.state().owns_memory = owns_memory;
+        device.state().shares_host_memory = shares_host_memory;
         // More than an allocator hands out twice.
         let near = ZcmProvider::new(conformance::memory(0), Arc::new(device))
             .allocate(64 << 20, 64)
             .unwrap();
         conformance::may_be_huge(near.host_span().unwrap())
     };
-    assert_ne!(asks(true), Some(true));
-    assert_ne!(asks(false), Some(false));
+    assert_ne!(asks(false), Some(true));
+    assert_ne!(asks(true), Some(false));
 }
 
 #[test]
@@ -460,7 +460,7 @@ fn unready() -> (Device, CommandChannel<Device>, [Arc<Region>; 2]) {
     let device = Device::default();
     let ends = [[7; 8], [0; 8]].map(|bytes| device.under_test().fbm(&bytes));
     device.state().unready = true;
-    let mut channel = CommandChannel::new(device.clone(), Direction::Convert).unwrap();
+    let mut channel = device.channel_for(Direction::Convert).unwrap();
     let job = job(0, &[Shape::run(8).copy], (0, 0), ends.clone().into());
     channel.submit(job).unwrap();
     (device, channel, ends)

@@ -15,7 +15,7 @@ use std::ptr::NonNull;
 fn held(device: &Device) -> (CommandChannel<Queues>, Vec<Hold>) {
     let queues = Queues::new(device, 2).unwrap();
     let holds = queues.queues.iter().map(Queue::hold).collect();
-    (CommandChannel::new(queues, Direction::Read).unwrap(), holds)
+    (CommandChannel::new(queues, Direction::Read, &device.profile()).unwrap(), holds)
 }
 
 #[test]
