@@ -5,7 +5,7 @@
 
 use super::crossover::Search;
 use super::shapes::{Amount, gathered, interleaved, runs, transposed};
-use super::{Bench, TIMES, fill, job_of, memory, nanos_of};
+use super::{Bench, best_of_times, fill, job_of, memory, nanos_of};
 use crate::Error;
 use channel::{Channel, Provider, Region};
 use channel_host::{HostProvider, Limits, MemcpyChannel, Pages, last_cache_bytes};
@@ -240,9 +240,7 @@ impl<'a> Points<'a> {
         let mut points = self.to_measure(sizes, shape);
         for point in &mut points {
             self.shorten_requests(point, shape)?;
-            for _ in 0..TIMES {
-                self.measure(point)?;
-            }
+            point.best = self.best_rate(self.depth, &mut point.requests)?;
         }
         measured(points)
     }
@@ -280,11 +278,7 @@ impl<'a> Points<'a> {
 
     /// The best of [`TIMES`] measurements of [`Points::rate`].
     fn best_rate(&mut self, depth: u32, requests: &mut Round) -> Result<f64, Error> {
-        let mut best = 0.0f64;
-        for _ in 0..TIMES {
-            best = best.max(self.rate(depth, requests)?);
-        }
-        Ok(best)
+        best_of_times(|| self.rate(depth, requests))
     }
 
     fn rate(&mut self, depth: u32, requests: &mut Round) -> Result<f64, Error> {

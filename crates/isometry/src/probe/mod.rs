@@ -36,11 +36,7 @@ impl Bench<'_> {
         time: Duration,
         job: &mut dyn FnMut(u64) -> Job,
     ) -> Result<f64, ChannelError> {
-        let mut best = 0.0f64;
-        for _ in 0..TIMES {
-            best = best.max(self.rate(depth, time, job)?);
-        }
-        Ok(best)
+        best_of_times(|| self.rate(depth, time, job))
     }
 
     /// Bytes per second with `depth` requests of `job` in flight for at least `time`; `job` makes
@@ -87,6 +83,11 @@ impl Bench<'_> {
             let _ = poll(&mut [PollFd::new(&fd, PollFlags::IN)], None);
         }
     }
+}
+
+/// The best of [`TIMES`] measurements.
+fn best_of_times<E>(mut rate: impl FnMut() -> Result<f64, E>) -> Result<f64, E> {
+    (0..TIMES).try_fold(0.0, |best: f64, _| Ok(best.max(rate()?)))
 }
 
 /// Of which node it is does not matter to who copies.
