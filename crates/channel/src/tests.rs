@@ -1,15 +1,14 @@
 //! The suite and the wrappers on the simplest channel there is.
 
-use crate::conformance::{self, Fixture, Shape};
+use crate::conformance::{self, Fixture, Immediate, Shape};
 use crate::{
-    Capabilities, Channel, Fault, Faulty, Job, Region, Regions, Throttle, Trace, TraceKind,
-    TraceLog, check_bounds,
+    Channel, Fault, Faulty, Job, Region, Regions, Throttle, Trace, TraceKind, TraceLog,
+    check_bounds,
 };
 use model::{
-    ChannelError, ChannelErrorKind, Completion, CopyWork, MemoryId, NodeId, Place, RegionId,
-    RequestId, Time, Work,
+    ChannelError, ChannelErrorKind, CopyWork, MemoryId, NodeId, Place, RegionId, RequestId, Time,
+    Work,
 };
-use std::os::fd::BorrowedFd;
 use std::sync::{Arc, Mutex};
 use std::time::{Duration, Instant};
 
@@ -21,12 +20,6 @@ fn bytes_of(region: &Region) -> Result<&Bytes, ChannelError> {
     let unknown =
         || ChannelError::new(ChannelErrorKind::UnknownRegion, "not a region of this test");
     region.view::<Bytes>().ok_or_else(unknown)
-}
-
-/// A channel that works within `submit`, by the oracle.
-#[derive(Default)]
-struct Immediate {
-    done: Vec<Completion>,
 }
 
 fn carry_out(job: &Job) -> Result<(), ChannelError> {
@@ -46,28 +39,9 @@ fn base(place: Place) -> usize {
     usize::try_from(place.offset).unwrap()
 }
 
-impl Channel for Immediate {
-    fn capabilities(&self) -> Capabilities {
-        Capabilities { max_in_flight: 4, commits: false, tells_late: false }
-    }
-
-    fn submit(&mut self, job: Job) -> Result<(), Job> {
-        if self.done.len() == 4 {
-            return Err(job);
-        }
-        self.done.push(Completion { request: job.request, result: carry_out(&job) });
-        Ok(())
-    }
-
-    fn poll(&mut self, done: &mut Vec<Completion>) {
-        done.append(&mut self.done);
-    }
-
-    fn wake_fd(&self) -> Option<BorrowedFd<'_>> {
-        None
-    }
-
-    fn drain(&mut self) {}
+/// The simplest channel, by the oracle.
+fn immediate() -> impl Channel {
+    Immediate::new(4, carry_out)
 }
 
 struct Suite<F>(F);
@@ -108,16 +82,16 @@ fn run_of(request: u64, bytes: u64, fixture: &dyn Fixture) -> Job {
 
 #[test]
 fn the_simplest_channel_conforms() {
-    conformance::run(&Suite(Immediate::default));
+    conformance::run(&Suite(immediate));
 }
 
 #[test]
 fn a_traced_channel_conforms_and_tells() {
-    conformance::run(&Suite(|| Trace::new(Immediate::default(), clock(), TraceLog::new(10))));
+    conformance::run(&Suite(|| Trace::new(immediate(), clock(), TraceLog::new(10))));
     let log = TraceLog::new(3);
-    let mut channel = Trace::new(Immediate::default(), || Time(5), log.clone());
+    let mut channel = Trace::new(immediate(), || Time(5), log.clone());
     for request in 0..2 {
-        channel.submit(run_of(request, 8, &Suite(Immediate::default))).unwrap();
+        channel.submit(run_of(request, 8, &Suite(immediate))).unwrap();
     }
     channel.poll(&mut Vec::new());
     let events = log.take();
@@ -129,11 +103,11 @@ fn a_traced_channel_conforms_and_tells() {
 
 #[test]
 fn a_faulty_channel_conforms_without_faults_and_fails_with_them() {
-    conformance::run(&Suite(|| Faulty::new(Immediate::default(), Vec::new())));
+    conformance::run(&Suite(|| Faulty::new(immediate(), Vec::new())));
     let faults = vec![Fault { nth: 1, kind: ChannelErrorKind::DeviceLost }];
-    let mut channel = Faulty::new(Immediate::default(), faults);
+    let mut channel = Faulty::new(immediate(), faults);
     for request in 10..13 {
-        channel.submit(run_of(request, 8, &Suite(Immediate::default))).unwrap();
+        channel.submit(run_of(request, 8, &Suite(immediate))).unwrap();
     }
     let mut done = Vec::new();
     channel.poll(&mut done);
@@ -143,13 +117,13 @@ fn a_faulty_channel_conforms_without_faults_and_fails_with_them() {
 
 #[test]
 fn a_throttled_channel_conforms_and_holds_back() {
-    conformance::run(&Suite(|| Throttle::new(Immediate::default(), 1e9, clock()).unwrap()));
+    conformance::run(&Suite(|| Throttle::new(immediate(), 1e9, clock()).unwrap()));
     let now = Arc::new(Mutex::new(Time(0)));
     let theirs = Arc::clone(&now);
     let slow = move || *theirs.lock().unwrap();
-    let mut channel = Throttle::new(Immediate::default(), 1000.0, slow).unwrap();
+    let mut channel = Throttle::new(immediate(), 1000.0, slow).unwrap();
     for request in 0..2 {
-        channel.submit(run_of(request, 500, &Suite(Immediate::default))).unwrap();
+        channel.submit(run_of(request, 500, &Suite(immediate))).unwrap();
     }
     let mut counts = Vec::new();
     for half_seconds in 0..3 {

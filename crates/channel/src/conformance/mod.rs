@@ -7,12 +7,14 @@
 mod accelerator;
 mod cases;
 mod device;
+mod immediate;
 mod shape;
 
 pub use accelerator::{DEVICE_CASES, DEVICE_CHANNELS, DeviceCase};
 pub use cases::wait;
 pub use device::{Accelerator, DeviceSuite, Ends, Host};
 pub use device::{backwards, drop_held, job, memory, nested, run_one, submit_all, sys};
+pub use immediate::Immediate;
 pub use shape::{Draw, Shape};
 
 use crate::{Channel, HostSpan, Region};

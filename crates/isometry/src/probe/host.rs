@@ -314,48 +314,21 @@ fn side_bytes_of(cache_bytes: u64, usable_bytes: Option<u64>) -> u64 {
 mod tests {
     use super::{Points, REQUEST_BYTES, Sides, side_bytes_of, touched};
     use crate::probe::payload;
-    use channel::{Capabilities, Channel, Job};
-    use model::Completion;
-    use std::os::fd::BorrowedFd;
+    use channel::conformance::Immediate;
     use std::sync::Arc;
     use std::time::Duration;
-
-    /// Takes so long for each request, and for each byte.
-    struct Slow {
-        each: Duration,
-        byte: Duration,
-        done: Vec<Completion>,
-    }
-
-    impl Channel for Slow {
-        fn capabilities(&self) -> Capabilities {
-            Capabilities { max_in_flight: 1, commits: false, tells_late: false }
-        }
-
-        fn submit(&mut self, job: Job) -> Result<(), Job> {
-            let bytes = u32::try_from(payload(&job.work)).unwrap();
-            std::thread::sleep(self.each + self.byte * bytes);
-            self.done.push(Completion { request: job.request, result: Ok(()) });
-            Ok(())
-        }
-
-        fn poll(&mut self, done: &mut Vec<Completion>) {
-            done.append(&mut self.done);
-        }
-
-        fn wake_fd(&self) -> Option<BorrowedFd<'_>> {
-            None
-        }
-
-        fn drain(&mut self) {}
-    }
 
     #[test]
     fn requests_are_so_large_that_their_number_does_not_count() {
         let side = || Arc::new(touched(16 << 20).unwrap());
         let sides = Sides { src: side(), dst: side() };
-        let enlarged = |each, byte| {
-            let mut channel = Slow { each, byte, done: Vec::new() };
+        // So long for each request, and for each byte.
+        let enlarged = |each: Duration, byte: Duration| {
+            let mut channel = Immediate::new(1, |job| {
+                let bytes = u32::try_from(payload(&job.work)).unwrap();
+                std::thread::sleep(each + byte * bytes);
+                Ok(())
+            });
             let sides = Sides { src: Arc::clone(&sides.src), dst: Arc::clone(&sides.dst) };
             let mut points = Points::new(&mut channel, sides);
             points.enlarge_requests().unwrap();
