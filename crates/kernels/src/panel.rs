@@ -8,6 +8,9 @@
 //! lines that two rows share are made whole on the way out. What lies ahead of a panel is asked for
 //! while it is moved.
 
+mod asks;
+
+use self::asks::Asks;
 use crate::Stores;
 use crate::element::{Line, Plane, move_plane};
 use crate::instance::Instance;
@@ -41,24 +44,20 @@ const BAND_ROWS: usize = 2048;
 /// Lines that are begun at multiples of this are at few places of pages.
 const CLASHING_BYTES: isize = 2048;
 
+/// Blocks of up to this that follow each other on both sides are moved many at once: less is moved by one
+/// panel than is asked for ahead.
+const LITTLE_BYTES: usize = 8 << 10;
+
 /// Blocks of up to this are read again and again, by a part of each row: they stay in the caches.
 const BLOCK_BYTES: usize = 64 << 10;
-
-/// How far ahead a row of the source is asked for.
-const AHEAD_BYTES: isize = 256;
 
 /// What panels of squares with sides of a line have of rows, and how many rows of the source.
 const SQUARES_BYTES: usize = 4 * LINE_BYTES;
 const SQUARES_ROWS: usize = 64;
 
-/// Rows of the source of a few lines, up to this, that lie one right behind the other: squares with sides
-/// of a line ask for so many of them ahead.
-const FEW_LINES_BYTES: usize = 8 * LINE_BYTES;
-const FEW_ROWS: usize = 32;
-
-/// How far ahead is asked for of blocks that follow each other on both sides, and of few rows, of which a
-/// panel is soon moved.
-const BLOCKS_AHEAD_BYTES: isize = 2048;
+/// What such panels have of a source whose rows lie one right behind the other, while as much is asked
+/// for: a small part of a second-level cache.
+const RUN_BYTES: usize = 128 << 10;
 
 /// What a visit to a row of the destination is to write.
 const VISIT_BYTES: usize = 1 << 10;
@@ -97,10 +96,8 @@ pub(crate) struct Panels {
     has_line_sides: bool,
     /// How much of `a` and `b` a panel has.
     chunk: (usize, usize),
-    /// How far ahead of a panel the source is asked for.
-    ahead: isize,
-    /// How far the next block is, if it is asked for while this one is moved; else 0.
-    next: isize,
+    /// What is asked for of the source meanwhile.
+    asks: Asks,
 }
 
 /// Where a panel is put together.
@@ -125,16 +122,16 @@ impl Panels {
         let a = plain(nest, &|l| l.src == bytes).map(|k| line(nest.take(k)));
         let (dense, a) = (a.is_some(), a.unwrap_or(ONCE));
         let writes = Writes::Cached;
-        let (chunk, ahead, next) = ((1, 1), 0, 0);
+        let (chunk, asks) = ((1, 1), Asks::default());
         let aligned = dst.is_multiple_of(LINE_BYTES);
         let whole = aligned && all_shared == 0 && (b.count * nest.bytes).is_multiple_of(LINE_BYTES);
         let o = ONCE;
         let bytes = nest.bytes;
         let has_line_sides = are_lines(lanes, bytes, streams) && a.count * bytes >= LINE_BYTES;
         let mut panels =
-            Panels { bytes, a, b, o, dense, writes, whole, has_line_sides, chunk, ahead, next };
-        let block = (panels.row_bytes() * panels.a.count) as isize;
+            Panels { bytes, a, b, o, dense, writes, whole, has_line_sides, chunk, asks };
         if streams {
+            let block = panels.block_bytes() as isize;
             let follows = nest.loops().iter().any(|l| l.is_plain() && l.dst == block);
             let lines = aligned.then(|| panels.whole_lines((all_shared, follows), lanes)).flatten();
             panels.writes = lines.map_or(Writes::Staged, Writes::Lines);
@@ -142,10 +139,7 @@ impl Panels {
         panels.o = panels.third(nest);
         panels.writes = panels.spliced().unwrap_or(panels.writes);
         panels.chunk = panels.chunk();
-        let followed =
-            nest.loops().iter().any(|l| l.is_plain() && (l.src, l.dst) == (block, block));
-        panels.next = if followed && (panels.is_run() || panels.is_near()) { block } else { 0 };
-        panels.ahead = if streams { panels.ahead() } else { 0 };
+        panels.asks = panels.asks(nest, streams);
         Some(panels)
     }
 
@@ -217,7 +211,7 @@ impl Panels {
     /// of pixels of a line at most, and it shares no line of the destination.
     fn keeps_rows(&self) -> bool {
         let short = self.a.count * self.bytes <= LINE_BYTES && self.square().is_some();
-        self.next != 0 || self.whole && short && self.is_packed()
+        self.asks.next != 0 || self.whole && short && self.is_packed()
     }
 
     /// Whether a block stays in the caches, and its rows are long, but no longer than that whole
@@ -225,7 +219,7 @@ impl Panels {
     fn is_small(&self, n: usize) -> bool {
         let row = self.row_bytes();
         let rows = (PACKED_BYTES + 1..=STAGE_BYTES / n).contains(&row) && self.a.count >= n;
-        rows && self.is_packed() && self.goes_on() && row * self.a.count <= BLOCK_BYTES
+        rows && self.is_packed() && self.goes_on() && self.block_bytes() <= BLOCK_BYTES
     }
 
     /// Whether a block is one run of the source, and each of its panels, put together, one of the
@@ -239,8 +233,16 @@ impl Panels {
     /// Whether a block is one run on both sides, of long rows of the source, by squares with sides of a
     /// line, and a second-level cache has room for the next.
     fn is_near(&self) -> bool {
-        let near = self.row_bytes() * self.a.count <= BLOCK_BYTES && !self.is_packed();
+        let near = self.block_bytes() <= BLOCK_BYTES && !self.is_packed();
         self.has_squares_of_lines() && near && self.source_goes_on() && self.goes_on()
+    }
+
+    /// Whether panels of squares with sides of a line are runs of the source.
+    fn has_runs(&self) -> bool {
+        self.has_squares_of_lines()
+            && self.is_packed()
+            && self.o.count == 1
+            && self.chunk.0 == self.a.count
     }
 
     /// Whether the rows of the source follow each other.
@@ -283,9 +285,14 @@ impl Panels {
         self.a.stride.1 == self.row_bytes() as isize
     }
 
+    /// What a turn of the other loops moves.
+    fn block_bytes(&self) -> usize {
+        self.row_bytes() * self.a.count
+    }
+
     /// Whether both sides go on with the turns of a loop where this leaves off.
     fn is_followed(&self, by: Line) -> bool {
-        let bytes = (self.row_bytes() * self.a.count) as isize;
+        let bytes = self.block_bytes() as isize;
         self.is_packed() && self.goes_on() && by.stride == (bytes, bytes)
     }
 
@@ -296,15 +303,14 @@ impl Panels {
 
     /// Takes the loop with which the destination goes on out of `nest`, where rows are short.
     fn third(&self, nest: &mut Nest) -> Line {
-        let run = if self.goes_on() { self.row_bytes() * self.a.count } else { self.row_bytes() };
+        let run = if self.goes_on() { self.block_bytes() } else { self.row_bytes() };
         let staged = self.is_staged() && self.goes_on();
         let plain = (0..nest.loops().len()).filter(|&k| nest.loops()[k].is_plain());
         let next = plain.min_by_key(|&k| nest.loops()[k].dst.unsigned_abs());
         let turns = if staged { PANEL_BYTES } else { VISIT_BYTES } / run;
+        let little = !staged && self.is_one() && self.block_bytes() <= LITTLE_BYTES;
         match next {
-            Some(k) if !staged && self.is_followed(line(nest.loops()[k])) && self.is_one() => {
-                line(nest.take(k))
-            }
+            Some(k) if little && self.is_followed(line(nest.loops()[k])) => line(nest.take(k)),
             Some(k) if turns > 1 => line(nest.split(k, turns)),
             _ => ONCE,
         }
@@ -320,12 +326,15 @@ impl Panels {
         let few = |count: usize, few: usize| if count < 2 * few { count } else { few };
         if self.has_squares_of_lines() {
             let side = SQUARES_BYTES / self.bytes;
-            // The source is read as it lies, unless lines of the destination get in each other's way.
-            let follows = self.is_packed() && self.a.stride.1 % CLASHING_BYTES != 0;
-            return match () {
-                () if follows => (a, few(b, side)),
-                () if self.is_packed() => (few(a, side), few(b, side)),
-                () => (few(a, side), few(b, SQUARES_ROWS)),
+            let run = (RUN_BYTES / (a * self.bytes)).next_multiple_of(side);
+            // Rows at few places of pages get in each other's way.
+            let clash = self.goes_on() && self.a.stride.1 % CLASHING_BYTES == 0;
+            let rows = self.goes_on() && self.row_bytes() <= PACKED_BYTES;
+            return match self.is_packed() {
+                true if clash => (few(a, side), few(b, side)),
+                true => (a, few(b, run)),
+                false if rows && self.b.stride.0 % PAGE_BYTES != 0 => (few(a, side), b),
+                false => (few(a, side), few(b, SQUARES_ROWS)),
             };
         }
         if self.is_copied() {
@@ -365,37 +374,6 @@ impl Panels {
         self.writes == Writes::Cached && self.b.stride.0 % few == 0 && self.square().is_some()
     }
 
-    fn ahead(&self) -> isize {
-        let short = self.a.count * self.bytes < LINE_BYTES;
-        match () {
-            () if !self.dense => 0,
-            () if self.next != 0 => 0,
-            () if matches!(self.writes, Writes::Spliced { .. }) => LINES_AHEAD_BYTES,
-            () if self.is_followed(self.o) => BLOCKS_AHEAD_BYTES,
-            () if self.has_squares_of_lines() => self.ahead_of_squares(),
-            () if self.writes == Writes::Lines(Lanes::Join) => 0,
-            () if self.is_packed() && (self.writes == Writes::Staged || !short) => {
-                self.chunk.1 as isize * self.b.stride.0
-            }
-            () if self.b.stride.0 % PAGE_BYTES == 0 => 0,
-            () => AHEAD_BYTES,
-        }
-    }
-
-    /// How far ahead squares with sides of a line ask. Pairs of lines that follow each other the processor
-    /// finds by itself.
-    fn ahead_of_squares(&self) -> isize {
-        let row = self.a.count * self.bytes;
-        match () {
-            () if self.is_packed() && (LINE_BYTES + 1..=PAIR_BYTES).contains(&row) => 0,
-            () if self.is_packed() && (PAIR_BYTES + 1..=FEW_LINES_BYTES).contains(&row) => {
-                (FEW_ROWS * row) as isize
-            }
-            () if !self.is_packed() && self.chunk.1 < SQUARES_ROWS => BLOCKS_AHEAD_BYTES,
-            () => LINES_AHEAD_BYTES,
-        }
-    }
-
     /// Moves all that the loops reach.
     ///
     /// # Safety
@@ -430,7 +408,8 @@ impl Panels {
             // The last rows overlap those before them where they would make no square.
             let a = a.min(last);
             let by = |a: isize, (of_a, of_b): (isize, isize)| a * of_a + rows.start as isize * of_b;
-            let next = src.wrapping_offset(self.next).wrapping_add(a * self.row_bytes());
+            let moved = (rows.start * self.a.count + a * rows.len()) * self.bytes;
+            let next = src.wrapping_offset(self.asks.next).wrapping_add(moved);
             let src = src.wrapping_offset(by(a as isize, (self.a.stride.0, self.b.stride.0)));
             let dst = dst.wrapping_offset(by(a as isize, (self.a.stride.1, self.b.stride.1)));
             let count = self.chunk.0.min(range.end - a);
@@ -456,8 +435,9 @@ impl Panels {
             o: self.o.count,
             src: (self.b.stride.0, self.o.stride.0),
             dst: (self.a.stride.1, self.o.stride.1),
-            ahead: if self.writes == Writes::Staged { 0 } else { self.ahead },
-            next: (self.next != 0).then_some(next),
+            ahead: if self.writes == Writes::Staged { 0 } else { self.asks.ahead },
+            next: (self.asks.next != 0).then_some(next),
+            soon: self.asks.soon,
         };
         // SAFETY: the caller's contract; the processor has the instance's instructions; where rows are
         // lines, `of` has seen that every panel starts and ends with one; where they are spliced, the stage
@@ -467,7 +447,7 @@ impl Panels {
                 Writes::Cached => self.fill(instance, &tile, src, dst),
                 Writes::Lines(lanes) => instance.transpose(lanes, self.bytes)(&tile, src, dst),
                 Writes::Staged => {
-                    if self.next == 0 {
+                    if self.asks.next == 0 {
                         self.ask_ahead(&tile, src);
                     }
                     self.runs(instance, tile, (src, stage, dst));
@@ -483,7 +463,7 @@ impl Panels {
 
     /// Asks for what lies ahead of `tile`.
     fn ask_ahead(&self, tile: &Tile, src: *const u8) {
-        if self.ahead == 0 {
+        if self.asks.ahead == 0 {
             return;
         }
         let (rows, bytes) = match self.is_packed() {
@@ -492,7 +472,7 @@ impl Panels {
         };
         for o in 0..tile.o as isize {
             for row in 0..rows as isize {
-                let by = o * tile.src.1 + row * tile.src.0 + self.ahead;
+                let by = o * tile.src.1 + row * tile.src.0 + self.asks.ahead;
                 for at in (0..bytes).step_by(LINE_BYTES) {
                     prefetch(src.wrapping_offset(by).wrapping_add(at));
                 }

@@ -29,6 +29,8 @@ pub(crate) struct Tile {
     pub(crate) dst: (isize, isize),
     /// How far ahead of a row the source is asked for; 0 for not at all.
     pub(crate) ahead: isize,
+    /// As `ahead`, into a first-level cache, where squares with sides of a line ask into a second-level one.
+    pub(crate) soon: isize,
     /// What is asked for meanwhile: as much as the tile has, from here on.
     pub(crate) next: Option<*const u8>,
 }
@@ -295,35 +297,43 @@ unsafe fn by_lines<V: Vector, const E: usize, const STREAM: bool>(
     dst: *mut u8,
 ) {
     let side = const { LINE_BYTES / E };
+    let (row, to) = (tile.src.0, tile.dst.0);
+    let asks = tile.ahead != 0 || tile.next.is_some();
+    let step = if tile.next.is_some() { LINE_BYTES as isize } else { row };
     let mut next = tile.next;
     for o in 0..tile.o as isize {
         let (src, dst) = tile.turn(o, src, dst);
         for a in Chunks::of(tile.a, side) {
             for b in Chunks::of(tile.b, side) {
-                let src = src.wrapping_offset(b * tile.src.0 + a * E as isize);
-                let dst = dst.wrapping_offset(a * tile.dst.0 + b * E as isize);
-                if tile.ahead != 0 {
-                    for j in 0..side as isize {
-                        prefetch_near(src.wrapping_offset(j * tile.src.0 + tile.ahead));
-                    }
-                }
-                ask(&mut next, side);
+                let mut src = src.wrapping_offset(b * row + a * E as isize);
+                let mut dst = dst.wrapping_offset(a * to + b * E as isize);
+                let mut near = next.unwrap_or(src.wrapping_offset(tile.ahead));
+                let mut soon = src.wrapping_offset(tile.soon);
                 // SAFETY: a square of the tile.
                 unsafe {
-                    let (mut src, mut dst) = (src, dst);
                     let load = || {
-                        let row = V::load(src);
-                        src = src.wrapping_offset(tile.src.0);
-                        row
+                        let line = V::load(src);
+                        src = src.wrapping_offset(row);
+                        line
                     };
+                    // What is asked for line by line, between the stores, leaves room for what is loaded.
                     square_of_lines::<V, E>(load, |column| {
+                        if asks {
+                            prefetch_near(near);
+                            near = near.wrapping_offset(step);
+                        }
+                        if tile.soon != 0 {
+                            prefetch(soon);
+                            soon = soon.wrapping_offset(row);
+                        }
                         match STREAM {
                             true => column.stream(dst),
                             false => column.store(dst),
                         }
-                        dst = dst.wrapping_offset(tile.dst.0);
+                        dst = dst.wrapping_offset(to);
                     });
                 }
+                next = next.and(Some(near));
             }
         }
     }
@@ -374,7 +384,8 @@ pub(crate) unsafe fn square_of_lines<V: Vector, const E: usize>(
 pub(crate) unsafe fn copied<V: Vector, const E: usize>(tile: &Tile, src: *const u8, dst: *mut u8) {
     let mut copy = CopiedRows(MaybeUninit::uninit());
     let copy = copy.0.as_mut_ptr().cast::<u8>();
-    let packed = Tile { o: 1, src: (COPIED_PITCH as isize, 0), ahead: 0, next: None, ..*tile };
+    let packed =
+        Tile { o: 1, src: (COPIED_PITCH as isize, 0), ahead: 0, soon: 0, next: None, ..*tile };
     for o in 0..tile.o as isize {
         let (src, dst) = tile.turn(o, src, dst);
         // SAFETY: rows of the tile, for which there is room; a turn of it.

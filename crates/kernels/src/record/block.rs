@@ -141,6 +141,7 @@ unsafe fn squares<V: Vector>(records: &Records<'_>, count: usize, rows: &Rows) -
         src: (records.pitch as isize, 0),
         dst: (row as isize, 0),
         ahead: 0,
+        soon: 0,
         next: None,
     };
     let (src, dst) = (rows.from[0].at, rows.to[0].at);

@@ -1,0 +1,107 @@
+//! What panels ask for before they read it.
+//!
+//! **Hazard.** Two caches want to be filled ahead, each by what it keeps: lines that lie at the same few
+//! places of the first push each other out, and what is not read soon does in either. **Structure.** What
+//! is asked for is what will be read next in the order of the loops: the next run of the source, rows
+//! further on, or where the innermost of the loops around goes on.
+
+use super::{LINES_AHEAD_BYTES, Lanes, Panels, SQUARES_ROWS, Writes};
+use crate::nest::{Loop, Nest};
+use crate::vector::{LINE_BYTES, PAGE_BYTES, PAIR_BYTES};
+
+/// How far ahead a row of the source is asked for.
+const AHEAD_BYTES: isize = 256;
+
+/// Rows of the source of a few lines, up to this, that lie one right behind the other: squares with sides
+/// of a line ask for so many of them ahead.
+const FEW_LINES_BYTES: usize = 8 * LINE_BYTES;
+const FEW_ROWS: usize = 32;
+
+/// How far ahead is asked for of blocks that follow each other on both sides, and of few rows, of which a
+/// panel is soon moved.
+const BLOCKS_AHEAD_BYTES: isize = 2048;
+
+/// Rows are long that have so many times what is asked for ahead: then little of it is behind their end.
+const LONG: isize = 4;
+
+/// Distances in the source, in bytes; 0 where nothing is asked for.
+#[derive(Debug, Clone, Copy, Default)]
+pub(super) struct Asks {
+    /// From a row to what lies ahead of it.
+    pub(super) ahead: isize,
+    /// From a panel or block to the next, all of which is asked for while this one is moved.
+    pub(super) next: isize,
+    /// As `ahead`, to what comes so soon that a first-level cache keeps it.
+    pub(super) soon: isize,
+}
+
+impl Panels {
+    /// What is asked for, where `nest` has the other loops.
+    pub(super) fn asks(&self, nest: &Nest, streams: bool) -> Asks {
+        let innermost = nest.loops().last().filter(|l| l.is_plain()).map_or(0, |l| l.src);
+        let next = self.next(nest, innermost);
+        let ahead = if streams && next == 0 { self.ahead(innermost) } else { 0 };
+        Asks { ahead, next, soon: self.soon(ahead, next) }
+    }
+
+    fn next(&self, nest: &Nest, innermost: isize) -> isize {
+        let block = self.block_bytes() as isize;
+        let is_next = |l: &Loop| l.is_plain() && (l.src, l.dst) == (block, block);
+        match () {
+            () if self.has_runs() && self.chunk.1 < self.b.count => {
+                self.chunk.1 as isize * self.b.stride.0
+            }
+            () if self.has_runs() => innermost,
+            () if (self.is_run() || self.is_near()) && nest.loops().iter().any(is_next) => block,
+            () => 0,
+        }
+    }
+
+    fn ahead(&self, innermost: isize) -> isize {
+        let short = self.a.count * self.bytes < LINE_BYTES;
+        match () {
+            () if !self.dense => 0,
+            () if matches!(self.writes, Writes::Spliced { .. }) => LINES_AHEAD_BYTES,
+            () if self.is_followed(self.o) => BLOCKS_AHEAD_BYTES,
+            () if self.has_squares_of_lines() => self.ahead_of_squares(innermost),
+            () if self.writes == Writes::Lines(Lanes::Join) => 0,
+            () if self.is_packed() && (self.writes == Writes::Staged || !short) => {
+                self.chunk.1 as isize * self.b.stride.0
+            }
+            () if self.b.stride.0 % PAGE_BYTES == 0 => 0,
+            () => AHEAD_BYTES,
+        }
+    }
+
+    /// How far ahead squares with sides of a line ask. Pairs of lines that follow each other the processor
+    /// finds by itself.
+    fn ahead_of_squares(&self, innermost: isize) -> isize {
+        let row = self.a.count * self.bytes;
+        let pair = (LINE_BYTES + 1..=PAIR_BYTES).contains(&row);
+        let few_lines = (PAIR_BYTES + 1..=FEW_LINES_BYTES).contains(&row);
+        let long = row as isize >= LONG * BLOCKS_AHEAD_BYTES;
+        match self.is_packed() {
+            true if pair => 0,
+            true if few_lines => (FEW_ROWS * row) as isize,
+            false if few_lines && self.is_one() => innermost,
+            false if (pair || long) && self.chunk.1 < SQUARES_ROWS => BLOCKS_AHEAD_BYTES,
+            _ => LINES_AHEAD_BYTES,
+        }
+    }
+
+    /// Two squares on, in a run of several. Else the next line of long rows, if a panel has all of them and
+    /// they don't lie at the same few places of a cache.
+    fn soon(&self, ahead: isize, next: isize) -> isize {
+        let side = LINE_BYTES / self.bytes;
+        let (rows, pitch) = (self.chunk.1, self.b.stride.0);
+        let long = (self.a.count * self.bytes) as isize >= LONG * ahead.abs();
+        match () {
+            () if !self.has_squares_of_lines() => 0,
+            () if self.has_runs() && next != 0 && rows >= 4 * side => 2 * side as isize * pitch,
+            () if ahead != 0 && long && rows == self.b.count && pitch % PAGE_BYTES != 0 => {
+                LINE_BYTES as isize
+            }
+            () => 0,
+        }
+    }
+}
