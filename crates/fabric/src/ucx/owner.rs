@@ -299,5 +299,6 @@ impl Owner {
             self.progress();
             std::thread::yield_now();
         }
+        self.worker.end(self.pending);
     }
 }

@@ -1,6 +1,7 @@
 //! What comes out of order or can't be, and ranks of one process where there is UCX.
 
 use super::boxes::TOLD;
+use super::worker::{Arrivals, Worker};
 use super::*;
 use crate::config::{Job, UCX};
 use crate::message::Payload;
@@ -271,5 +272,43 @@ fn what_has_left_is_there_before_a_refused_put_is_told() {
         // SAFETY: the byte is there, and whoever may still write it is another thread of this process.
         let found = unsafe { std::ptr::read_volatile(there.as_ptr().add(at as usize)) };
         assert_eq!(found, 7, "{at}");
+    }
+}
+
+struct Deaf;
+
+impl Arrivals for Deaf {
+    fn arrive(&self, _: &[u8], _: &[u8]) {}
+}
+
+#[test]
+fn a_worker_may_go_at_each_step_of_a_close() {
+    let library = env::var_os(UCX).map(PathBuf::from);
+    let open = || Worker::open(library.as_deref(), Arc::new(Deaf));
+    for steps in 0.. {
+        let (worker, other) = match (open(), open()) {
+            (Ok(worker), Ok(other)) => (worker, other),
+            (Err(why), _) => {
+                return println!("skipped: a_worker_may_go_at_each_step_of_a_close: {why}");
+            }
+            (_, Err(why)) => panic!("{why}"),
+        };
+        let to = worker.connect(&other.address().unwrap(), &[]).unwrap();
+        let data = [1; 64];
+        // SAFETY: so little is copied before it goes on.
+        let sent = unsafe { worker.send(&to, (&data, &data)) }.unwrap();
+        let closed = worker.close(to, false);
+        for _ in 0..steps {
+            worker.progress();
+            other.progress();
+        }
+        let left: Vec<_> = sent.into_iter().chain(closed).map(|request| (request, ())).collect();
+        let is_over = left.iter().all(|(request, ())| worker.ended(request).is_some());
+        worker.end(left);
+        if is_over {
+            break;
+        }
+        // Of what connects it to the first nothing tells it.
+        std::mem::forget(other);
     }
 }

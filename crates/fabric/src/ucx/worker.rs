@@ -349,6 +349,16 @@ impl<A: Arrivals> Worker<A> {
         // SAFETY: nobody else has it.
         unsafe { (self.api.requests.free)(request.0) };
     }
+
+    /// Ends. Where any of what is left goes on, all of it stays as it is, with what that uses: UCX aborts the
+    /// process if a worker goes in the middle of such.
+    pub(crate) fn end<T>(self, left: Vec<(Request, T)>) {
+        if left.iter().any(|(request, _)| self.ended(request).is_none()) {
+            log::warn!("what UCX had under way did not end; its memory stays");
+            return std::mem::forget((self, left));
+        }
+        left.into_iter().for_each(|(request, _)| self.free(request));
+    }
 }
 
 /// What is always so: no rendezvous of UCX's own, which would have puts and messages wait for the other
