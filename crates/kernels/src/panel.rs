@@ -44,8 +44,8 @@ const BAND_ROWS: usize = 2048;
 /// Lines that are begun at multiples of this are at few places of pages.
 const CLASHING_BYTES: isize = 2048;
 
-/// Blocks of up to this that follow each other on both sides are moved many at once: less is moved by one
-/// panel than is asked for ahead.
+/// Blocks of up to this that follow each other on both sides are moved many at once by squares with sides of
+/// a line: less is moved by one panel than is asked for ahead.
 const LITTLE_BYTES: usize = 8 << 10;
 
 /// Blocks of up to this are read again and again, by a part of each row: they stay in the caches.
@@ -55,8 +55,8 @@ const BLOCK_BYTES: usize = 64 << 10;
 const SQUARES_BYTES: usize = 4 * LINE_BYTES;
 const SQUARES_ROWS: usize = 64;
 
-/// What such panels have of a source whose rows lie one right behind the other, while as much is asked
-/// for: a small part of a second-level cache.
+/// What such panels have of a source whose rows lie one right behind the other, up to twice as much, while
+/// the same is asked for: a part of a second-level cache.
 const RUN_BYTES: usize = 128 << 10;
 
 /// What a visit to a row of the destination is to write.
@@ -308,9 +308,10 @@ impl Panels {
         let plain = (0..nest.loops().len()).filter(|&k| nest.loops()[k].is_plain());
         let next = plain.min_by_key(|&k| nest.loops()[k].dst.unsigned_abs());
         let turns = if staged { PANEL_BYTES } else { VISIT_BYTES } / run;
-        let little = !staged && self.is_one() && self.block_bytes() <= LITTLE_BYTES;
+        let little = !self.has_squares_of_lines() || self.block_bytes() <= LITTLE_BYTES;
+        let follows = |k: usize| self.is_followed(line(nest.loops()[k])) && self.is_one();
         match next {
-            Some(k) if little && self.is_followed(line(nest.loops()[k])) => line(nest.take(k)),
+            Some(k) if !staged && little && follows(k) => line(nest.take(k)),
             Some(k) if turns > 1 => line(nest.split(k, turns)),
             _ => ONCE,
         }
@@ -327,7 +328,8 @@ impl Panels {
         if self.has_squares_of_lines() {
             let side = SQUARES_BYTES / self.bytes;
             let run = (RUN_BYTES / (a * self.bytes)).next_multiple_of(side);
-            // Rows at few places of pages get in each other's way.
+            // Rows that follow each other and are at few places of pages get in each other's way; farther
+            // apart they do less than the source's would, read in pieces.
             let clash = self.goes_on() && self.a.stride.1 % CLASHING_BYTES == 0;
             let rows = self.goes_on() && self.row_bytes() <= PACKED_BYTES;
             return match self.is_packed() {

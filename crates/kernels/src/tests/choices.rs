@@ -76,6 +76,23 @@ fn the_way_is_told() {
 }
 
 #[test]
+fn panels_are_runs_of_the_source_or_rows() {
+    let best = available().next().unwrap();
+    if best.abilities.lanes != 4 {
+        return println!("skipped: panels_are_runs_of_the_source_or_rows: no vector is a line");
+    }
+    let at_line = std::ptr::without_provenance::<u8>(4096);
+    for (loops, panels) in [
+        ([(1712, 160, 4), (40, 4, 6848)], "40 by 832"),
+        ([(200, 4, 320), (80, 800, 4)], "64 by 80"),
+    ] {
+        let told = explain_by(&best, &looped(&loops), at_line, Stores::Streamed);
+        let panels = format!("panels of {panels} elements of 4 B, in place, by lines past");
+        assert!(told.starts_with(&panels), "{told}");
+    }
+}
+
+#[test]
 fn each_kind_of_copies_has_its_own_crossover() {
     let crossover = model::Crossover { in_order: 1000, turned: 100 };
     let streamed =
