@@ -2,9 +2,10 @@
 
 use crate::graph::{Edge, Edges, Graph, MAX_MEMORIES};
 use crate::predict::granules;
-use crate::rates::{Rates, least_prefix};
+use crate::rates::{Rates, curve, inverse};
 use crate::shape::Shape;
 use crate::solve::{Needs, Solver, TOLERANCE};
+use model::ShapeClass;
 
 /// A throughput that no path passes: the widest path on peaks; or less, where no conversion on any
 /// channels that a path could join reaches that. It takes the best first, last and converting
@@ -116,7 +117,9 @@ impl Bound<'_> {
 
     fn need(&self, lane: u8, throughput: f64) -> u64 {
         let curves = &self.graph.lanes[usize::from(lane)].curves;
-        least_prefix(self.rates.model, curves, throughput).unwrap_or(u64::MAX)
+        let classes = [ShapeClass::Run, ShapeClass::Interleave, ShapeClass::Transpose];
+        let least = |class| inverse(curve(self.rates.model, curves, class), throughput);
+        classes.into_iter().filter_map(least).min().unwrap_or(u64::MAX)
     }
 }
 
