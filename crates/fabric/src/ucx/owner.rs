@@ -144,7 +144,7 @@ impl Owner {
             if shared.is_told() || !self.worker.arm() {
                 continue;
             }
-            let Ok(descriptor) = self.worker.descriptor() else { return };
+            let Ok(descriptor) = self.worker.descriptor() else { return self.stop() };
             let mut fds = [
                 PollFd::from_borrowed_fd(descriptor, PollFlags::IN),
                 PollFd::from_borrowed_fd(bell.as_fd(), PollFlags::IN),
@@ -298,6 +298,12 @@ impl Owner {
         while !self.pending.is_empty() && Instant::now() < end {
             self.progress();
             std::thread::yield_now();
+        }
+        for (_, what) in &self.pending {
+            if let Pending::Run(putting) | Pending::Flush(putting) = what {
+                // Several wait for one put: one of them has it answered.
+                let _ = putting.put.done.try_send(false);
+            }
         }
         self.worker.end(self.pending);
     }
