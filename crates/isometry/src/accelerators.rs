@@ -267,15 +267,15 @@ fn add_device(
     if converts {
         added.staged.push((memory, staging_bytes));
     }
-    let provider = FbmProvider::new(memory, Arc::clone(device));
-    added.providers.insert(
-        memory,
-        match profile.shares_host_memory {
-            true => Box::new(Bounded(provider)),
-            false => Box::new(provider),
-        },
-    );
+    added.providers.insert(memory, of_device(memory, device));
     own
+}
+
+/// Who makes regions of `device`'s memory.
+fn of_device(memory: MemoryId, device: &Arc<dyn Device>) -> Box<dyn Provider> {
+    let provider = FbmProvider::new(memory, Arc::clone(device));
+    let is_host = device.profile().shares_host_memory;
+    if is_host { Box::new(Bounded(provider)) } else { Box::new(provider) }
 }
 
 /// The staging of a device that has any.
@@ -373,18 +373,16 @@ impl Rates {
             let host = || HostProvider::new(other, pages).allocate(bytes, 4096);
             let region = match kind {
                 Some(MemoryKind::Zcm) => {
-                    ZcmProvider::new(other, Arc::clone(device)).allocate(bytes, 4096)
+                    Bounded(ZcmProvider::new(other, Arc::clone(device))).allocate(bytes, 4096)
                 }
                 Some(_) => match part {
-                    Part::Peers(peer) => {
-                        FbmProvider::new(other, Arc::clone(peer)).allocate(bytes, 4096)
-                    }
+                    Part::Peers(peer) => of_device(other, peer).allocate(bytes, 4096),
                     Part::Registered => {
                         reg::registered(device.as_ref(), &Arc::new(host()?)).unwrap_or_else(host)
                     }
                     Part::Usual => host(),
                 },
-                None => FbmProvider::new(own, Arc::clone(device)).allocate(bytes, 4096),
+                None => of_device(own, device).allocate(bytes, 4096),
             };
             let is_host = |region: &&Region| region.host_span().is_some();
             region.as_ref().ok().filter(is_host).map(probe::fill);
