@@ -326,7 +326,7 @@ fn whole_lines_of_which_an_outer_loop_starts_inside_one() {
 fn panels_that_ask_for_others() {
     // Runs of the source, of which the last is short; all rows of the destination; image by image.
     let runs = [(1712, 160, 4), (40, 4, 6848)];
-    let rows = [(200, 4, 320), (80, 800, 4)];
+    let rows = [(600, 4, 320), (80, 2400, 4)];
     let images = [(3, 12_288, 12_288), (64, 192, 4), (48, 4, 256)];
     for copy in [looped(&runs), looped(&rows), looped(&images)] {
         check(&copy, (0, 0));

@@ -84,7 +84,7 @@ fn panels_are_runs_of_the_source_or_rows() {
     let at_line = std::ptr::without_provenance::<u8>(4096);
     for (loops, panels) in [
         ([(1712, 160, 4), (40, 4, 6848)], "40 by 832"),
-        ([(200, 4, 320), (80, 800, 4)], "64 by 80"),
+        ([(600, 4, 320), (80, 2400, 4)], "64 by 80"),
     ] {
         let told = explain_by(&best, &looped(&loops), at_line, Stores::Streamed);
         let panels = format!("panels of {panels} elements of 4 B, in place, by lines past");
