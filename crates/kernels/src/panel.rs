@@ -57,7 +57,7 @@ const SQUARES_ROWS: usize = 64;
 
 /// What such panels have of a source whose rows lie one right behind the other, up to twice as much, while
 /// the same is asked for: a part of a second-level cache.
-const RUN_BYTES: usize = 128 << 10;
+const PANEL_RUN_BYTES: usize = 128 << 10;
 
 /// What a visit to a row of the destination is to write.
 const VISIT_BYTES: usize = 1 << 10;
@@ -327,7 +327,7 @@ impl Panels {
         let few = |count: usize, few: usize| if count < 2 * few { count } else { few };
         if self.has_squares_of_lines() {
             let side = SQUARES_BYTES / self.bytes;
-            let run = (RUN_BYTES / (a * self.bytes)).next_multiple_of(side);
+            let run = (PANEL_RUN_BYTES / (a * self.bytes)).next_multiple_of(side);
             // Rows that follow each other and are at few places of pages get in each other's way; farther
             // apart they do less than the source's would, read in pieces.
             let clash = self.goes_on() && self.a.stride.1 % CLASHING_BYTES == 0;
