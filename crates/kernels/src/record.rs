@@ -95,9 +95,8 @@ enum Fill {
     /// Fields of one size, by squares.
     Squares,
     /// By windows, groups of so many records: where they belong, or in the stage if they go past the
-    /// caches and vectors are less than a line. The block behind is asked for, `near` or in the first-level
-    /// cache.
-    Windows { group: usize, in_place: bool, near: bool },
+    /// caches and vectors are less than a line.
+    Windows { group: usize, in_place: bool },
 }
 
 /// Records: `count` of them, `pitch` bytes apart.

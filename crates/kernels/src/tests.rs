@@ -459,9 +459,13 @@ fn fields_of_any_sizes_go_by_windows_where_vectors_take_such() {
         let cached = Way::of(&three, 0, Stores::Cached, amd).to_string();
         assert!(cached.contains("by tables"), "{cached}");
     }
-    // A group of few vectors asks for little ahead, one of many for what a first-level cache holds.
-    for (bytes, back, block) in [(4, false, 336), (12, false, 448), (12, true, 672)] {
-        let told = told(&structures(&[bytes; 3], 100_000, back), abilities(4, 1));
+    // So many groups that twelve lines are asked for before each vector, those of gaps among them; and no
+    // more than a first-level cache holds of this block and the next.
+    let four = |back| structures(&[4; 3], 100_000, back);
+    let gaps = padded_structures(&[4, 8], 100_000, (4, 1), false);
+    let long = structures(&[1, 30], 100_000, true);
+    for (copy, block) in [(four(false), 192), (four(true), 192), (gaps, 144), (long, 512)] {
+        let told = told(&copy, abilities(4, 1));
         assert!(told.contains(&format!(" {block} at once, by windows")), "{told}");
     }
     let sparse = padded_structures(&[4, 8], 100_000, (24, 1), false);

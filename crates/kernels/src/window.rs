@@ -4,30 +4,38 @@
 //! short they are. **Structure.** So many records are a *group* that its bytes, and those of each
 //! field in it, are whole vectors. A vector of the result is made of *windows*: vectors of the
 //! source, each from the first byte on that is still missing, or from the start of the line that has
-//! it, out of which a table takes what belongs there. One vector is made of many groups before the next
-//! one is: its tables stay in registers, and what the windows of these groups have in common stays in the
-//! first-level cache. What no table takes of a window is read all the same, and never used.
+//! it; out of each two of them a table takes what belongs there. One vector is made of many groups before
+//! the next one is: its tables stay in registers, and what the windows of these groups have in common stays
+//! in the first-level cache. What no table takes of a window is read all the same, and never used.
 
 use crate::stream;
 use crate::vector::{LANE_BYTES, LINE_BYTES, Vector};
 use std::array::from_fn;
 use std::mem::MaybeUninit;
+use std::ops::Range;
 
 /// The most windows of a group whose rows start with a vector each: their tables are read from the
 /// second-level cache at worst.
 pub(crate) const MOST_WINDOWS: usize = 128;
 
+/// How far ahead of its blocks records, or the arrays of all fields, are asked for in the second-level cache.
+const FAR_BYTES: usize = 16 << 10;
+
 /// The number of a row, which records or the array of a field are, and of a byte in a group of it.
 pub(crate) type Place = (u16, u16);
 
-/// What a vector of the result has of one of the source.
+/// What a vector of the result has of two of the source.
 #[derive(Debug, Clone, Copy)]
-struct Window {
-    /// For each byte of the result, by as many as a vector has, its number in what there is already or,
-    /// behind that, in the window.
+#[repr(C, align(64))]
+struct Pair {
+    /// For each byte of the result, by as many as a vector has, its number in the two windows, one behind
+    /// the other; 128 or more where it comes from others.
     table: [u8; LINE_BYTES],
-    from: Place,
+    from: [Place; 2],
 }
+
+/// What a table has for the bytes that are in neither window.
+const ELSEWHERE: u8 = u8::MAX;
 
 /// A vector of the result.
 #[derive(Debug, Clone, Copy)]
@@ -40,7 +48,7 @@ struct Made {
 /// How a group is moved.
 pub(crate) struct Plan {
     /// Vectors that start anywhere have parts of two that start with a row, and so have windows of lines.
-    windows: [MaybeUninit<Window>; 3 * MOST_WINDOWS],
+    pairs: [MaybeUninit<Pair>; 2 * MOST_WINDOWS],
     vectors: [MaybeUninit<Made>; MOST_WINDOWS],
     lens: (usize, usize),
 }
@@ -54,25 +62,26 @@ pub(crate) struct Row<P> {
 
 impl Plan {
     pub(crate) fn new() -> Self {
-        let windows = [const { MaybeUninit::uninit() }; _];
-        Plan { windows, vectors: [const { MaybeUninit::uninit() }; _], lens: (0, 0) }
+        let pairs = [const { MaybeUninit::uninit() }; _];
+        Plan { pairs, vectors: [const { MaybeUninit::uninit() }; _], lens: (0, 0) }
     }
 
     /// Adds a vector that goes `to`: the bytes of the source in it are `from`, and its windows start at
     /// multiples of `unit`.
     pub(crate) fn push(&mut self, (from, unit): (&[Place], u16), to: Place) {
-        let before = self.lens.0;
-        windows((from, unit), &mut |window| {
-            self.windows[self.lens.0].write(window);
+        let mut windows = 0;
+        pairs((from, unit), &mut |pair| {
+            self.pairs[self.lens.0].write(pair);
             self.lens.0 += 1;
+            windows += pair.windows();
         });
-        self.vectors[self.lens.1].write(Made { windows: self.lens.0 - before, to });
+        self.vectors[self.lens.1].write(Made { windows, to });
         self.lens.1 += 1;
     }
 
-    fn windows(&self) -> &[Window] {
+    fn pairs(&self) -> &[Pair] {
         // SAFETY: `push` wrote so many.
-        unsafe { self.windows[..self.lens.0].assume_init_ref() }
+        unsafe { self.pairs[..self.lens.0].assume_init_ref() }
     }
 
     fn vectors(&self) -> &[Made] {
@@ -82,37 +91,51 @@ impl Plan {
 
     /// Where the windows start.
     pub(crate) fn places(&self) -> impl Iterator<Item = Place> {
-        self.windows().iter().map(|window| window.from)
+        self.pairs().iter().flat_map(|pair| pair.from)
+    }
+}
+
+impl Pair {
+    /// Whether there is a second window, or only one.
+    fn windows(&self) -> usize {
+        1 + usize::from(self.from[0] != self.from[1])
     }
 }
 
 /// How many windows that start anywhere a vector is made of whose bytes are `from`.
 pub(crate) fn count(from: &[Place]) -> usize {
     let mut count = 0;
-    windows((from, 1), &mut |_| count += 1);
+    pairs((from, 1), &mut |pair| count += pair.windows());
     count
 }
 
-/// Calls `each` for the windows that a vector is made of: the bytes of the source in it, as many as a
-/// vector has, are `from`. Windows start at multiples of `unit`.
-fn windows((from, unit): (&[Place], u16), each: &mut impl FnMut(Window)) {
+/// Calls `each` for the windows that a vector is made of, by twos: the bytes of the source in it, as many
+/// as a vector has, are `from`. Windows start at multiples of `unit`. The last may be there twice.
+fn pairs((from, unit): (&[Place], u16), each: &mut impl FnMut(Pair)) {
     let mut missing = [false; LINE_BYTES];
     missing[..from.len()].fill(true);
-    while let Some(first) = missing.iter().position(|m| *m) {
-        let (row, start) = (from[first].0, from[first].1 / unit * unit);
-        let mut table = from_fn(|i| i as u8);
-        for (i, &(r, byte)) in from.iter().enumerate() {
-            let number = usize::from(byte).wrapping_sub(start.into());
-            if missing[i] && r == row && number < from.len() {
-                (table[i], missing[i]) = ((from.len() + number) as u8, false);
+    let place = |missing: &[bool]| {
+        let first = missing.iter().position(|m| *m)?;
+        Some((from[first].0, from[first].1 / unit * unit))
+    };
+    while let Some(first) = place(&missing) {
+        let mut pair = Pair { table: [ELSEWHERE; LINE_BYTES], from: [first; 2] };
+        for (behind, window) in pair.from.iter_mut().enumerate() {
+            *window = place(&missing).unwrap_or(first);
+            for (i, &(row, byte)) in from.iter().enumerate() {
+                let number = usize::from(byte).wrapping_sub(window.1.into());
+                if missing[i] && row == window.0 && number < from.len() {
+                    missing[i] = false;
+                    pair.table[i] = (behind * from.len() + number) as u8;
+                }
             }
         }
-        each(Window { table, from: (row, start) });
+        each(pair);
     }
 }
 
 /// Moves `times` groups of so many records of the rows `from` and `to`, past the caches if it
-/// `streams`; and asks for as many groups behind them, `near` or in the first-level cache.
+/// `streams`; and asks for as many groups behind them.
 ///
 /// # Safety
 /// What the windows read of the groups is valid for reads, and the groups for writes, apart; the plan
@@ -122,61 +145,113 @@ fn windows((from, unit): (&[Place], u16), each: &mut impl FnMut(Window)) {
 pub(crate) unsafe fn groups<V: Vector>(
     plan: &Plan,
     (times, group, streams): (usize, usize, bool),
-    (from, near): (&[Row<*const u8>], bool),
+    from: &[Row<*const u8>],
     to: &[Row<*mut u8>],
 ) {
     let lines: usize = from.iter().map(|row| times * group * row.step / LINE_BYTES).sum();
     let share = lines.div_ceil(plan.lens.1.max(1));
-    let mut asks = from.iter().flat_map(|row| {
-        let bytes = times * group * row.step;
-        (bytes..2 * bytes).step_by(LINE_BYTES).map(|line| row.at.wrapping_add(line))
-    });
-    let mut windows = plan.windows();
+    let mut asks = Asks::new(from, times * group);
+    let mut pairs = plan.pairs();
     for made in plan.vectors() {
-        let these = asks.by_ref().take(share);
-        match near {
-            true => these.for_each(stream::prefetch_near),
-            false => these.for_each(stream::prefetch),
-        }
+        asks.ask(share);
         let row = to[usize::from(made.to.0)];
-        let step = group * row.step;
-        let dst = row.at.wrapping_add(made.to.1.into());
-        let (these, rest) = windows.split_at(made.windows);
-        windows = rest;
-        let at = (times, group, from);
+        let to = (row.at.wrapping_add(made.to.1.into()), group * row.step);
+        let (these, rest) = pairs.split_at(made.windows.div_ceil(2));
+        pairs = rest;
+        let (these, from) = ((made.windows, these), (times, group, from));
         // SAFETY: the caller's contract, for a vector of each group.
         unsafe {
             match streams {
-                true => by_windows(these, at, (dst, step), |made: V, dst| made.stream(dst)),
-                false => by_windows(these, at, (dst, step), |made: V, dst| made.store(dst)),
+                true => by_rows(these, from, to, |made: V, dst| made.stream(dst)),
+                false => by_rows(these, from, to, |made: V, dst| made.store(dst)),
             }
         }
     }
 }
 
-/// Makes a vector of each of so many groups, and calls `put` with it and where it goes.
+/// What is asked for behind groups: as many in the first-level cache, and in the second-level cache what
+/// lies so far behind these that it takes the memory's time.
+struct Asks<'a> {
+    rows: std::slice::Iter<'a, Row<*const u8>>,
+    records: usize,
+    /// What a record has in all rows.
+    record_bytes: usize,
+    /// What is left of a row, as addresses, and how far behind that is asked for, too.
+    lines: Range<usize>,
+    far: usize,
+}
+
+impl<'a> Asks<'a> {
+    /// For so many `records` behind as many of the `rows`.
+    #[inline(always)]
+    fn new(rows: &'a [Row<*const u8>], records: usize) -> Self {
+        let record_bytes = rows.iter().map(|row| row.step).sum();
+        Asks { rows: rows.iter(), records, record_bytes, lines: 0..0, far: 0 }
+    }
+
+    /// Asks for so many lines, if there are any left.
+    #[inline(always)]
+    fn ask(&mut self, lines: usize) {
+        for _ in 0..lines {
+            while self.lines.is_empty() {
+                let Some(row) = self.rows.next() else { return };
+                let bytes = self.records * row.step;
+                let start = row.at.addr() + bytes;
+                self.lines = start..start + bytes;
+                self.far = FAR_BYTES * row.step / self.record_bytes;
+            }
+            let line = std::ptr::without_provenance::<u8>(self.lines.start);
+            stream::prefetch(line);
+            stream::prefetch_near(line.wrapping_add(self.far));
+            self.lines.start += LINE_BYTES;
+        }
+    }
+}
+
+/// As [`by_windows`], for sources of one row and of several.
 ///
 /// # Safety
 /// As [`groups`].
 #[inline(always)]
-unsafe fn by_windows<V: Vector>(
-    windows: &[Window],
+unsafe fn by_rows<V: Vector>(
+    windows: (usize, &[Pair]),
     from: (usize, usize, &[Row<*const u8>]),
     to: (*mut u8, usize),
     put: impl Fn(V, *mut u8),
 ) {
     // SAFETY: the caller's contract.
     unsafe {
-        match windows.len() {
-            1 => by::<V, 1>(windows, from, to, put),
-            2 => by::<V, 2>(windows, from, to, put),
-            3 => by::<V, 3>(windows, from, to, put),
-            4 => by::<V, 4>(windows, from, to, put),
-            5 => by::<V, 5>(windows, from, to, put),
-            6 => by::<V, 6>(windows, from, to, put),
-            7 => by::<V, 7>(windows, from, to, put),
-            8 => by::<V, 8>(windows, from, to, put),
-            _ => by_any(windows, from, to, put),
+        match from.2.len() {
+            1 => by_windows::<V, true>(windows, from, to, put),
+            _ => by_windows::<V, false>(windows, from, to, put),
+        }
+    }
+}
+
+/// Makes a vector of each of so many groups, and calls `put` with it and where it goes. Whether the source
+/// is `ONE` row is known then: its windows are told by how far they are behind it.
+///
+/// # Safety
+/// As [`groups`].
+#[inline(always)]
+unsafe fn by_windows<V: Vector, const ONE: bool>(
+    (windows, pairs): (usize, &[Pair]),
+    from: (usize, usize, &[Row<*const u8>]),
+    to: (*mut u8, usize),
+    put: impl Fn(V, *mut u8),
+) {
+    // SAFETY: the caller's contract.
+    unsafe {
+        match windows {
+            1 => by::<V, ONE, 1>(pairs, from, to, put),
+            2 => by::<V, ONE, 2>(pairs, from, to, put),
+            3 => by::<V, ONE, 3>(pairs, from, to, put),
+            4 => by::<V, ONE, 4>(pairs, from, to, put),
+            5 => by::<V, ONE, 5>(pairs, from, to, put),
+            6 => by::<V, ONE, 6>(pairs, from, to, put),
+            7 => by::<V, ONE, 7>(pairs, from, to, put),
+            8 => by::<V, ONE, 8>(pairs, from, to, put),
+            _ => by_any::<V, ONE>(pairs, from, to, put),
         }
     }
 }
@@ -186,28 +261,35 @@ unsafe fn by_windows<V: Vector>(
 /// # Safety
 /// As [`groups`].
 #[inline(always)]
-unsafe fn by<V: Vector, const N: usize>(
-    windows: &[Window],
+unsafe fn by<V: Vector, const ONE: bool, const N: usize>(
+    pairs: &[Pair],
     (times, group, from): (usize, usize, &[Row<*const u8>]),
     (dst, step): (*mut u8, usize),
     put: impl Fn(V, *mut u8),
 ) {
-    let rows: [_; N] = from_fn(|i| from[usize::from(windows[i].from.0)]);
-    let steps: [_; N] = from_fn(|i| group * rows[i].step);
-    let mut at: [_; N] = from_fn(|i| rows[i].at.wrapping_add(windows[i].from.1.into()));
+    let place = |i: usize| pairs[i / 2].from[i % 2];
+    let rows: [_; N] = from_fn(|i| from[usize::from(place(i).0)]);
+    let behind: [usize; N] = from_fn(|i| place(i).1.into());
+    let mut at: [_; N] = from_fn(|i| rows[i].at.wrapping_add(behind[i]));
+    let mut row = rows[0].at;
     // SAFETY: a table is as long as a vector.
-    let tables: [V; N] = from_fn(|i| unsafe { V::load(windows[i].table.as_ptr()) });
+    let tables: [V; N] = from_fn(|i| unsafe { V::load(pairs[i / 2].table.as_ptr()) });
     for n in 0..times {
         // SAFETY: the caller's contract.
         unsafe {
-            let mut made = V::load(at[0]);
-            made = made.take(made, tables[0]);
-            for i in 1..N {
-                made = made.take(V::load(at[i]), tables[i]);
+            let window = |i: usize| V::load(if ONE { row.wrapping_add(behind[i]) } else { at[i] });
+            let two = |i: usize| {
+                let first = window(i);
+                (first, if i + 1 < N { window(i + 1) } else { first })
+            };
+            let mut made = V::pick(two(0), tables[0]);
+            for i in (2..N).step_by(2) {
+                made = V::pick(two(i), tables[i]).or_else(made, tables[i]);
             }
             put(made, dst.wrapping_add(n * step));
         }
-        at = from_fn(|i| at[i].wrapping_add(steps[i]));
+        row = row.wrapping_add(group * rows[0].step);
+        at = from_fn(|i| at[i].wrapping_add(group * rows[i].step));
     }
 }
 
@@ -216,21 +298,24 @@ unsafe fn by<V: Vector, const N: usize>(
 /// # Safety
 /// As [`groups`].
 #[inline(always)]
-unsafe fn by_any<V: Vector>(
-    windows: &[Window],
+unsafe fn by_any<V: Vector, const ONE: bool>(
+    pairs: &[Pair],
     (times, group, from): (usize, usize, &[Row<*const u8>]),
     (dst, step): (*mut u8, usize),
     put: impl Fn(V, *mut u8),
 ) {
-    let Some(first) = windows.first() else { return };
+    let Some(first) = pairs.first() else { return };
     for n in 0..times {
         // SAFETY: the caller's contract; a table is as long as a vector.
         unsafe {
             let mut made = V::load(first.table.as_ptr());
-            for window in windows {
-                let row = from[usize::from(window.from.0)];
-                let at = row.at.wrapping_add(n * group * row.step + usize::from(window.from.1));
-                made = made.take(V::load(at), V::load(window.table.as_ptr()));
+            for pair in pairs {
+                let [first, second] = pair.from.map(|(row, behind)| {
+                    let row = if ONE { from[0] } else { from[usize::from(row)] };
+                    V::load(row.at.wrapping_add(n * group * row.step + usize::from(behind)))
+                });
+                let table = V::load(pair.table.as_ptr());
+                made = V::pick((first, second), table).or_else(made, table);
             }
             put(made, dst.wrapping_add(n * step));
         }

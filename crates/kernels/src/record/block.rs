@@ -33,9 +33,9 @@ pub(crate) unsafe fn run<V: Vector>(
                 6 => tables::<V, 6>(records, count, (&stage.table, rows)),
                 _ => tables::<V, MOST_BY_TABLE>(records, count, (&stage.table, rows)),
             },
-            Fill::Windows { group, near, .. } => {
+            Fill::Windows { group, .. } => {
                 let times = stage.windowed.times(records.count - start, group).min(count / group);
-                groups::<V>(&stage.windowed, (times, group, near), rows)
+                groups::<V>(&stage.windowed, (times, group), rows)
             }
         };
         if done < count && !records.is_in_place() {
@@ -108,21 +108,19 @@ pub(super) unsafe fn one_by_one(records: &Records<'_>, i: usize, these: Range<us
 }
 
 /// Moves so many groups of so many records by windows, which is how many records it returns; and asks for
-/// as many behind them, `near` or in the first-level cache.
+/// as many behind them.
 ///
 /// # Safety
 /// As [`run`], with what is found out about the records.
 #[inline(always)]
 unsafe fn groups<V: Vector>(
     windowed: &Windowed,
-    (times, group, near): (usize, usize, bool),
+    (times, group): (usize, usize),
     rows: &Rows,
 ) -> usize {
     let (from, to) = (&rows.from[..rows.lens.0], &rows.to[..rows.lens.1]);
     // SAFETY: the caller's contract.
-    unsafe {
-        window::groups::<V>(&windowed.plan, (times, group, windowed.streams), (from, near), to)
-    };
+    unsafe { window::groups::<V>(&windowed.plan, (times, group, windowed.streams), from, to) };
     times * group
 }
 

@@ -8,13 +8,10 @@ use crate::window::{self, MOST_WINDOWS, Place, Plan, Row};
 /// A block has so many groups at least.
 const LEAST_GROUPS: usize = 4;
 
-/// What a block reads, where the next is asked for in the second-level cache: half of the first-level one,
-/// for each vector of a group reads nearly all of it, or more, where each reads its part.
-const RECORDS_BYTES: usize = 16 << 10;
-const ARRAYS_BYTES: usize = 24 << 10;
-
-/// Groups of so few vectors ask for too much of that before each.
-const FEW_VECTORS: usize = 3;
+/// A block has so many groups that so many lines are asked for before each vector: fewer are late, more are
+/// held up; and is so much at most, of which a first-level cache has room for twice.
+const ASKED_LINES: usize = 12;
+const MOST_BYTES: usize = 16 << 10;
 
 /// A window takes the time in which so many numbers are moved one by one; and to find out what it is
 /// takes that of so many.
@@ -73,15 +70,12 @@ impl Records<'_> {
         self.vectors((group, by.lanes), heads, &mut |from, _| count += window::count(from));
         if count <= most {
             let in_place = !self.streams || by.lanes * LANE_BYTES == LINE_BYTES;
-            let vectors = group * payload / (by.lanes * LANE_BYTES);
-            let near = (self.splits || in_place) && vectors > FEW_VECTORS;
-            let bytes = match (near, self.splits) {
-                (false, _) => BLOCK_BYTES,
-                (true, true) => RECORDS_BYTES,
-                (true, false) => ARRAYS_BYTES,
-            };
-            self.fill = Fill::Windows { group, in_place, near };
-            self.block = (bytes / self.pitch / group * group).max(least);
+            let vectors = ASKED_LINES * LINE_BYTES / (by.lanes * LANE_BYTES);
+            // Records that are put together in the stage need room there, too.
+            let most = if in_place || self.splits { MOST_BYTES } else { BLOCK_BYTES };
+            let groups = (vectors * payload / self.pitch).min(most / (group * self.pitch));
+            self.fill = Fill::Windows { group, in_place };
+            self.block = groups.max(LEAST_GROUPS) * group;
         }
         self
     }

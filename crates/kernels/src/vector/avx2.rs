@@ -96,14 +96,20 @@ impl Vector for Avx2 {
     }
 
     #[inline(always)]
-    unsafe fn take(self, from: Self, table: Self) -> Self {
+    unsafe fn pick(from: (Self, Self), table: Self) -> Self {
         // SAFETY: the caller has the instruction set.
         unsafe {
             // Of the number of a unit, three bits count, from that of its first byte.
             let units = _mm256_srli_epi32::<2>(table.0);
-            let taken = _mm256_permutevar8x32_epi32(from.0, units);
-            // A number beyond those of this has its sixth bit set.
-            Avx2(_mm256_blendv_epi8(self.0, taken, _mm256_slli_epi32::<2>(table.0)))
+            let [first, second] = [from.0, from.1].map(|v| _mm256_permutevar8x32_epi32(v.0, units));
+            // A number of the second has its sixth bit set.
+            Avx2(_mm256_blendv_epi8(first, second, _mm256_slli_epi32::<2>(table.0)))
         }
+    }
+
+    #[inline(always)]
+    unsafe fn or_else(self, other: Self, table: Self) -> Self {
+        // SAFETY: the caller has the instruction set.
+        Avx2(unsafe { _mm256_blendv_epi8(self.0, other.0, table.0) })
     }
 }

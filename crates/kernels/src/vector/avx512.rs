@@ -4,10 +4,11 @@ use super::Vector;
 use std::arch::x86_64::{
     __m128i, __m512i, _mm_loadu_si128, _mm_storeu_si128, _mm512_castsi128_si512,
     _mm512_castsi512_si128, _mm512_extracti32x4_epi32, _mm512_inserti32x4, _mm512_loadu_si512,
-    _mm512_or_si512, _mm512_permutex2var_epi8, _mm512_permutex2var_epi32, _mm512_shuffle_epi8,
-    _mm512_shuffle_i32x4, _mm512_srli_epi32, _mm512_storeu_si512, _mm512_stream_si512,
-    _mm512_unpackhi_epi8, _mm512_unpackhi_epi16, _mm512_unpackhi_epi32, _mm512_unpackhi_epi64,
-    _mm512_unpacklo_epi8, _mm512_unpacklo_epi16, _mm512_unpacklo_epi32, _mm512_unpacklo_epi64,
+    _mm512_mask_blend_epi8, _mm512_movepi8_mask, _mm512_or_si512, _mm512_permutex2var_epi8,
+    _mm512_permutex2var_epi32, _mm512_shuffle_epi8, _mm512_shuffle_i32x4, _mm512_srli_epi32,
+    _mm512_storeu_si512, _mm512_stream_si512, _mm512_unpackhi_epi8, _mm512_unpackhi_epi16,
+    _mm512_unpackhi_epi32, _mm512_unpackhi_epi64, _mm512_unpacklo_epi8, _mm512_unpacklo_epi16,
+    _mm512_unpacklo_epi32, _mm512_unpacklo_epi64,
 };
 
 /// A cache line.
@@ -107,15 +108,22 @@ impl<const BYTES: bool> Vector for Avx512<BYTES> {
     }
 
     #[inline(always)]
-    unsafe fn take(self, from: Self, table: Self) -> Self {
+    unsafe fn pick(from: (Self, Self), table: Self) -> Self {
+        let (a, b) = (from.0.0, from.1.0);
         // SAFETY: the caller has the instruction set.
         Avx512(unsafe {
             if BYTES {
-                _mm512_permutex2var_epi8(self.0, table.0, from.0)
+                _mm512_permutex2var_epi8(a, table.0, b)
             } else {
                 // Of the number of a unit, five bits count, from that of its first byte.
-                _mm512_permutex2var_epi32(self.0, _mm512_srli_epi32::<2>(table.0), from.0)
+                _mm512_permutex2var_epi32(a, _mm512_srli_epi32::<2>(table.0), b)
             }
         })
+    }
+
+    #[inline(always)]
+    unsafe fn or_else(self, other: Self, table: Self) -> Self {
+        // SAFETY: the caller has the instruction set.
+        Avx512(unsafe { _mm512_mask_blend_epi8(_mm512_movepi8_mask(table.0), self.0, other.0) })
     }
 }

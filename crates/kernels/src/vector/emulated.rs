@@ -62,14 +62,28 @@ impl Vector for Emulated {
         Emulated(from_fn(|i| unsafe { self.0[i].or(other.0[i]) }))
     }
 
-    unsafe fn take(self, from: Self, table: Self) -> Self {
+    unsafe fn pick(from: (Self, Self), table: Self) -> Self {
         let (mut both, mut numbers) = ([[0; LINE_BYTES]; 2], [0; LINE_BYTES]);
         // SAFETY: each is as long as a vector.
         unsafe {
-            self.store(both[0].as_mut_ptr());
-            from.store(both[1].as_mut_ptr());
+            from.0.store(both[0].as_mut_ptr());
+            from.1.store(both[1].as_mut_ptr());
             table.store(numbers.as_mut_ptr());
-            Self::load(numbers.map(|n| both.as_flattened()[usize::from(n)]).as_ptr())
+            Self::load(numbers.map(|n| both.as_flattened()[usize::from(n % 128)]).as_ptr())
+        }
+    }
+
+    unsafe fn or_else(self, other: Self, table: Self) -> Self {
+        let mut all = [[0; LINE_BYTES]; 3];
+        // SAFETY: each is as long as a vector.
+        unsafe {
+            self.store(all[0].as_mut_ptr());
+            other.store(all[1].as_mut_ptr());
+            table.store(all[2].as_mut_ptr());
+            let [this, other, numbers] = all;
+            let made: [_; LINE_BYTES] =
+                from_fn(|i| if numbers[i] < 128 { this[i] } else { other[i] });
+            Self::load(made.as_ptr())
         }
     }
 }

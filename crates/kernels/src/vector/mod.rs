@@ -98,10 +98,16 @@ pub(crate) trait Vector: Copy {
     /// The bits of both.
     unsafe fn or(self, other: Self) -> Self;
 
-    /// Of this and of `from`, one behind the other, the bytes whose numbers are in `table`: whole units of
-    /// [`Vector::UNIT_BYTES`], of which those of this stay where they are.
+    /// Of two, one behind the other, the bytes whose numbers are in `table`, whole units of
+    /// [`Vector::UNIT_BYTES`]; any where a number is 128 or more.
     #[inline(always)]
-    unsafe fn take(self, _from: Self, _table: Self) -> Self {
+    unsafe fn pick(_from: (Self, Self), _table: Self) -> Self {
+        unreachable!("no units")
+    }
+
+    /// This, but `other` where the number in `table` is 128 or more.
+    #[inline(always)]
+    unsafe fn or_else(self, _other: Self, _table: Self) -> Self {
         unreachable!("no units")
     }
 }
