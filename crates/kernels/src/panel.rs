@@ -41,6 +41,9 @@ const MOST_ROWS: usize = STAGE_BYTES / (2 * PAIR_BYTES);
 /// the caches.
 const BAND_ROWS: usize = 2048;
 
+/// A processor holds so many lines half written.
+const MOST_BEGUN: usize = 16;
+
 /// Lines that are begun at multiples of this are at few places of pages.
 const CLASHING_BYTES: isize = 2048;
 
@@ -245,6 +248,14 @@ impl Panels {
             && self.chunk.0 == self.a.count
     }
 
+    /// Whether panels of squares with sides of a line read the source from end to end: its rows follow each
+    /// other, of so few elements that no more lines of the destination are begun at once than a processor
+    /// holds half written.
+    fn is_read_once(&self) -> bool {
+        let few = self.a.count <= MOST_BEGUN && self.o.count == 1;
+        self.has_squares_of_lines() && self.is_packed() && few
+    }
+
     /// Whether the rows of the source follow each other.
     fn source_goes_on(&self) -> bool {
         self.dense && self.b.stride.0 == (self.a.count * self.bytes) as isize
@@ -333,6 +344,9 @@ impl Panels {
             let clash = self.goes_on() && self.a.stride.1 % CLASHING_BYTES == 0;
             let rows = self.goes_on() && self.row_bytes() <= PACKED_BYTES;
             return match self.is_packed() {
+                true if self.is_read_once() => {
+                    (a, if a * self.bytes > LINE_BYTES { few(b, side) } else { b })
+                }
                 true if clash => (few(a, side), few(b, side)),
                 true => (a, few(b, run)),
                 false if rows && self.b.stride.0 % PAGE_BYTES != 0 => (few(a, side), b),

@@ -3,7 +3,8 @@
 //! **Hazard.** Two caches want to be filled ahead, each by what it keeps: lines that lie at the same few
 //! places of the first push each other out, and what is not read soon does in either. **Structure.** What
 //! is asked for is what will be read next in the order of the loops: the next run of the source, rows
-//! further on, or where the innermost of the loops around goes on.
+//! further on, or where the innermost of the loops around goes on. What is read once from end to end the
+//! processor finds by itself, and asking for it holds it up.
 
 use super::{LINES_AHEAD_BYTES, Lanes, Panels, SQUARES_ROWS, Writes};
 use crate::nest::{Loop, Nest};
@@ -38,6 +39,9 @@ pub(super) struct Asks {
 impl Panels {
     /// What is asked for, where `nest` has the other loops.
     pub(super) fn asks(&self, nest: &Nest, streams: bool) -> Asks {
+        if self.is_read_once() {
+            return Asks::default();
+        }
         let innermost = nest.loops().last().filter(|l| l.is_plain()).map_or(0, |l| l.src);
         let next = self.next(nest, innermost);
         let ahead = if streams && next == 0 { self.ahead(innermost) } else { 0 };
