@@ -53,6 +53,9 @@ const HALF_BYTES: usize = LINE_BYTES / 2;
 /// has runs: if these are lines that go past the caches, tiles would gain nothing.
 const FEW_BYTES: usize = 512;
 
+/// Two pairs of lines.
+const PAIRS_BYTES: usize = 2 * PAIR_BYTES;
+
 /// libc knows best how to copy what is longer.
 const LONG_BYTES: usize = 1 << 10;
 
@@ -182,7 +185,7 @@ pub(crate) unsafe fn runs<V: Vector>(runs: &Runs, src: *const u8, dst: *mut u8) 
             let (by, across) = part(runs.across, j, runs.tile.1);
             let (src, dst) = (src.wrapping_offset(by.0), dst.wrapping_offset(by.1));
             // SAFETY: a tile of the runs.
-            unsafe { tile::<V>(&Runs { along, across, ..*runs }, src, dst) };
+            unsafe { tile::<V>(&Runs { along, across, ..*runs }, (src, dst)) };
         }
     }
 }
@@ -190,20 +193,25 @@ pub(crate) unsafe fn runs<V: Vector>(runs: &Runs, src: *const u8, dst: *mut u8) 
 /// # Safety
 /// As [`runs`], for one tile.
 #[inline(always)]
-unsafe fn tile<V: Vector>(runs: &Runs, src: *const u8, dst: *mut u8) {
+unsafe fn tile<V: Vector>(runs: &Runs, at: (*const u8, *mut u8)) {
     let Runs { bytes, along, across, is_tiled, stores, .. } = *runs;
-    let ends = dst.addr() | bytes | along.stride.1 as usize | across.stride.1 as usize;
+    let ends = at.1.addr() | bytes | along.stride.1 as usize | across.stride.1 as usize;
     let whole = is_tiled || ends.is_multiple_of(LINE_BYTES);
     let lines = (along, across);
     // SAFETY: the caller's contract; a tile's runs start aligned if they go past the caches.
     unsafe {
-        if is_tiled && bytes == const { V::LANES * LANE_BYTES } {
-            return vectors::<V>(bytes, lines, stores, (src, dst));
-        }
-        if const { V::LANES * LANE_BYTES > HALF_BYTES } && is_tiled && bytes == HALF_BYTES {
-            return vectors::<V::Half>(bytes, lines, stores, (src, dst));
+        match (bytes, stores) {
+            _ if !is_tiled => {}
+            (HALF_BYTES, _) if const { V::LANES * LANE_BYTES > HALF_BYTES } => {
+                return vectors::<V::Half, HALF_BYTES>(lines, stores, at);
+            }
+            (LINE_BYTES, _) => return vectors::<V, LINE_BYTES>(lines, stores, at),
+            (PAIR_BYTES, Stores::Cached) => return vectors_to::<V, PAIR_BYTES, false>(lines, at),
+            (PAIRS_BYTES, Stores::Cached) => return vectors_to::<V, PAIRS_BYTES, false>(lines, at),
+            _ => {}
         }
     }
+    let (src, dst) = at;
     // What follows on the source comes by itself, and is soon wanted.
     let ahead = if is_tiled { 0 } else { AHEAD_RUNS * along.stride.0 };
     for j in 0..across.count as isize {
@@ -224,13 +232,13 @@ unsafe fn tile<V: Vector>(runs: &Runs, src: *const u8, dst: *mut u8) {
     }
 }
 
-/// Copies runs of `bytes`, which are whole vectors.
+/// Copies runs of `BYTES`, which are whole vectors. A size known at compile time costs no loop for each run:
+/// in a cache that would take as long as a few lines do.
 ///
 /// # Safety
 /// As [`runs`]; those that go past the caches start aligned.
 #[inline(always)]
-unsafe fn vectors<V: Vector>(
-    bytes: usize,
+unsafe fn vectors<V: Vector, const BYTES: usize>(
     lines: (Line, Line),
     stores: Stores,
     at: (*const u8, *mut u8),
@@ -238,8 +246,8 @@ unsafe fn vectors<V: Vector>(
     // SAFETY: the caller's contract.
     unsafe {
         match stores {
-            Stores::Cached => vectors_to::<V, false>(bytes, lines, at),
-            Stores::Streamed => vectors_to::<V, true>(bytes, lines, at),
+            Stores::Cached => vectors_to::<V, BYTES, false>(lines, at),
+            Stores::Streamed => vectors_to::<V, BYTES, true>(lines, at),
         }
     }
 }
@@ -247,8 +255,7 @@ unsafe fn vectors<V: Vector>(
 /// # Safety
 /// As [`vectors`], past the caches with `STREAM`.
 #[inline(always)]
-unsafe fn vectors_to<V: Vector, const STREAM: bool>(
-    bytes: usize,
+unsafe fn vectors_to<V: Vector, const BYTES: usize, const STREAM: bool>(
     (along, across): (Line, Line),
     (src, dst): (*const u8, *mut u8),
 ) {
@@ -256,7 +263,7 @@ unsafe fn vectors_to<V: Vector, const STREAM: bool>(
         let mut src = src.wrapping_offset(j * across.stride.0);
         let mut dst = dst.wrapping_offset(j * across.stride.1);
         for _ in 0..along.count {
-            for at in (0..bytes).step_by(const { V::LANES * LANE_BYTES }) {
+            for at in (0..BYTES).step_by(const { V::LANES * LANE_BYTES }) {
                 // SAFETY: a vector of a run.
                 unsafe {
                     let vector = V::load(src.wrapping_add(at));

@@ -235,7 +235,7 @@ proptest! {
 
     #[test]
     fn runs_in_tiles(
-        bytes in prop::sample::select(vec![32u64, 64, 96, 100, 128, 320, 1500]),
+        bytes in prop::sample::select(vec![32u64, 64, 96, 100, 128, 256, 320, 1500]),
         (extents, turned) in (prop::collection::vec(2u64..40, 2..4), 1usize..3),
         gaps in (0u64..2, 0u64..2),
         bases in (0usize..3, prop::sample::select(vec![0usize, 1, 60])),
