@@ -2,9 +2,11 @@
 //!
 //! A transpose of more than the caches hold is cut into boxes, so that a line that one element of
 //! is needed is still there for the next. Of each box both sides have pieces, far apart where the
-//! other side goes on. A pattern reads each line of these pieces once and writes each line once,
-//! box after box, and shuffles nothing: what it writes is of no use. It waits for what it reads, or
-//! asks for the next box while it writes one, and waits then.
+//! other side goes on; or one side has a run that is part of a second-level cache. A pattern reads each
+//! line of these pieces once and writes each line once, box after box, and shuffles nothing: what it
+//! writes is of no use. It waits for what it reads, or asks for the next box between the stores of one,
+//! and waits then. The best of them is no proof: who reads between the stores, row by row, may be faster,
+//! as ours is with some images whose channels become the innermost.
 
 use super::moves::is_inside;
 use super::stream::LINE_BYTES;
@@ -15,17 +17,33 @@ use layout::{CopyDim, FieldCopy, NdCopy, Stride};
 use std::hint::black_box;
 use std::marker::PhantomData;
 
-/// How long pieces are, on both sides, if that much of the copy is in one.
-const PIECES_BYTES: [usize; 5] = [64, 256, 512, 1024, 4096];
+/// A run that a second-level cache holds while the next is asked for.
+const RUN_BYTES: usize = 128 << 10;
+
+/// How long pieces are, of the source and of the destination, if that much of the copy is in one.
+const PIECES_BYTES: [(usize, usize); 9] = [
+    (64, 64),
+    (256, 256),
+    (512, 512),
+    (1024, 1024),
+    (4096, 4096),
+    (RUN_BYTES, 64),
+    (RUN_BYTES, 256),
+    (64, RUN_BYTES),
+    (256, RUN_BYTES),
+];
+
+/// So much is written between asks for the next box.
+const PART_BYTES: usize = 4 * LINE_BYTES;
 
 /// Boxes of more are not for a second-level cache.
 const BOX_BYTES: usize = 256 << 10;
 
 /// What is written, again and again.
 #[repr(align(64))]
-struct Page([u8; 4096]);
+struct Part([u8; PART_BYTES]);
 
-static PAGE: Page = Page([0x5A; 4096]);
+static PART: Part = Part([0x5A; PART_BYTES]);
 
 /// A side of a copy.
 #[derive(Debug, Clone, Copy)]
@@ -59,6 +77,14 @@ type BoxPieces = (Pieces, Pieces);
 struct Pieces {
     bytes: usize,
     offsets: Vec<isize>,
+}
+
+impl Pieces {
+    /// Where their lines start.
+    fn lines(&self) -> impl Iterator<Item = isize> {
+        let starts = (0..self.bytes as isize).step_by(LINE_BYTES);
+        self.offsets.iter().flat_map(move |at| starts.clone().map(move |line| at + line))
+    }
 }
 
 /// A loop of boxes: so many whole ones, and one of what is left, if anything is.
@@ -105,8 +131,8 @@ impl<'a> Pattern<'a> {
         let bytes = view.item_bytes as usize;
         let loops = loops(view);
         let mut all: Vec<Pattern<'a>> = Vec::new();
-        for piece in PIECES_BYTES {
-            let extents = extents(&loops, bytes, piece);
+        for pieces in PIECES_BYTES {
+            let extents = extents(&loops, bytes, pieces);
             if extents.iter().product::<usize>() * bytes > BOX_BYTES {
                 continue;
             }
@@ -114,7 +140,8 @@ impl<'a> Pattern<'a> {
                 let start = (view.src.offset as isize, view.dst.offset as isize);
                 let boxes = Boxes::of(&loops, (bytes, &extents), start, side);
                 for (asks, asked) in [(false, ""), (true, ", the next box asked for")] {
-                    let name = format!("by pieces of {piece} B in the order of the {order}{asked}");
+                    let (from, to) = pieces;
+                    let name = format!("{from} to {to} B in the order of the {order}{asked}");
                     let (boxes, buffers) = (boxes.clone(), PhantomData);
                     all.push(Pattern { name, boxes, asks, spans, streams, buffers });
                 }
@@ -149,20 +176,20 @@ impl<'a> Pattern<'a> {
     /// Writes a box, and asks for the pieces of the next meanwhile.
     fn write(&self, (pieces, at): (&BoxPieces, (isize, isize)), (next, src): (&Pieces, *const u8)) {
         let dst = self.spans.dst.0 as *mut u8;
-        let (writes, reads) = (&pieces.1.offsets, &next.offsets);
-        let mut asked = 0;
-        for (written, to) in (1..).zip(writes) {
-            let until = if self.asks { written * reads.len() / writes.len() } else { 0 };
-            for from in &reads[asked..until] {
-                for line in (0..next.bytes).step_by(LINE_BYTES) {
-                    stream::prefetch(src.wrapping_offset(*from).wrapping_add(line));
-                }
+        let (writes, reads) = (&pieces.1, next.lines());
+        let parts = writes.offsets.len() * writes.bytes.div_ceil(PART_BYTES);
+        let asked = next.offsets.len() * next.bytes.div_ceil(LINE_BYTES);
+        let each = if self.asks { asked.div_ceil(parts) } else { 0 };
+        let mut reads = reads.map(|line| src.wrapping_offset(line));
+        for to in &writes.offsets {
+            let lines = lines(at.1 + to, writes.bytes);
+            for part in (lines.0..lines.1).step_by(PART_BYTES) {
+                reads.by_ref().take(each).for_each(stream::prefetch);
+                let bytes = PART_BYTES.min(lines.1 - part);
+                // SAFETY: as in `run`; lines that start before a piece start inside the buffer, which
+                // starts with one.
+                unsafe { write(dst.add(part), bytes, self.streams) };
             }
-            asked = until;
-            let lines = lines(at.1 + to, pieces.1.bytes);
-            // SAFETY: as in `run`; lines that start before a piece start inside the buffer, which
-            // starts with one.
-            unsafe { write(dst.add(lines.0), lines.1 - lines.0, self.streams) };
         }
     }
 }
@@ -192,16 +219,13 @@ unsafe fn read(src: *const u8, bytes: usize) {
 /// Writes whole lines.
 ///
 /// # Safety
-/// So many bytes are valid for writes, and whole lines.
+/// So many bytes are valid for writes, a part at most, and whole lines.
 unsafe fn write(dst: *mut u8, bytes: usize, streams: bool) {
-    for at in (0..bytes).step_by(PAGE.0.len()) {
-        let part = (bytes - at).min(PAGE.0.len());
-        // SAFETY: the caller's contract.
-        unsafe {
-            match streams {
-                true => stream::copy_lines(PAGE.0.as_ptr(), dst.add(at), part / LINE_BYTES),
-                false => std::ptr::copy_nonoverlapping(PAGE.0.as_ptr(), dst.add(at), part),
-            }
+    // SAFETY: the caller's contract.
+    unsafe {
+        match streams {
+            true => stream::copy_lines(PART.0.as_ptr(), dst, bytes / LINE_BYTES),
+            false => std::ptr::copy_nonoverlapping(PART.0.as_ptr(), dst, bytes),
         }
     }
 }
@@ -236,11 +260,11 @@ fn in_order(loops: &[Loop], side: Side) -> Vec<usize> {
     order
 }
 
-/// How much of each loop a box has whose pieces are of `piece` bytes on both sides, if there is as
+/// How much of each loop a box has whose pieces are of so many bytes on either side, if there is as
 /// much.
-fn extents(loops: &[Loop], bytes: usize, piece: usize) -> Vec<usize> {
+fn extents(loops: &[Loop], bytes: usize, (src, dst): (usize, usize)) -> Vec<usize> {
     let mut extents = vec![1; loops.len()];
-    for side in [Side::Src, Side::Dst] {
+    for (side, piece) in [(Side::Src, src), (Side::Dst, dst)] {
         let mut run = bytes;
         for k in in_order(loops, side) {
             if loops[k].stride(side) != run as isize || run >= piece {
@@ -399,7 +423,7 @@ mod tests {
     #[test]
     fn boxes_have_pieces_of_both_sides() {
         let loops = loops(&view(4, &[(300, 1200, 4), (300, 4, 1200)]));
-        assert_eq!(extents(&loops, 4, 256), [64, 64]);
+        assert_eq!(extents(&loops, 4, (256, 256)), [64, 64]);
         let boxes = Boxes::of(&loops, (4, &[64, 64]), (0, 0), Side::Dst);
         let mut sizes: Vec<_> = boxes.pieces.iter().map(|(r, w)| (r.bytes, w.bytes)).collect();
         sizes.sort_unstable();

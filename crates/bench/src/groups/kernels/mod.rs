@@ -6,8 +6,9 @@
 //! way to do a case, is named beside the case and left out of it.
 //!
 //! Beside them goes a pattern on one thread: the lines that a conversion by pieces reads and writes,
-//! in its order, and no conversion ([`Pattern`]; [`Lines`] where structures have padding). What it takes
-//! longer than the roof is not the kernels'.
+//! in the best of a few orders, and no conversion ([`Pattern`]; [`Lines`] where structures have padding). What
+//! it takes longer than the roof is not the kernels', as far as these have no better order: where ours is
+//! faster it bounds nothing.
 
 mod cells;
 mod counts;
