@@ -190,12 +190,13 @@ impl Aim {
             }
         };
         let mark = if is_reached { "reached" } else { "MISSED " };
-        let why = if is_reached { None } else { self.bound(&short) };
+        let why = if is_reached { None } else { self.traffic(&short) };
         Ok(Some(format!("{mark} {about}: {text}{}", why.unwrap_or_default())))
     }
 
-    /// What the traffic without the conversion says of cases that fall short.
-    fn bound(&self, cases: &[(Reached, &Measured)]) -> Option<String> {
+    /// What the traffic without the conversion says of cases that fall short: where ours is faster than it,
+    /// nothing.
+    fn traffic(&self, cases: &[(Reached, &Measured)]) -> Option<String> {
         let of_pattern =
             |r: &(Reached, &Measured)| Some((r.0.median, reached(r.1, PATTERN)?.median));
         let ratios: Vec<(f64, f64)> = cases.iter().filter_map(of_pattern).collect();
@@ -203,12 +204,13 @@ impl Aim {
         if count == 0 {
             return None;
         }
-        let bound = mean(ratios.iter().map(|(ours, of)| ours / of));
+        let without = mean(ratios.iter().map(|(ours, of)| ours / of));
         let ours = mean(ratios.iter().map(|(_, of)| *of));
         let below = ratios.iter().filter(|(ours, of)| ours / of < reach).count();
+        let faster = ratios.iter().filter(|(_, of)| *of > 1.0).count();
         Some(format!(
-            "; what falls short would be at {bound:.3} without converting, {below} of {count} below \
-             {reach}, and ours is at {ours:.3} of that"
+            "; what falls short is at {without:.3} without converting, {below} of {count} below {reach}, \
+             and ours at {ours:.3} of that, faster in {faster}"
         ))
     }
 }
@@ -307,10 +309,10 @@ mod tests {
         };
         let line = |aim: Aim| aim.line(&cases.iter().collect::<Vec<_>>()).unwrap().unwrap();
         let each = line(aim(By::Each, 0.6));
-        let why = "would be at 0.500 without converting, 1 of 1 below 0.6, and ours is at 0.800";
+        let why = "is at 0.500 without converting, 1 of 1 below 0.6, and ours at 0.800 of that, faster in 0";
         assert!(each.starts_with("MISSED  it: 1 of 2 at 0.6") && each.contains(why), "{each}");
         let mean = line(aim(By::Mean, 0.7));
-        let why = "would be at 0.707 without converting, 1 of 2 below 0.7, and ours is at 0.632";
+        let why = "is at 0.707 without converting, 1 of 2 below 0.7, and ours at 0.632 of that";
         assert!(mean.contains(why), "{mean}");
         assert!(!line(aim(By::Each, 0.5)).contains("without converting"));
         assert_eq!(peer(&cases[0]), None);
