@@ -461,7 +461,7 @@ impl Panels {
         unsafe {
             match self.writes {
                 Writes::Cached => self.fill(instance, &tile, src, dst),
-                Writes::Lines(lanes) => instance.transpose(lanes, self.bytes)(&tile, src, dst),
+                Writes::Lines(lanes) => self.squares(instance, (lanes, &tile), (src, dst)),
                 Writes::Staged => {
                     if self.asks.next == 0 {
                         self.ask_ahead(&tile, src);
@@ -526,6 +526,40 @@ impl Panels {
         }
     }
 
+    /// Moves `tile` by squares: those with sides of a line, and a rest of up to half of one by squares
+    /// inside lanes, of which fewer columns are moved twice.
+    ///
+    /// # Safety
+    /// As [`Panels::panel`], for `lanes` that may move the tile.
+    unsafe fn squares(
+        &self,
+        instance: &Instance,
+        (lanes, tile): (Lanes, &Tile),
+        (src, dst): (*const u8, *mut u8),
+    ) {
+        let row = tile.a * self.bytes;
+        let rest = row % LINE_BYTES;
+        let has_lines = self.has_line_sides && matches!(lanes, Lanes::B | Lanes::Lines);
+        let transpose = instance.transpose(lanes, self.bytes);
+        if !has_lines || row < LINE_BYTES || rest == 0 || rest > LINE_BYTES / 2 {
+            // SAFETY: the caller's contract.
+            return unsafe { transpose(tile, src, dst) };
+        }
+        let (n, lines) = (LANE_BYTES / self.bytes, (row - rest) / self.bytes);
+        let mut next = tile.next;
+        for o in 0..tile.o as isize {
+            let (src, dst) = tile.turn(o, src, dst);
+            for a in [0..lines, lines.min(tile.a - n)..tile.a] {
+                let src = src.wrapping_add(a.start * self.bytes);
+                let dst = dst.wrapping_offset(a.start as isize * tile.dst.0);
+                let part = Tile { a: a.len(), o: 1, next, ..*tile };
+                // SAFETY: the caller's contract, for columns of a turn, no fewer than a square's.
+                unsafe { transpose(&part, src, dst) };
+                next = next.map(|at| at.wrapping_add(a.len() * tile.b * self.bytes));
+            }
+        }
+    }
+
     /// Moves the elements of `tile`.
     ///
     /// # Safety
@@ -540,7 +574,7 @@ impl Panels {
             };
             // SAFETY: the caller's contract; the processor has the instance's instructions; `chunk`
             // leaves room for a copy.
-            return unsafe { instance.transpose(lanes, self.bytes)(tile, src, dst) };
+            return unsafe { self.squares(instance, (lanes, tile), (src, dst)) };
         }
         let along = Line { count: tile.b, stride: (tile.src.0, self.bytes as isize) };
         let across = Line { count: tile.a, stride: (self.a.stride.0, tile.dst.0) };
