@@ -9,6 +9,7 @@
 //! while it is moved.
 
 mod asks;
+mod shape;
 
 use self::asks::Asks;
 use crate::Stores;
@@ -204,61 +205,12 @@ impl Panels {
         }
     }
 
-    /// Whether squares with sides of a line go past the caches.
-    fn has_squares_of_lines(&self) -> bool {
-        self.has_line_sides && self.writes == Writes::Lines(Lanes::Lines)
-    }
-
     /// Whether long rows are no better than what is put together: each panel is one run of the
     /// destination, and the next block of the source is asked for meanwhile; or its source is one run
     /// of pixels of a line at most, and it shares no line of the destination.
     fn keeps_rows(&self) -> bool {
         let short = self.a.count * self.bytes <= LINE_BYTES && self.square().is_some();
         self.asks.next != 0 || self.whole && short && self.is_packed()
-    }
-
-    /// Whether a block stays in the caches, and its rows are long, but no longer than that whole
-    /// squares of side `n` of them can be put together.
-    fn is_small(&self, n: usize) -> bool {
-        let row = self.row_bytes();
-        let rows = (PACKED_BYTES + 1..=STAGE_BYTES / n).contains(&row) && self.a.count >= n;
-        rows && self.is_packed() && self.goes_on() && self.block_bytes() <= BLOCK_BYTES
-    }
-
-    /// Whether a block is one run of the source, and each of its panels, put together, one of the
-    /// destination.
-    fn is_run(&self) -> bool {
-        let whole = self.o.count == 1 && self.chunk.1 == self.b.count && self.goes_on();
-        let follow = self.source_goes_on() && whole;
-        self.is_staged() && follow && self.square().is_some()
-    }
-
-    /// Whether a block is one run on both sides, of long rows of the source, by squares with sides of a
-    /// line, and a second-level cache has room for the next.
-    fn is_near(&self) -> bool {
-        let near = self.block_bytes() <= BLOCK_BYTES && !self.is_packed();
-        self.has_squares_of_lines() && near && self.source_goes_on() && self.goes_on()
-    }
-
-    /// Whether panels of squares with sides of a line are runs of the source.
-    fn has_runs(&self) -> bool {
-        self.has_squares_of_lines()
-            && self.is_packed()
-            && self.o.count == 1
-            && self.chunk.0 == self.a.count
-    }
-
-    /// Whether panels of squares with sides of a line read the source from end to end: its rows follow each
-    /// other, of so few elements that no more lines of the destination are begun at once than a processor
-    /// holds half written.
-    fn is_read_once(&self) -> bool {
-        let few = self.a.count <= MOST_BEGUN && self.o.count == 1;
-        self.has_squares_of_lines() && self.is_packed() && few
-    }
-
-    /// Whether the rows of the source follow each other.
-    fn source_goes_on(&self) -> bool {
-        self.dense && self.b.stride.0 == (self.a.count * self.bytes) as isize
     }
 
     /// How rows are written that are put together, if they are whole lines only together.
@@ -272,39 +224,6 @@ impl Panels {
         let (side, pitch) = (LINE_BYTES / self.bytes, pitch(row + LINE_BYTES));
         let rows = if self.a.count < 2 * side { self.a.count } else { side };
         (rows * pitch <= STAGE_BYTES).then_some(Writes::Spliced { rows, pitch })
-    }
-
-    /// Whether rows are put together.
-    fn is_staged(&self) -> bool {
-        matches!(self.writes, Writes::Staged | Writes::Spliced { .. })
-    }
-
-    /// A row of the destination.
-    fn row_bytes(&self) -> usize {
-        self.b.count * self.bytes
-    }
-
-    /// Whether the rows of the source follow each other, and are short and few.
-    fn is_packed(&self) -> bool {
-        let row = self.a.count * self.bytes;
-        let few = !self.is_staged() || self.a.count <= MOST_ROWS;
-        self.dense && few && row <= PACKED_BYTES && self.b.stride.0 == row as isize
-    }
-
-    /// Whether the rows of the destination follow each other.
-    fn goes_on(&self) -> bool {
-        self.a.stride.1 == self.row_bytes() as isize
-    }
-
-    /// What a turn of the other loops moves.
-    fn block_bytes(&self) -> usize {
-        self.row_bytes() * self.a.count
-    }
-
-    /// Whether both sides go on with the turns of a loop where this leaves off.
-    fn is_followed(&self, by: Line) -> bool {
-        let bytes = self.block_bytes() as isize;
-        self.is_packed() && self.goes_on() && by.stride == (bytes, bytes)
     }
 
     /// Whether a block is one panel: cut into several, it would be left and come back to.

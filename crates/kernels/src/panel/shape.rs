@@ -1,0 +1,90 @@
+//! What the loops of panels are like, as far as choices depend on it: which of them follow each other, and
+//! what stays in which cache.
+
+use super::{BLOCK_BYTES, MOST_BEGUN, MOST_ROWS, PACKED_BYTES, Panels, STAGE_BYTES, Writes};
+use crate::element::Line;
+use crate::tile::Lanes;
+
+impl Panels {
+    /// Whether squares with sides of a line go past the caches.
+    pub(super) fn has_squares_of_lines(&self) -> bool {
+        self.has_line_sides && self.writes == Writes::Lines(Lanes::Lines)
+    }
+
+    /// Whether a block stays in the caches, and its rows are long, but no longer than that whole
+    /// squares of side `n` of them can be put together.
+    pub(super) fn is_small(&self, n: usize) -> bool {
+        let row = self.row_bytes();
+        let rows = (PACKED_BYTES + 1..=STAGE_BYTES / n).contains(&row) && self.a.count >= n;
+        rows && self.is_packed() && self.goes_on() && self.block_bytes() <= BLOCK_BYTES
+    }
+
+    /// Whether a block is one run of the source, and each of its panels, put together, one of the
+    /// destination.
+    pub(super) fn is_run(&self) -> bool {
+        let whole = self.o.count == 1 && self.chunk.1 == self.b.count && self.goes_on();
+        let follow = self.source_goes_on() && whole;
+        self.is_staged() && follow && self.square().is_some()
+    }
+
+    /// Whether a block is one run on both sides, of long rows of the source, by squares with sides of a
+    /// line, and a second-level cache has room for the next.
+    pub(super) fn is_near(&self) -> bool {
+        let near = self.block_bytes() <= BLOCK_BYTES && !self.is_packed();
+        self.has_squares_of_lines() && near && self.source_goes_on() && self.goes_on()
+    }
+
+    /// Whether panels of squares with sides of a line are runs of the source.
+    pub(super) fn has_runs(&self) -> bool {
+        self.has_squares_of_lines()
+            && self.is_packed()
+            && self.o.count == 1
+            && self.chunk.0 == self.a.count
+    }
+
+    /// Whether panels of squares with sides of a line read the source from end to end: its rows follow each
+    /// other, of so few elements that no more lines of the destination are begun at once than a processor
+    /// holds half written.
+    pub(super) fn is_read_once(&self) -> bool {
+        let few = self.a.count <= MOST_BEGUN && self.o.count == 1;
+        self.has_squares_of_lines() && self.is_packed() && few
+    }
+
+    /// Whether the rows of the source follow each other.
+    pub(super) fn source_goes_on(&self) -> bool {
+        self.dense && self.b.stride.0 == (self.a.count * self.bytes) as isize
+    }
+
+    /// Whether rows are put together.
+    pub(super) fn is_staged(&self) -> bool {
+        matches!(self.writes, Writes::Staged | Writes::Spliced { .. })
+    }
+
+    /// A row of the destination.
+    pub(super) fn row_bytes(&self) -> usize {
+        self.b.count * self.bytes
+    }
+
+    /// Whether the rows of the source follow each other, and are short and few.
+    pub(super) fn is_packed(&self) -> bool {
+        let row = self.a.count * self.bytes;
+        let few = !self.is_staged() || self.a.count <= MOST_ROWS;
+        self.dense && few && row <= PACKED_BYTES && self.b.stride.0 == row as isize
+    }
+
+    /// Whether the rows of the destination follow each other.
+    pub(super) fn goes_on(&self) -> bool {
+        self.a.stride.1 == self.row_bytes() as isize
+    }
+
+    /// What a turn of the other loops moves.
+    pub(super) fn block_bytes(&self) -> usize {
+        self.row_bytes() * self.a.count
+    }
+
+    /// Whether both sides go on with the turns of a loop where this leaves off.
+    pub(super) fn is_followed(&self, by: Line) -> bool {
+        let bytes = self.block_bytes() as isize;
+        self.is_packed() && self.goes_on() && by.stride == (bytes, bytes)
+    }
+}
