@@ -35,15 +35,9 @@ const PANEL_BYTES: usize = 4 << 10;
 /// Rows of up to this, one right behind the other, are moved as a whole.
 const PACKED_BYTES: usize = 2 << 10;
 
-/// Panels have at most so many rows of the destination that are put together.
-const MOST_ROWS: usize = STAGE_BYTES / (2 * PAIR_BYTES);
-
 /// Rows of the destination that are gone on with before the next are begun: their pages stay in
 /// the caches.
 const BAND_ROWS: usize = 2048;
-
-/// A processor holds so many lines half written.
-const MOST_BEGUN: usize = 16;
 
 /// Lines that are begun at multiples of this are at few places of pages.
 const CLASHING_BYTES: isize = 2048;
@@ -51,9 +45,6 @@ const CLASHING_BYTES: isize = 2048;
 /// Blocks of up to this that follow each other on both sides are moved many at once by squares with sides of
 /// a line: less is moved by one panel than is asked for ahead.
 const LITTLE_BYTES: usize = 8 << 10;
-
-/// Blocks of up to this are read again and again, by a part of each row: they stay in the caches.
-const BLOCK_BYTES: usize = 64 << 10;
 
 /// What panels of squares with sides of a line have of rows, and how many rows of the source.
 const SQUARES_BYTES: usize = 4 * LINE_BYTES;
@@ -98,6 +89,8 @@ pub(crate) struct Panels {
     whole: bool,
     /// Whether squares may have sides of a line.
     has_line_sides: bool,
+    /// Whether the source goes on where a block ends, or there is but one.
+    source_follows: bool,
     /// How much of `a` and `b` a panel has.
     chunk: (usize, usize),
     /// What is asked for of the source meanwhile.
@@ -132,8 +125,20 @@ impl Panels {
         let o = ONCE;
         let bytes = nest.bytes;
         let has_line_sides = are_lines(lanes, bytes, streams) && a.count * bytes >= LINE_BYTES;
-        let mut panels =
-            Panels { bytes, a, b, o, dense, writes, whole, has_line_sides, chunk, asks };
+        let source_follows = false;
+        let mut panels = Panels {
+            bytes,
+            a,
+            b,
+            o,
+            dense,
+            writes,
+            whole,
+            has_line_sides,
+            source_follows,
+            chunk,
+            asks,
+        };
         if streams {
             let block = panels.block_bytes() as isize;
             let follows = nest.loops().iter().any(|l| l.is_plain() && l.dst == block);
@@ -142,6 +147,8 @@ impl Panels {
         }
         panels.o = panels.third(nest);
         panels.writes = panels.spliced().unwrap_or(panels.writes);
+        let block = panels.block_bytes() as isize;
+        panels.source_follows = nest.loops().last().is_none_or(|l| l.is_plain() && l.src == block);
         panels.chunk = panels.chunk();
         panels.asks = panels.asks(nest, streams);
         Some(panels)
@@ -458,7 +465,8 @@ impl Panels {
     ) {
         let row = tile.a * self.bytes;
         let rest = row % LINE_BYTES;
-        let has_lines = self.has_line_sides && matches!(lanes, Lanes::B | Lanes::Lines);
+        let has_lines = matches!(lanes, Lanes::B | Lanes::Lines)
+            && are_lines(instance.abilities.lanes, self.bytes, lanes == Lanes::Lines);
         let transpose = instance.transpose(lanes, self.bytes);
         if !has_lines || row < LINE_BYTES || rest == 0 || rest > LINE_BYTES / 2 {
             // SAFETY: the caller's contract.

@@ -202,7 +202,7 @@ unsafe fn tile<V: Vector>(runs: &Runs, at: (*const u8, *mut u8)) {
     unsafe {
         match (bytes, stores) {
             _ if !is_tiled => {}
-            (HALF_BYTES, _) if const { V::LANES * LANE_BYTES > HALF_BYTES } => {
+            (HALF_BYTES, _) if const { V::LANES * LANE_BYTES >= HALF_BYTES } => {
                 return vectors::<V::Half, HALF_BYTES>(lines, stores, at);
             }
             (LINE_BYTES, _) => return vectors::<V, LINE_BYTES>(lines, stores, at),

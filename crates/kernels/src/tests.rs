@@ -545,8 +545,11 @@ fn windows_from_any_byte_of_a_line() {
 
 #[test]
 fn as_few_structures_as_windows_take() {
-    for back in [false, true] {
-        check(&structures(&[1, 2, 4], 257, back), (1, 4));
+    // Also of so many fields that a line is made of six windows and more.
+    for sizes in [&[1, 2, 4][..], &[4, 1, 2, 1, 2, 2], &[2, 1, 1, 2, 1, 1, 1, 1, 1, 1]] {
+        for back in [false, true] {
+            check(&structures(sizes, 257, back), (1, 4));
+        }
     }
 }
 

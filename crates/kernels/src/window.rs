@@ -47,7 +47,9 @@ struct Made {
 
 /// How a group is moved.
 pub(crate) struct Plan {
-    /// Vectors that start anywhere have parts of two that start with a row, and so have windows of lines.
+    /// Vectors that start anywhere have parts of two that start with a row, and so have windows of lines:
+    /// three times as many at most. There is a window for each vector at least, so that twos of them, and one
+    /// that is left of each vector, are twice as many.
     pairs: [MaybeUninit<Pair>; 2 * MOST_WINDOWS],
     vectors: [MaybeUninit<Made>; MOST_WINDOWS],
     lens: (usize, usize),
@@ -135,7 +137,7 @@ fn pairs((from, unit): (&[Place], u16), each: &mut impl FnMut(Pair)) {
 }
 
 /// Moves `times` groups of so many records of the rows `from` and `to`, past the caches if it
-/// `streams`; and asks for as many groups behind them.
+/// `streams`; and asks for as many groups behind them, and for what lies [`FAR_BYTES`] further on.
 ///
 /// # Safety
 /// What the windows read of the groups is valid for reads, and the groups for writes, apart; the plan
@@ -293,7 +295,7 @@ unsafe fn by<V: Vector, const ONE: bool, const N: usize>(
     }
 }
 
-/// As [`by_windows`], for more windows than registers hold tables of.
+/// As [`by_windows`], for any number of windows, whose tables are read each time.
 ///
 /// # Safety
 /// As [`groups`].

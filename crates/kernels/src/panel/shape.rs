@@ -1,9 +1,20 @@
 //! What the loops of panels are like, as far as choices depend on it: which of them follow each other, and
 //! what stays in which cache.
 
-use super::{BLOCK_BYTES, MOST_BEGUN, MOST_ROWS, PACKED_BYTES, Panels, STAGE_BYTES, Writes};
+use super::{PACKED_BYTES, Panels, STAGE_BYTES, Writes};
 use crate::element::Line;
 use crate::tile::Lanes;
+use crate::vector::PAIR_BYTES;
+
+/// Panels have at most so many rows of the destination that are put together.
+const MOST_ROWS: usize = STAGE_BYTES / (2 * PAIR_BYTES);
+
+/// Blocks of up to this are read again and again, by a part of each row: they stay in the caches.
+const BLOCK_BYTES: usize = 64 << 10;
+
+/// Rows of so many elements at most are moved all at once, in the order in which they lie: on a Zen 4 of 32
+/// they are better read by runs while the next is asked for.
+const FEW_ELEMENTS: usize = 16;
 
 impl Panels {
     /// Whether squares with sides of a line go past the caches.
@@ -42,12 +53,11 @@ impl Panels {
             && self.chunk.0 == self.a.count
     }
 
-    /// Whether panels of squares with sides of a line read the source from end to end: its rows follow each
-    /// other, of so few elements that no more lines of the destination are begun at once than a processor
-    /// holds half written.
+    /// Whether panels of squares with sides of a line read the source from end to end: its rows are of few
+    /// elements and follow each other, and so do blocks.
     pub(super) fn is_read_once(&self) -> bool {
-        let few = self.a.count <= MOST_BEGUN && self.o.count == 1;
-        self.has_squares_of_lines() && self.is_packed() && few
+        let few = self.a.count <= FEW_ELEMENTS && self.o.count == 1;
+        self.has_squares_of_lines() && self.is_packed() && self.source_follows && few
     }
 
     /// Whether the rows of the source follow each other.

@@ -50,7 +50,7 @@ pub(crate) trait Vector: Copy {
     /// What moves two lanes, or one, of the same instruction set: for what four don't divide.
     type Half: Vector;
 
-    /// What [`Vector::take`] takes are multiples of so many bytes; more than there are where it takes
+    /// What [`Vector::pick`] picks are multiples of so many bytes; more than there are where it takes
     /// no less time than to move such elements one by one.
     const UNIT_BYTES: usize = usize::MAX;
 

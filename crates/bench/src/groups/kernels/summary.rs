@@ -315,6 +315,9 @@ mod tests {
         let why = "is at 0.707 without converting, 1 of 2 below 0.7, and ours at 0.632 of that";
         assert!(mean.contains(why), "{mean}");
         assert!(!line(aim(By::Each, 0.5)).contains("without converting"));
+        let faster = case("a 3", 1, &[one, ("memcpy", 0.4), ("pattern", 1.25)]);
+        let why = aim(By::Each, 0.6).line(&[&faster]).unwrap().unwrap();
+        assert!(why.ends_with("and ours at 1.250 of that, faster in 1"), "{why}");
         assert_eq!(peer(&cases[0]), None);
     }
 
