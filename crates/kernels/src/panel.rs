@@ -14,7 +14,7 @@ mod shape;
 use self::asks::Asks;
 use crate::Stores;
 use crate::element::{Line, Plane, move_plane};
-use crate::instance::Instance;
+use crate::instance::{Instance, Transpose};
 use crate::nest::{Loop, Nest, line};
 use crate::runs::Runs;
 use crate::stream::prefetch;
@@ -452,27 +452,48 @@ impl Panels {
         }
     }
 
-    /// Moves `tile` by squares: those with sides of a line, and a rest of up to half of one by squares
-    /// inside lanes, of which fewer columns are moved twice.
+    /// Moves `tile` by squares, of which those with sides of a line leave up to half of one.
     ///
     /// # Safety
     /// As [`Panels::panel`], for `lanes` that may move the tile.
+    #[inline(always)]
     unsafe fn squares(
         &self,
         instance: &Instance,
         (lanes, tile): (Lanes, &Tile),
         (src, dst): (*const u8, *mut u8),
     ) {
+        let transpose = instance.transpose(lanes, self.bytes);
+        // SAFETY: the caller's contract.
+        unsafe {
+            match self.has_line_sides && self.leaves_rest(instance, (lanes, tile)) {
+                true => self.with_rest(transpose, tile, (src, dst)),
+                false => transpose(tile, src, dst),
+            }
+        }
+    }
+
+    /// Whether squares with sides of a line leave a rest of `tile`'s columns, of up to half of one.
+    fn leaves_rest(&self, instance: &Instance, (lanes, tile): (Lanes, &Tile)) -> bool {
         let row = tile.a * self.bytes;
-        let rest = row % LINE_BYTES;
         let has_lines = matches!(lanes, Lanes::B | Lanes::Lines)
             && are_lines(instance.abilities.lanes, self.bytes, lanes == Lanes::Lines);
-        let transpose = instance.transpose(lanes, self.bytes);
-        if !has_lines || row < LINE_BYTES || rest == 0 || rest > LINE_BYTES / 2 {
-            // SAFETY: the caller's contract.
-            return unsafe { transpose(tile, src, dst) };
-        }
-        let (n, lines) = (LANE_BYTES / self.bytes, (row - rest) / self.bytes);
+        has_lines && row >= LINE_BYTES && (1..=LINE_BYTES / 2).contains(&(row % LINE_BYTES))
+    }
+
+    /// Moves `tile` by squares with sides of a line, and the rest by squares inside lanes, of which fewer
+    /// columns are moved twice.
+    ///
+    /// # Safety
+    /// As [`Panels::squares`], where that leaves a rest.
+    unsafe fn with_rest(
+        &self,
+        transpose: Transpose,
+        tile: &Tile,
+        (src, dst): (*const u8, *mut u8),
+    ) {
+        let row = tile.a * self.bytes;
+        let (n, lines) = (LANE_BYTES / self.bytes, (row - row % LINE_BYTES) / self.bytes);
         let mut next = tile.next;
         for o in 0..tile.o as isize {
             let (src, dst) = tile.turn(o, src, dst);
