@@ -205,6 +205,7 @@ unsafe fn tile<V: Vector>(runs: &Runs, at: (*const u8, *mut u8)) {
             (HALF_BYTES, _) if const { V::LANES * LANE_BYTES >= HALF_BYTES } => {
                 return vectors::<V::Half, HALF_BYTES>(lines, stores, at);
             }
+            // Bodies for each size are long, and pay where a vector is a line.
             _ if const { V::LANES * LANE_BYTES != LINE_BYTES } => {}
             (LINE_BYTES, _) => return vectors::<V, LINE_BYTES>(lines, stores, at),
             (PAIR_BYTES, Stores::Cached) => return vectors_to::<V, PAIR_BYTES, false>(lines, at),
