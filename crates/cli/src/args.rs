@@ -187,7 +187,8 @@ pub(crate) struct Plan {
     /// What a prediction counts: the paper's least throughput, or latency, fill and sharing too.
     #[arg(long, value_enum, default_value_t = Model::Default)]
     pub(crate) model: Model,
-    /// The largest intermediate buffer, in place of the cluster's: `64MiB`.
+    /// The largest intermediate buffer, in place of the cluster's: `64MiB`. A memory whose own is less
+    /// keeps that.
     #[arg(long, value_name = "SIZE", value_parser = parse_size)]
     pub(crate) th: Option<u64>,
     /// Print one JSON object.
@@ -243,7 +244,8 @@ pub(crate) struct Copy {
     #[arg(long, default_value_t = 0, allow_negative_numbers = true)]
     #[serde(default)]
     pub(crate) priority: i32,
-    /// The largest intermediate buffer: `64MiB`.
+    /// The largest intermediate buffer: `64MiB`. On running nodes none is larger than a third of what they
+    /// have in that memory (`iso node --staging`).
     #[arg(long, value_name = "SIZE", value_parser = parse_size)]
     pub(crate) th: Option<u64>,
     /// How to search.

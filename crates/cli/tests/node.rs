@@ -181,6 +181,17 @@ fn a_file_goes_from_node_to_node_in_another_layout() {
 }
 
 #[test]
+fn buffers_fit_the_staging_of_nodes_whatever_th_says() {
+    let nodes = Nodes::start(&Job::new(2).unwrap(), 2);
+    let (from, to) = (nodes.files(1).join("a.npy"), nodes.files(0).join("b.npy"));
+    write_npy(&from, (4096, 4096));
+    let (src, dst) = (nodes.file(1, "a.npy"), nodes.file(0, "b.npy"));
+    let how = ["--dims", "yx", "--layout", "xy", "--th", "1GiB"];
+    nodes.ask(0, &[&["copy", &src, &dst], &how[..]].concat()).succeeds();
+    assert!(is_transposed(&from, &to, (4096, 4096)));
+}
+
+#[test]
 fn what_can_t_be_is_named() {
     let nodes = Nodes::start(&Job::new(2).unwrap(), 2);
     let copy = |src: &str| nodes.ask(0, &["copy", src, &nodes.file(1, "out.npy")]);

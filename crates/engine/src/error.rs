@@ -65,7 +65,10 @@ pub enum SubmitError {
     #[error("{} has no staging", numbered(*.0))]
     UnknownPool(MemoryId),
     /// The plan's buffers in a memory exceed its staging, even when nobody else holds any.
-    #[error("the plan's buffers in {} exceed its staging", numbered(*.0))]
+    #[error(
+        "the plan's buffers in {} exceed its staging: give it more, or plan with a smaller TH",
+        numbered(*.0)
+    )]
     NeverFits(MemoryId),
     /// The source or destination reaches below the start of its region, or past 63 bits.
     #[error("the instance reaches outside its region")]

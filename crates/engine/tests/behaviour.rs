@@ -455,8 +455,13 @@ fn what_can_never_run_is_refused() {
 fn a_refusal_names_a_memory_as_its_reader_does() {
     let name = |found| if found == memory(1) { "n0.reg".to_owned() } else { "another".to_owned() };
     let refused = SubmitError::NeverFits(memory(1));
-    assert_eq!(refused.to_string(), "the plan's buffers in memory 1 of node0 exceed its staging");
-    assert_eq!(refused.told(name), "the plan's buffers in n0.reg exceed its staging");
+    let says = |memory| {
+        format!(
+            "the plan's buffers in {memory} exceed its staging: give it more, or plan with a smaller TH"
+        )
+    };
+    assert_eq!(refused.to_string(), says("memory 1 of node0"));
+    assert_eq!(refused.told(name), says("n0.reg"));
     assert_eq!(SubmitError::UnknownPool(memory(1)).told(name), "n0.reg has no staging");
     assert_eq!(SubmitError::Full.told(name), SubmitError::Full.to_string());
 }

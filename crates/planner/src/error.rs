@@ -70,7 +70,10 @@ impl PlanError {
             }
             PlanError::Space { src, dst } => {
                 let ends = ends(src, dst);
-                format!("every path {ends} needs an intermediate buffer larger than TH allows")
+                format!(
+                    "every path {ends} needs an intermediate buffer larger than TH allows; a memory's \
+                     own TH grows with its staging"
+                )
             }
         }
     }

@@ -252,8 +252,10 @@ impl<'t> Graph<'t> {
         let class = &topology.classes[index];
         let site = Site { node, index, class, vertices: small(self.vertices.len()) };
         for (index, memory) in (0..).zip(&class.memories) {
-            let own = memory.th_bytes.unwrap_or(topology.th_bytes);
-            let th_bytes = if own == 0 { 0 } else { options.th_bytes.unwrap_or(own) };
+            let th_bytes = match options.th_bytes {
+                Some(th_bytes) => th_bytes.min(memory.th_bytes.unwrap_or(u64::MAX)),
+                None => memory.th_bytes.unwrap_or(topology.th_bytes),
+            };
             let id = MemoryId { node, index };
             let port = memory.port.and_then(|port| WireRef::of(&site, port));
             self.vertices.push(Vertex { id, kind: memory.kind, th_bytes, port });

@@ -100,7 +100,7 @@ pub struct Options {
     pub choice: Choice,
     /// What a prediction counts.
     pub model: CostModel,
-    /// `TH` in place of the topology's and the memories', but for memories whose own is 0.
+    /// `TH` in place of the topology's; a memory whose own is less keeps that.
     pub th_bytes: Option<u64>,
     /// Where [`Choice::Auto`] changes to the full algorithm (paper, section 4.4: 16 MB).
     pub threshold_bytes: u64,

@@ -376,3 +376,17 @@ fn a_memory_without_room_is_no_intermediate_however_fast() {
         assert_eq!(topology.memory_name(plan.memories[1]).unwrap(), "n0.c");
     }
 }
+
+#[test]
+fn a_memory_has_no_larger_buffer_than_its_own_th_whatever_is_asked_for() {
+    let mut topology = node(&[("a", "b", "2e9"), ("b", "b", "9e9"), ("b", "d", "2e9")]);
+    let largest = |topology: &Topology, th_bytes| {
+        let options = Options { th_bytes: Some(th_bytes), ..full(CostModel::Default) };
+        let buffers = planned(topology, ["a", "d"], TRANSPOSE, &options).buffers;
+        buffers.iter().map(|buffer| buffer.bytes).max().unwrap()
+    };
+    assert!(largest(&topology, 1 << 30) > 65536, "in place of the topology's");
+    topology.classes[0].memories[1].th_bytes = Some(1 << 20);
+    assert!((65536..=1 << 20).contains(&largest(&topology, 1 << 30)));
+    assert!(largest(&topology, 65536) <= 65536);
+}
