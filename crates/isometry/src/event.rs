@@ -9,6 +9,7 @@ use crate::Error;
 use crate::report::{CopyReport, Direct};
 use crate::runtime::Shared;
 use model::{FenceId, Plan, TransferId};
+use std::cell::Cell;
 use std::future::Future;
 use std::panic::AssertUnwindSafe;
 use std::pin::Pin;
@@ -18,6 +19,10 @@ use std::task::{Context, Poll, Waker};
 use std::time::{Duration, Instant};
 
 type Callback = Box<dyn FnOnce(&Result<(), Error>) + Send>;
+
+thread_local! {
+    static IS_CALLING_BACK: Cell<bool> = const { Cell::new(false) };
+}
 
 /// The end of a copy, or of several, or of what a device's stream was asked before.
 ///
@@ -151,7 +156,8 @@ impl Event {
     }
 
     /// Calls `callback` with the outcome when it ends: at once where it has, else on the thread
-    /// that ends it, which `callback` should not hold up. There, a panic of it is caught.
+    /// that ends it, which `callback` should not hold up. There, a panic of it is caught, and copies
+    /// that it asks for begin once it has returned.
     pub fn on_done(&self, callback: impl FnOnce(&Result<(), Error>) + Send + 'static) {
         let state = &self.state;
         state.watched.store(true, Ordering::Relaxed);
@@ -238,9 +244,16 @@ fn log_failure(outcome: &Result<(), Error>) {
 /// Runs what a user handed in on a thread that others depend on: its panic, which was printed
 /// when it happened, goes no further.
 fn guarded(call: impl FnOnce()) {
+    let before = IS_CALLING_BACK.replace(true);
     if std::panic::catch_unwind(AssertUnwindSafe(call)).is_err() {
         log::error!("what was to be called at the end of a copy panicked");
     }
+    IS_CALLING_BACK.set(before);
+}
+
+/// Whether this thread runs what a user handed in, and others wait for it to be told.
+pub(crate) fn is_calling_back() -> bool {
+    IS_CALLING_BACK.get()
 }
 
 impl State {
@@ -378,7 +391,32 @@ impl State {
 
 #[cfg(test)]
 mod tests {
+    use super::*;
     use crate::{Array, CopyOptions, Machine};
+    use std::sync::mpsc;
+
+    #[test]
+    fn who_is_told_does_not_wait_for_copies_that_end_meanwhile() {
+        let machine = Machine::builder().assume(true).lanes(1).staging(8 << 20).open().unwrap();
+        let array = Array::of(&[("x", 64)], "|u1").unwrap();
+        let [src, dst] = [(); 2].map(|()| machine.empty(array.clone(), "sys").unwrap());
+        let fence = State::of_fence(&machine.shared, FenceId(u64::MAX));
+        let after = vec![Event::new(Arc::new(fence))];
+        let options = CopyOptions { after, ..CopyOptions::default() };
+        let events = [(); 3].map(|()| machine.copy(&src, &dst, &options).unwrap());
+        let [first, second, third] = [0, 1, 2].map(|at| events[at].state.lock().running[0].0);
+        let (tell, told) = mpsc::channel();
+        let shared = Arc::clone(&machine.shared);
+        events[0].on_done(move |_| shared.cancel(&[third]));
+        for event in &events[1..] {
+            let tell = tell.clone();
+            event.on_done(move |_| tell.send(std::thread::current().id()).unwrap());
+        }
+        machine.shared.cancel(&[first, second]);
+        let here = std::thread::current().id();
+        let is_here = [told.recv().unwrap(), told.recv().unwrap()].map(|thread| thread == here);
+        assert_ne!(is_here[0], is_here[1], "the driver tells of the third");
+    }
 
     #[test]
     fn progress_counts_what_ends_while_it_is_asked_for() {

@@ -20,6 +20,10 @@ use std::io;
 use std::os::fd::OwnedFd;
 use std::sync::Arc;
 
+/// So often a step goes round at most before it tells of what has ended: who is told waits for no more than
+/// the channels hold so many times, however many copies go on.
+const MOST_ROUNDS: usize = 16;
+
 /// What a transfer needs kept until its end, and who is told of it.
 pub(crate) struct Pending {
     pub(crate) state: Arc<State>,
@@ -45,6 +49,8 @@ pub(crate) struct Outcomes {
     pub(crate) packets: Vec<Packet>,
     /// Whether a request has failed, after which a device may be lost.
     pub(crate) has_failure: bool,
+    /// Whether there may be more to handle at once.
+    pub(crate) has_more: bool,
 }
 
 /// Where the regions of a request are found: this machine's, and those of other nodes.
@@ -252,7 +258,7 @@ impl Core {
     }
 
     /// Takes what the channels have completed, gives them what the engine gives out, until
-    /// neither has more, and returns what that has brought.
+    /// neither has more, or [`MOST_ROUNDS`] times, and returns what that has brought.
     pub(crate) fn pump(
         &mut self,
         (now, caller): (Time, Caller),
@@ -262,8 +268,9 @@ impl Core {
         if self.engine.poll_timeout().is_some_and(|due| due <= now) {
             self.engine.handle_timeout(now);
         }
-        let mut moved = true;
-        while moved {
+        let (mut moved, mut rounds) = (true, 0);
+        while moved && rounds < MOST_ROUNDS {
+            rounds += 1;
             moved = self.take_completions(now, caller);
             while let Some(request) = self.engine.poll_request() {
                 moved = true;
@@ -278,7 +285,8 @@ impl Core {
         }
         let packets = std::iter::from_fn(|| self.engine.poll_peer()).collect();
         let has_failure = std::mem::take(&mut self.has_failure);
-        Outcomes { ended: self.take_events(now, urgency), packets, has_failure }
+        let ended = self.take_events(now, urgency);
+        Outcomes { ended, packets, has_failure, has_more: moved }
     }
 
     /// Sees to it that peers that were given up write nothing any more: those that are gone don't,
@@ -413,9 +421,12 @@ pub(crate) fn dependency_failed(memory: MemoryId, why: &crate::Error) -> model::
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::prepare::prepare;
+    use crate::{Array, Machine};
     use channel::{Capabilities, Channel, Provider};
     use channel_host::{HostProvider, Pages};
     use model::{ChannelId, RequestId};
+    use planner::Options;
     use std::os::fd::BorrowedFd;
     use std::sync::atomic::{AtomicUsize, Ordering};
 
@@ -469,6 +480,63 @@ mod tests {
         assert_eq!(ask(&mut core, Caller::Any), (true, 3));
         assert_eq!(ask(&mut core, Caller::Any), (false, 4));
         assert_eq!(ask(&mut core, Caller::Any), (false, 4));
+    }
+
+    /// Ends what it is given as soon as it is asked.
+    struct AtOnce(Vec<RequestId>);
+
+    impl Channel for AtOnce {
+        fn capabilities(&self) -> Capabilities {
+            Capabilities { max_in_flight: 2, commits: false, tells_late: false }
+        }
+
+        fn submit(&mut self, job: Job) -> Result<(), Job> {
+            self.0.push(job.request);
+            Ok(())
+        }
+
+        fn poll(&mut self, done: &mut Vec<Completion>) {
+            let over = self.0.drain(..);
+            done.extend(over.map(|request| Completion { request, result: Ok(()) }));
+        }
+
+        fn wake_fd(&self) -> Option<BorrowedFd<'_>> {
+            None
+        }
+
+        fn drain(&mut self) {}
+    }
+
+    #[test]
+    fn what_has_ended_is_told_of_although_others_go_on() {
+        let machine = Machine::builder().assume(true).lanes(1).staging(1 << 20).open().unwrap();
+        let (shared, urgency) = (&machine.shared, Urgency::new());
+        let array = Array::of(&[("x", 64)], "|u1").unwrap();
+        let [src, dst] = [(); 2].map(|()| machine.empty(array.clone(), "sys").unwrap());
+        let (prepared, _) = prepare(shared, &src.view, &dst.view, &Options::default()).unwrap();
+        let mut core = Core::new(EngineConfig::new(Vec::new(), Vec::new()), None);
+        let config = ChannelConfig::new(prepared.plan.hops[0].channel, 1);
+        let channel = Box::new(AtOnce(Vec::new()));
+        core.add_channels([NewChannel { config, channel, pinned: false }]).unwrap();
+        let mut left = 1000;
+        for _ in 0..left {
+            let program = Arc::clone(&prepared.program);
+            let pending = Pending {
+                state: Arc::new(State::new(shared, 1, 64)),
+                prepared: Arc::clone(&prepared),
+                priority: Priority(0),
+                holdings: [&src, &dst].map(|side| Arc::clone(&side.holding)),
+            };
+            let transfer = Transfer::new(program, src.place(), dst.place());
+            core.submit(Time(0), transfer, pending, &urgency).unwrap();
+        }
+        while left > 0 {
+            let reach = Reach { regions: &shared.regions, nodes: None };
+            let told = core.pump((Time(0), Caller::Any), reach, &urgency);
+            assert!((1..=2 * MOST_ROUNDS).contains(&told.ended.len()), "{}", told.ended.len());
+            left -= told.ended.len();
+            assert!(told.has_more || left == 0, "{left} wait for nothing");
+        }
     }
 
     #[test]

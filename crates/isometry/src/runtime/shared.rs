@@ -7,7 +7,7 @@ use super::tally::Tally;
 use crate::accelerators::{Devices, Providers};
 use crate::builder::Settings;
 use crate::disks::Disks;
-use crate::event::{Event, State};
+use crate::event::{self, Event, State};
 use crate::instance::Holding;
 use crate::nodes::{Change, Nodes};
 use crate::prepare::{Plans, Prepared};
@@ -380,10 +380,16 @@ impl Shared {
     /// Handles what there is to handle, and tells of what has ended. Returns when to call again
     /// although nothing rings.
     pub(crate) fn step(&self, caller: Caller) -> Option<Time> {
+        if event::is_calling_back() {
+            // Here others are to be told next, of what has ended before, and a chain of copies would go
+            // a stack deep.
+            self.bell.ring();
+            return None;
+        }
         let (mut core, now) = self.core_now();
         core.forget(std::mem::take(&mut *self.told()).into_iter());
         let reach = Reach { regions: &self.regions, nodes: self.nodes.as_deref() };
-        let Outcomes { ended, packets, has_failure } =
+        let Outcomes { ended, packets, has_failure, has_more } =
             core.pump((now, caller), reach, &self.urgency);
         let timeout = core.engine().poll_timeout();
         let oversleeps = core.oversleeps(caller, timeout);
@@ -391,7 +397,8 @@ impl Shared {
         let is_over = self.is_closed() && core.is_idle();
         let wake = caller == Caller::Any && (oversleeps || core.needs_driver() || is_over);
         drop(core);
-        if wake {
+        // It is left to the driver, which doesn't sleep then: others return to what they do.
+        if wake || has_more {
             self.bell.ring();
         }
         let has_failed = |end: &Ended| matches!(end.outcome, Outcome::Failed(_));
