@@ -1,7 +1,7 @@
 //! GPUWrite, GPURead and GPUCopy (paper, table 2), and GPUConvert.
 
 use super::transfer::Transfer;
-use super::{Batch, Copier, Direction, Profile};
+use super::{Batch, Copier, Direction};
 use crate::{Bell, Capabilities, Channel, DoneQueue, Held, Job};
 use model::{ChannelError, ChannelErrorKind, Completion};
 use std::collections::VecDeque;
@@ -56,16 +56,21 @@ pub struct CommandChannel<C: Copier> {
 }
 
 impl<C: Copier> CommandChannel<C> {
-    /// A channel over `copier`, of a device with this profile, with nothing in flight.
+    /// A channel over `copier`, of a device that [shares the host's memory](super::Profile::shares_host_memory)
+    /// or not, with nothing in flight.
     ///
     /// # Errors
     /// [`ChannelErrorKind::Io`] when the process has no descriptor left.
-    pub fn new(copier: C, direction: Direction, profile: &Profile) -> Result<Self, ChannelError> {
+    pub fn new(
+        copier: C,
+        direction: Direction,
+        shares_host_memory: bool,
+    ) -> Result<Self, ChannelError> {
         let bell = Bell::new().map_err(|e| no_bell(&e))?;
         Ok(CommandChannel {
             direction,
             copier,
-            tells_late: !profile.shares_host_memory,
+            tells_late: !shares_host_memory,
             batches: 0,
             commands: 0,
             slots: (0..MAX_IN_FLIGHT).map(|_| None).collect(),

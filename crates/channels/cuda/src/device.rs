@@ -28,6 +28,9 @@ const API: &str = "CUDA";
 /// as much as one (`examples/queues.rs` of the benches).
 const STREAMS: usize = 1;
 
+/// What is a device's own is no memory of the host.
+const SHARES_HOST_MEMORY: bool = false;
+
 /// The kernels that convert layouts, as `scripts/ptx.sh` has lowered them.
 const KERNELS: &str = concat!(include_str!("kernels.ptx"), "\0");
 
@@ -279,7 +282,7 @@ impl accelerator::Device for Device {
             place: bus_id.parse().ok(),
             memory_bytes: self.info().memory_bytes,
             most_bytes: self.info().memory_bytes,
-            shares_host_memory: false,
+            shares_host_memory: SHARES_HOST_MEMORY,
             converts: self.info().capability >= LEAST_CAPABILITY,
             reach: if self.info().shares_addresses { Reach::All } else { Reach::Nothing },
         }
@@ -301,13 +304,13 @@ impl accelerator::Device for Device {
         direction: Direction,
         queues: Option<usize>,
     ) -> Result<Box<dyn Channel>, ChannelError> {
-        let (streams, profile) = (Streams::new(self, queues.unwrap_or(STREAMS))?, self.profile());
+        let streams = Streams::new(self, queues.unwrap_or(STREAMS))?;
         Ok(match direction {
             way if way.converts() => {
                 let converter = Converter::new(streams, self.clone());
-                Box::new(CommandChannel::new(converter, direction, &profile)?)
+                Box::new(CommandChannel::new(converter, direction, SHARES_HOST_MEMORY)?)
             }
-            _ => Box::new(CommandChannel::new(streams, direction, &profile)?),
+            _ => Box::new(CommandChannel::new(streams, direction, SHARES_HOST_MEMORY)?),
         })
     }
 

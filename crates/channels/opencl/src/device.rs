@@ -348,13 +348,14 @@ impl accelerator::Device for Device {
         direction: Direction,
         queues: Option<usize>,
     ) -> Result<Box<dyn Channel>, ChannelError> {
-        let (queues, profile) = (Queues::new(self, queues.unwrap_or(QUEUES))?, self.profile());
+        let queues = Queues::new(self, queues.unwrap_or(QUEUES))?;
+        let shares_host_memory = self.info().shares_host_memory;
         Ok(match direction {
             way if way.converts() => {
                 let converter = Converter::new(queues, self.clone());
-                Box::new(CommandChannel::new(converter, direction, &profile)?)
+                Box::new(CommandChannel::new(converter, direction, shares_host_memory)?)
             }
-            _ => Box::new(CommandChannel::new(queues, direction, &profile)?),
+            _ => Box::new(CommandChannel::new(queues, direction, shares_host_memory)?),
         })
     }
 }

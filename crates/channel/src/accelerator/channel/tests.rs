@@ -116,7 +116,8 @@ impl Device {
     }
 
     fn channel_for(&self, direction: Direction) -> Result<CommandChannel<Device>, ChannelError> {
-        CommandChannel::new(self.clone(), direction, &accelerator::Device::profile(self))
+        let shares_host_memory = self.state().shares_host_memory;
+        CommandChannel::new(self.clone(), direction, shares_host_memory)
     }
 
     fn under_test(&self) -> Accelerator {

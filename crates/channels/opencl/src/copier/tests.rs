@@ -15,7 +15,8 @@ use std::ptr::NonNull;
 fn held(device: &Device) -> (CommandChannel<Queues>, Vec<Hold>) {
     let queues = Queues::new(device, 2).unwrap();
     let holds = queues.queues.iter().map(Queue::hold).collect();
-    (CommandChannel::new(queues, Direction::Read, &device.profile()).unwrap(), holds)
+    let shares_host_memory = device.profile().shares_host_memory;
+    (CommandChannel::new(queues, Direction::Read, shares_host_memory).unwrap(), holds)
 }
 
 #[test]
