@@ -298,7 +298,6 @@ unsafe fn by_lines<V: Vector, const E: usize, const STREAM: bool>(
 ) {
     let side = const { LINE_BYTES / E };
     let (row, to) = (tile.src.0, tile.dst.0);
-    let asks = tile.ahead != 0 || tile.next.is_some();
     let step = if tile.next.is_some() { LINE_BYTES as isize } else { row };
     let mut next = tile.next;
     for o in 0..tile.o as isize {
@@ -307,7 +306,8 @@ unsafe fn by_lines<V: Vector, const E: usize, const STREAM: bool>(
             for b in Chunks::of(tile.b, side) {
                 let mut src = src.wrapping_offset(b * row + a * E as isize);
                 let mut dst = dst.wrapping_offset(a * to + b * E as isize);
-                let mut near = next.unwrap_or(src.wrapping_offset(tile.ahead));
+                let ahead = || src.wrapping_offset(tile.ahead);
+                let mut near = next.or_else(|| (tile.ahead != 0).then(ahead));
                 let mut soon = src.wrapping_offset(tile.soon);
                 // SAFETY: a square of the tile.
                 unsafe {
@@ -318,9 +318,9 @@ unsafe fn by_lines<V: Vector, const E: usize, const STREAM: bool>(
                     };
                     // What is asked for line by line, between the stores, leaves room for what is loaded.
                     square_of_lines::<V, E>(load, |column| {
-                        if asks {
-                            prefetch_near(near);
-                            near = near.wrapping_offset(step);
+                        if let Some(near) = &mut near {
+                            prefetch_near(*near);
+                            *near = near.wrapping_offset(step);
                         }
                         if tile.soon != 0 {
                             prefetch(soon);
@@ -333,7 +333,7 @@ unsafe fn by_lines<V: Vector, const E: usize, const STREAM: bool>(
                         dst = dst.wrapping_offset(to);
                     });
                 }
-                next = next.and(Some(near));
+                next = next.and(near);
             }
         }
     }
