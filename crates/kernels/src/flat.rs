@@ -12,7 +12,9 @@ use crate::element::{Line, move_line};
 use crate::instance::Instance;
 use crate::nest::{Loop, Nest};
 use crate::stream::{self, prefetch_near};
-use crate::tile::{LINES_AHEAD_BYTES, are_lines, copy_row, pitch, square, square_of_lines};
+use crate::tile::{
+    LINES_AHEAD_BYTES, are_lines, copy_row, is_line, pitch, square, square_of_lines,
+};
 use crate::vector::{LANE_BYTES, LINE_BYTES, Vector};
 use std::fmt;
 use std::mem::MaybeUninit;
@@ -273,7 +275,9 @@ impl Panel<'_> {
     /// source is read as it is.
     fn is_direct(&self, lanes: usize) -> bool {
         let sides = (self.src.len() | self.dst.len()) * self.element_bytes;
-        are_lines(lanes, self.element_bytes, true) && sides.is_multiple_of(LINE_BYTES)
+        is_line(lanes)
+            && are_lines(lanes, self.element_bytes, true)
+            && sides.is_multiple_of(LINE_BYTES)
     }
 
     /// Puts a strip together element by element.
@@ -322,7 +326,7 @@ pub(crate) unsafe fn squares<V: Vector, const E: usize>(
     unsafe {
         match direct {
             None => squares_of_lanes::<V, E>(panel, strip, stage),
-            Some(src) if const { are_lines(V::LANES, E, true) } => {
+            Some(src) if const { is_line(V::LANES) && are_lines(V::LANES, E, true) } => {
                 squares_of_lines::<V, E>(panel, strip, (src, stage));
             }
             Some(_) => unreachable!("only squares of lines are direct"),

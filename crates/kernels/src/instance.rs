@@ -245,7 +245,9 @@ mod avx512vbmi {
 instance!(neon, crate::vector::neon::Neon, "NEON", "neon");
 
 #[cfg(test)]
-instance!(emulated, crate::vector::emulated::Emulated, "emulated");
+instance!(emulated, crate::vector::emulated::Emulated<4>, "emulated");
+#[cfg(test)]
+instance!(emulated_halves, crate::vector::emulated::Emulated<2>, "emulated halves");
 
 /// All that this processor can run, the best first; in tests also what it can't.
 pub(crate) fn available() -> impl Iterator<Item = Instance> {
@@ -262,9 +264,9 @@ pub(crate) fn available() -> impl Iterator<Item = Instance> {
     #[cfg(any(miri, not(any(target_arch = "x86_64", target_arch = "aarch64"))))]
     let special: [(bool, Instance); 0] = [];
     #[cfg(test)]
-    let emulated = Some(emulated::INSTANCE);
+    let emulated = [emulated::INSTANCE, emulated_halves::INSTANCE];
     #[cfg(not(test))]
-    let emulated = None;
+    let emulated = [];
     let special = special.into_iter().filter(|(has, _)| *has).map(|(_, it)| it);
     special.chain([portable::INSTANCE]).chain(emulated)
 }

@@ -9,19 +9,19 @@
 //! while it is moved.
 
 mod asks;
+mod chunk;
 mod shape;
 
 use self::asks::Asks;
+use self::shape::suit_halves;
 use crate::Stores;
 use crate::element::{Line, Plane, move_plane};
 use crate::instance::{Instance, Transpose};
 use crate::nest::{Loop, Nest, line};
 use crate::runs::Runs;
 use crate::stream::prefetch;
-use crate::tile::{
-    COPIED_BYTES, COPIED_ROWS, LINES_AHEAD_BYTES, Lanes, SCATTERING_BYTES, Tile, are_lines, pitch,
-};
-use crate::vector::{LANE_BYTES, LINE_BYTES, PAGE_BYTES, PAIR_BYTES};
+use crate::tile::{LINES_AHEAD_BYTES, Lanes, SCATTERING_BYTES, Tile, are_lines, is_line, pitch};
+use crate::vector::{Abilities, LANE_BYTES, LINE_BYTES, PAGE_BYTES};
 use std::fmt;
 use std::mem::MaybeUninit;
 use std::ops::Range;
@@ -45,14 +45,6 @@ const CLASHING_BYTES: isize = 2048;
 /// Blocks of up to this that follow each other on both sides are moved many at once by squares with sides of
 /// a line: less is moved by one panel than is asked for ahead.
 const LITTLE_BYTES: usize = 8 << 10;
-
-/// What panels of squares with sides of a line have of rows, and how many rows of the source.
-const SQUARES_BYTES: usize = 4 * LINE_BYTES;
-const SQUARES_ROWS: usize = 64;
-
-/// What such panels have of a source whose rows lie one right behind the other, up to twice as much, while
-/// the same is asked for: a part of a second-level cache.
-const PANEL_RUN_BYTES: usize = 128 << 10;
 
 /// What a visit to a row of the destination is to write.
 const VISIT_BYTES: usize = 1 << 10;
@@ -89,6 +81,8 @@ pub(crate) struct Panels {
     whole: bool,
     /// Whether squares may have sides of a line.
     has_line_sides: bool,
+    /// Whether vectors are half a line, of which such squares have two for each.
+    by_halves: bool,
     /// Whether the source goes on where a block ends, or there is but one.
     source_follows: bool,
     /// How much of `a` and `b` a panel has.
@@ -107,7 +101,7 @@ impl Panels {
     pub(crate) fn of(
         nest: &mut Nest,
         dst: usize,
-        (streams, lanes): (bool, usize),
+        (streams, by): (bool, Abilities),
     ) -> Option<Panels> {
         let bytes = nest.bytes as isize;
         let plain = |nest: &Nest, is: &dyn Fn(&Loop) -> bool| {
@@ -124,7 +118,10 @@ impl Panels {
         let whole = aligned && all_shared == 0 && (b.count * nest.bytes).is_multiple_of(LINE_BYTES);
         let o = ONCE;
         let bytes = nest.bytes;
-        let has_line_sides = are_lines(lanes, bytes, streams) && a.count * bytes >= LINE_BYTES;
+        let by_halves = !is_line(by.lanes);
+        let has_line_sides = are_lines(by.lanes, bytes, streams)
+            && a.count * bytes >= LINE_BYTES
+            && (!by_halves || suit_halves(bytes, (a, b), streams));
         let source_follows = false;
         let mut panels = Panels {
             bytes,
@@ -135,6 +132,7 @@ impl Panels {
             writes,
             whole,
             has_line_sides,
+            by_halves,
             source_follows,
             chunk,
             asks,
@@ -142,7 +140,8 @@ impl Panels {
         if streams {
             let block = panels.block_bytes() as isize;
             let follows = nest.loops().iter().any(|l| l.is_plain() && l.dst == block);
-            let lines = aligned.then(|| panels.whole_lines((all_shared, follows), lanes)).flatten();
+            let lines =
+                aligned.then(|| panels.whole_lines((all_shared, follows), by.lanes)).flatten();
             panels.writes = lines.map_or(Writes::Staged, Writes::Lines);
         }
         panels.o = panels.third(nest);
@@ -189,7 +188,7 @@ impl Panels {
     /// such as lie at the same place of pages, where vectors are less than a line. Four at a time
     /// are still better begun than put together from rows that lie at the same place of pages too.
     fn clashes(&self, n: usize, lanes: usize) -> bool {
-        let parts = lanes * LANE_BYTES < LINE_BYTES && self.a.count >= n;
+        let parts = !is_line(lanes) && !self.has_line_sides && self.a.count >= n;
         let clashing = self.a.stride.1 % CLASHING_BYTES == 0;
         let few = match (clashing, self.b.stride.0 % PAGE_BYTES == 0) {
             (true, true) => 4,
@@ -251,61 +250,6 @@ impl Panels {
             Some(k) if !staged && little && follows(k) => line(nest.take(k)),
             Some(k) if turns > 1 => line(nest.split(k, turns)),
             _ => ONCE,
-        }
-    }
-
-    /// How much of `a` and `b` a panel has.
-    fn chunk(&self) -> (usize, usize) {
-        let pair = (PAIR_BYTES / self.bytes).max(1);
-        let (a, b) = (self.a.count, self.b.count);
-        if let Writes::Lines(Lanes::Split | Lanes::Join) = self.writes {
-            return (a, b);
-        }
-        let few = |count: usize, few: usize| if count < 2 * few { count } else { few };
-        if self.has_squares_of_lines() {
-            let side = SQUARES_BYTES / self.bytes;
-            let run = (PANEL_RUN_BYTES / (a * self.bytes)).next_multiple_of(side);
-            // Rows that follow each other and are at few places of pages get in each other's way; farther
-            // apart they do less than the source's would, read in pieces.
-            let clash = self.goes_on() && self.a.stride.1 % CLASHING_BYTES == 0;
-            let rows = self.goes_on() && self.row_bytes() <= PACKED_BYTES;
-            return match self.is_packed() {
-                true if self.is_read_once() => {
-                    (a, if a * self.bytes > LINE_BYTES { few(b, side) } else { b })
-                }
-                true if clash => (few(a, side), few(b, side)),
-                true => (a, few(b, run)),
-                false if rows && self.b.stride.0 % PAGE_BYTES != 0 => (few(a, side), b),
-                false => (few(a, side), few(b, SQUARES_ROWS)),
-            };
-        }
-        if self.is_copied() {
-            return (a.min(COPIED_BYTES / self.bytes), b.min(COPIED_ROWS));
-        }
-        if !self.is_staged() {
-            if !self.is_packed() {
-                return (few(a, pair), few(b, pair));
-            }
-            let room = STAGE_BYTES / (a * self.bytes) / pair * pair;
-            return (a, few(b, room.clamp(pair, VISIT_BYTES / 2 / self.bytes)));
-        }
-        let rows = |a: usize| {
-            let room = STAGE_BYTES / (a * self.bytes);
-            b.min(room.min(pair.max(PANEL_BYTES / (a * self.bytes))).max(1))
-        };
-        let turns = |most: usize| a.min((most / (self.row_bytes() * self.o.count)).max(1));
-        match () {
-            () if let Writes::Spliced { rows, .. } = self.writes => (rows, b),
-            () if self.o.count > 1 => (turns(STAGE_BYTES / 2).min(pair), b),
-            () if self.goes_on() && self.row_bytes() * a <= STAGE_BYTES / 2 => (a, b),
-            () if let Some(n) = self.square().filter(|&n| self.is_small(n)) => {
-                (turns(STAGE_BYTES) / n * n, b)
-            }
-            () if self.is_packed() => (a, rows(a)),
-            () if self.goes_on() && self.row_bytes() <= PACKED_BYTES => {
-                (turns(STAGE_BYTES).min(pair), b)
-            }
-            () => (a.min(pair), rows(a.min(pair))),
         }
     }
 
@@ -377,6 +321,7 @@ impl Panels {
             o: self.o.count,
             src: (self.b.stride.0, self.o.stride.0),
             dst: (self.a.stride.1, self.o.stride.1),
+            has_line_sides: self.has_line_sides,
             ahead: if self.writes == Writes::Staged { 0 } else { self.asks.ahead },
             next: (self.asks.next != 0).then_some(next),
             soon: self.asks.soon,

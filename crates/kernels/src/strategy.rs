@@ -166,7 +166,7 @@ fn way<'a>(
         return (nest, Way::Records(records));
     }
     let mut rest = nest;
-    let Some(panels) = Panels::of(&mut rest, dst, (streams, by.lanes)) else {
+    let Some(panels) = Panels::of(&mut rest, dst, (streams, by)) else {
         return (nest, Way::Walk);
     };
     if panels.is_better_flat()

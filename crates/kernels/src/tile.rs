@@ -10,7 +10,8 @@
 //!
 //! Vectors that are whole lines also make squares with sides of a line: whole vectors are loaded and
 //! stored, and lanes are exchanged between them first. So each line of the source is read once, in
-//! whichever of its places in the caches others follow it.
+//! whichever of its places in the caches others follow it. Vectors of half a line make them of four squares
+//! with sides of their own, and write each line at once: its halves wait for each other in registers.
 
 use crate::stream::{prefetch, prefetch_near};
 use crate::vector::{LANE_BYTES, LINE_BYTES, PAIR_BYTES, Vector};
@@ -27,6 +28,8 @@ pub(crate) struct Tile {
     pub(crate) src: (isize, isize),
     /// How far apart the destination has turns of `a` and of `o`.
     pub(crate) dst: (isize, isize),
+    /// Whether squares have sides of a line, where that can be.
+    pub(crate) has_line_sides: bool,
     /// How far ahead of a row the source is asked for; 0 for not at all.
     pub(crate) ahead: isize,
     /// As `ahead`, into a first-level cache, where squares with sides of a line ask into a second-level one.
@@ -217,12 +220,17 @@ pub(crate) const PAIR: usize = 2;
 pub(crate) const LINES_AHEAD_BYTES: isize = PAIR_BYTES as isize;
 
 /// Whether squares of elements of `bytes` have sides of a line, by vectors of so many `lanes`: if these
-/// are lines. Squares of small elements are more vectors than a processor holds: that is only worth it
-/// past the caches, and not for bytes.
+/// are lines, or halves. Squares of small elements are more vectors than a processor holds: that is only
+/// worth it past the caches, by whole lines, and not for bytes.
 pub(crate) const fn are_lines(lanes: usize, bytes: usize, streams: bool) -> bool {
-    let least = if streams { 2 } else { 4 };
+    let least = if streams && is_line(lanes) { 2 } else { 4 };
     let squares = bytes.is_power_of_two() && bytes <= LANE_BYTES;
-    lanes * LANE_BYTES == LINE_BYTES && squares && bytes >= least
+    (is_line(lanes) || is_line(2 * lanes)) && squares && bytes >= least
+}
+
+/// Whether vectors of so many `lanes` are lines.
+pub(crate) const fn is_line(lanes: usize) -> bool {
+    lanes * LANE_BYTES == LINE_BYTES
 }
 
 /// Lanes along the destination. With `STREAM`, past the caches.
@@ -237,7 +245,11 @@ pub(crate) unsafe fn along_b<V: Vector, const E: usize, const STREAM: bool>(
     src: *const u8,
     dst: *mut u8,
 ) {
-    if const { are_lines(V::LANES, E, STREAM) } && tile.a >= const { LINE_BYTES / E } {
+    let least = const { LINE_BYTES / E };
+    if const { are_lines(V::LANES, E, STREAM) }
+        && tile.has_line_sides
+        && tile.a.min(tile.b) >= least
+    {
         // SAFETY: the caller's contract; there are squares.
         return unsafe { by_lines::<V, E, STREAM>(tile, src, dst) };
     }
@@ -289,7 +301,7 @@ fn ask(next: &mut Option<*const u8>, lines: usize) {
 /// As [`along_b`], by squares with sides of a line.
 ///
 /// # Safety
-/// As [`along_b`]; vectors are lines, and neither side of the tile is shorter than one.
+/// As [`along_b`]; vectors are lines, or halves, and neither side of the tile is shorter than one.
 #[inline(always)]
 unsafe fn by_lines<V: Vector, const E: usize, const STREAM: bool>(
     tile: &Tile,
@@ -309,6 +321,18 @@ unsafe fn by_lines<V: Vector, const E: usize, const STREAM: bool>(
                 let ahead = || src.wrapping_offset(tile.ahead);
                 let mut near = next.or_else(|| (tile.ahead != 0).then(ahead));
                 let mut soon = src.wrapping_offset(tile.soon);
+                if const { !is_line(V::LANES) } {
+                    for _ in 0..side {
+                        if let Some(near) = &mut near {
+                            prefetch_near(*near);
+                            *near = near.wrapping_offset(step);
+                        }
+                    }
+                    next = next.and(near);
+                    // SAFETY: a square of the tile.
+                    unsafe { by_halves::<V, E, STREAM>((src, row), (dst, to)) };
+                    continue;
+                }
                 // SAFETY: a square of the tile.
                 unsafe {
                     let load = || {
@@ -336,6 +360,63 @@ unsafe fn by_lines<V: Vector, const E: usize, const STREAM: bool>(
                 next = next.and(near);
             }
         }
+    }
+}
+
+/// Moves a square with sides of a line by vectors of half a line.
+///
+/// # Safety
+/// As [`by_lines`], for the rows of a square at `src` and its columns at `dst`, so far apart.
+#[inline(always)]
+unsafe fn by_halves<V: Vector, const E: usize, const STREAM: bool>(
+    (src, row): (*const u8, isize),
+    (dst, to): (*mut u8, isize),
+) {
+    let (n, half) = const { (LANE_BYTES / E, LINE_BYTES / 2) };
+    let side = 2 * n as isize;
+    for h in 0..2 {
+        let src = src.wrapping_add(h * half);
+        let mut dst = dst.wrapping_offset(h as isize * side * to);
+        // SAFETY: the caller's contract.
+        unsafe {
+            let first = square_of_lanes::<V, E>(src, row);
+            let second = square_of_lanes::<V, E>(src.wrapping_offset(side * row), row);
+            for lane in 0..2 {
+                for i in 0..n {
+                    let (first, second) = (first[lane][i], second[lane][i]);
+                    if STREAM {
+                        first.stream(dst);
+                        second.stream(dst.wrapping_add(half));
+                    } else {
+                        first.store(dst);
+                        second.store(dst.wrapping_add(half));
+                    }
+                    dst = dst.wrapping_offset(to);
+                }
+            }
+        }
+    }
+}
+
+/// The columns of a square with sides of two lanes, those of each lane of its rows.
+///
+/// # Safety
+/// Its rows, `row` bytes apart, are valid for reads; vectors have two lanes, and the processor has the
+/// instruction set of `V`.
+#[inline(always)]
+unsafe fn square_of_lanes<V: Vector, const E: usize>(
+    src: *const u8,
+    row: isize,
+) -> [[V; LANE_BYTES]; 2] {
+    let n = const { LANE_BYTES / E };
+    // SAFETY: the caller's contract.
+    unsafe {
+        let load = |j| V::load(src.wrapping_offset(j * row));
+        let both = |j: isize| load(j).unzip_lanes(load(n as isize + j));
+        let (mut low, mut high) = (loaded(n, |j| both(j).0), loaded(n, |j| both(j).1));
+        shuffle::<V, E>(&mut low, n, n);
+        shuffle::<V, E>(&mut high, n, n);
+        [low, high]
     }
 }
 

@@ -6,7 +6,8 @@
 //! further on, or where the innermost of the loops around goes on. What is read once from end to end the
 //! processor finds by itself, and asking for it holds it up.
 
-use super::{LINES_AHEAD_BYTES, Lanes, Panels, SQUARES_ROWS, Writes};
+use super::chunk::SQUARES_ROWS;
+use super::{LINES_AHEAD_BYTES, Lanes, Panels, Writes};
 use crate::nest::{Loop, Nest};
 use crate::vector::{LINE_BYTES, PAGE_BYTES, PAIR_BYTES};
 
@@ -17,6 +18,9 @@ const AHEAD_BYTES: isize = 256;
 /// of a line ask for so many of them ahead.
 const FEW_LINES_BYTES: usize = 8 * LINE_BYTES;
 const FEW_ROWS: usize = 32;
+
+/// How far ahead of a row is asked for, for squares by halves.
+const HALVES_AHEAD_BYTES: isize = 512;
 
 /// How far ahead is asked for of blocks that follow each other on both sides, and of few rows, of which a
 /// panel is soon moved.
@@ -86,11 +90,22 @@ impl Panels {
         let few_lines = (PAIR_BYTES + 1..=FEW_LINES_BYTES).contains(&row);
         let long = row as isize >= LONG * BLOCKS_AHEAD_BYTES;
         match self.is_packed() {
+            _ if self.by_halves => self.ahead_of_halves(),
             true if pair => 0,
             true if few_lines => (FEW_ROWS * row) as isize,
             false if few_lines && self.is_one() => innermost,
             false if (pair || long) && self.chunk.1 < SQUARES_ROWS => BLOCKS_AHEAD_BYTES,
             _ => LINES_AHEAD_BYTES,
+        }
+    }
+
+    /// As [`Panels::ahead_of_squares`], by halves. Rows at one place of a cache that are more than it has there
+    /// would push each other out.
+    fn ahead_of_halves(&self) -> isize {
+        match () {
+            () if self.is_crowded() => 0,
+            () if self.b.stride.0 % PAGE_BYTES == 0 => LINES_AHEAD_BYTES,
+            () => HALVES_AHEAD_BYTES,
         }
     }
 
@@ -101,7 +116,7 @@ impl Panels {
         let (rows, pitch) = (self.chunk.1, self.b.stride.0);
         let long = (self.a.count * self.bytes) as isize >= LONG * ahead.abs();
         match () {
-            () if !self.has_squares_of_lines() => 0,
+            () if !self.has_squares_of_lines() || self.by_halves => 0,
             () if self.has_runs() && next != 0 && rows >= 4 * side => 2 * side as isize * pitch,
             () if ahead != 0 && long && rows == self.b.count && pitch % PAGE_BYTES != 0 => {
                 LINE_BYTES as isize

@@ -4,7 +4,7 @@
 use super::{PACKED_BYTES, Panels, STAGE_BYTES, Writes};
 use crate::element::Line;
 use crate::tile::Lanes;
-use crate::vector::PAIR_BYTES;
+use crate::vector::{LINE_BYTES, PAGE_BYTES, PAIR_BYTES};
 
 /// Panels have at most so many rows of the destination that are put together.
 const MOST_ROWS: usize = STAGE_BYTES / (2 * PAIR_BYTES);
@@ -15,6 +15,26 @@ const BLOCK_BYTES: usize = 64 << 10;
 /// Rows of so many elements at most are moved all at once, in the order in which they lie: on a Zen 4 of 32
 /// they are better read by runs while the next is asked for.
 const FEW_ELEMENTS: usize = 16;
+
+/// Lines of several rows that are begun one after the other, each by two vectors, and lie at multiples of this
+/// are slower than what is put together.
+const HALVES_CLASH_BYTES: isize = 1 << 10;
+
+/// How many lines at one place a cache has.
+const WAYS: usize = 8;
+
+/// Rows of the source at multiples of this are at one place of a second-level cache, too.
+const PLACE_BYTES: isize = 64 << 10;
+
+/// Whether squares by halves are better than other ways, for elements of so many bytes. In the caches, where
+/// they move little twice. Past them, where they don't begin lines at the same few places of pages, or read
+/// rows at one place of a first-level cache: other ways are no better with these.
+pub(super) fn suit_halves(bytes: usize, (a, b): (Line, Line), streams: bool) -> bool {
+    let side = LINE_BYTES / bytes;
+    let few_twice = 8 * (b.count.next_multiple_of(side) - b.count) <= b.count;
+    let clash = a.stride.1 % HALVES_CLASH_BYTES == 0 && b.stride.0 % PAGE_BYTES != 0;
+    if streams { !clash } else { few_twice }
+}
 
 impl Panels {
     /// Whether squares with sides of a line go past the caches.
@@ -58,6 +78,19 @@ impl Panels {
     pub(super) fn is_read_once(&self) -> bool {
         let few = self.a.count <= FEW_ELEMENTS && self.o.count == 1;
         self.has_squares_of_lines() && self.is_packed() && self.source_follows && few
+    }
+
+    /// Whether a square with sides of a line has more rows than a first-level cache keeps of those at one
+    /// place, where the source's rows are.
+    pub(super) fn is_crowded(&self) -> bool {
+        LINE_BYTES / self.bytes > WAYS && self.b.stride.0 % PAGE_BYTES == 0
+    }
+
+    /// Whether squares by halves read rows of the source from end to end: asking keeps what is read next, or no
+    /// cache does.
+    pub(super) fn reads_rows(&self) -> bool {
+        let place = self.is_crowded() && self.b.stride.0 % PLACE_BYTES == 0;
+        self.by_halves && (place || self.b.stride.0 % PAGE_BYTES != 0)
     }
 
     /// Whether the rows of the source follow each other.

@@ -18,10 +18,10 @@ fn the_way_is_told() {
     let whole = "panels of 32 by 32 elements of 4 B, ";
     says(&transpose(4080, 4), Stores::Cached, &format!("{whole}in place ("));
     let lines = "panels of 64 by 64 elements of 4 B, in place, by lines past";
-    let is_line = best.abilities.lanes == 4;
-    let (whole, long) = match is_line {
-        true => (lines.to_owned(), lines),
-        false => (format!("{whole}in place, by lines past"), "long rows, 4096 by 4096 elements"),
+    let (whole, long) = match best.abilities.lanes {
+        4 => (lines.to_owned(), lines),
+        2 => ("panels of 512 by 16 elements of 4 B, in place, by lines past".to_owned(), lines),
+        _ => (format!("{whole}in place, by lines past"), "long rows, 4096 by 4096 elements"),
     };
     // What lies at few places of the caches is copied first, by more rows at once.
     let copied = "panels of 64 by 64 elements of 4 B, in place (";
@@ -93,6 +93,33 @@ fn panels_are_runs_of_the_source_or_rows() {
         let told = explain_by(&best, &looped(loops), at_line, Stores::Streamed);
         let panels = format!("panels of {panels} elements of 4 B, in place, by lines past");
         assert!(told.starts_with(&panels), "{told}");
+    }
+}
+
+#[test]
+fn squares_by_halves_where_neither_side_is_crowded() {
+    let halves = available().find(|instance| instance.name == "emulated halves").unwrap();
+    let at_line = std::ptr::without_provenance::<u8>(4096);
+    let matrix = |bytes: u64, rows: u64, columns: u64| {
+        let (extents, gaps) = (vec![rows, columns], (0, 0));
+        Shape { bytes, extents, src_order: vec![1, 0], dst_order: vec![0, 1], gaps }.copy()
+    };
+    let [cached, streamed] = [Stores::Cached, Stores::Streamed];
+    for (copy, stores, panels) in [
+        (matrix(4, 2000, 2000), streamed, "512 by 16 elements of 4 B, in place, by lines past"),
+        (matrix(8, 2000, 2000), streamed, "256 by 8 elements of 8 B, in place, by lines past"),
+        (matrix(4, 3136, 64), streamed, "64 by 128 elements of 4 B, in place, by lines past"),
+        (matrix(4, 4096, 4096), streamed, "64 by 64 elements of 4 B, in place, by lines past"),
+        (matrix(4, 4096, 16384), streamed, "512 by 16 elements of 4 B, in place, by lines past"),
+        (matrix(16, 4096, 4096), streamed, "16 by 64 elements of 16 B, in place, by lines past"),
+        // Lines that are begun at few places of pages.
+        (matrix(4, 256, 784), streamed, "32 by 32 elements of 4 B, in place, by lines past"),
+        (matrix(4, 256, 256), cached, "256 by 32 elements of 4 B, in place ("),
+        // Too few rows: those of the last square would be moved twice.
+        (matrix(4, 49, 512), cached, "64 by 49 elements of 4 B, in place ("),
+    ] {
+        let told = explain_by(&halves, &copy, at_line, stores);
+        assert!(told.starts_with(&format!("panels of {panels}")), "{told}");
     }
 }
 

@@ -1,16 +1,16 @@
-//! Four lanes without an instruction set: what tests have of AVX-512 where there is none.
+//! Lanes without an instruction set: four are what tests have of AVX-512 where there is none, two of AVX2.
 
 use super::scalar::Scalar;
 use super::{LANE_BYTES, LINE_BYTES, Vector};
 use std::array::from_fn;
 
-/// A cache line.
+/// Of so many lanes.
 #[derive(Debug, Clone, Copy)]
-pub(crate) struct Emulated([Scalar; 4]);
+pub(crate) struct Emulated<const LANES: usize>([Scalar; LANES]);
 
-impl Vector for Emulated {
+impl<const LANES: usize> Vector for Emulated<LANES> {
     type Half = Scalar;
-    const LANES: usize = 4;
+    const LANES: usize = LANES;
     const UNIT_BYTES: usize = 1;
 
     unsafe fn load(src: *const u8) -> Self {
@@ -29,7 +29,8 @@ impl Vector for Emulated {
     }
 
     unsafe fn stream(self, dst: *mut u8) {
-        assert!(dst.addr().is_multiple_of(LINE_BYTES), "a processor would end the program");
+        let bytes = LANES * LANE_BYTES;
+        assert!(dst.addr().is_multiple_of(bytes), "a processor would end the program");
         // SAFETY: the caller's contract.
         unsafe { self.store(dst) }
     }
@@ -43,13 +44,13 @@ impl Vector for Emulated {
 
     unsafe fn zip<const E: usize>(self, other: Self) -> (Self, Self) {
         // SAFETY: no instruction set is needed.
-        let zipped: [_; 4] = from_fn(|i| unsafe { self.0[i].zip::<E>(other.0[i]) });
+        let zipped: [_; LANES] = from_fn(|i| unsafe { self.0[i].zip::<E>(other.0[i]) });
         (Emulated(zipped.map(|both| both.0)), Emulated(zipped.map(|both| both.1)))
     }
 
     unsafe fn unzip_lanes(self, other: Self) -> (Self, Self) {
-        let ([a, b, c, d], [e, f, g, h]) = (self.0, other.0);
-        (Emulated([a, c, e, g]), Emulated([b, d, f, h]))
+        let at = |i: usize| if i < LANES { self.0[i] } else { other.0[i - LANES] };
+        (Emulated(from_fn(|i| at(2 * i))), Emulated(from_fn(|i| at(2 * i + 1))))
     }
 
     unsafe fn swizzle(self, table: Self) -> Self {
@@ -69,7 +70,9 @@ impl Vector for Emulated {
             from.0.store(both[0].as_mut_ptr());
             from.1.store(both[1].as_mut_ptr());
             table.store(numbers.as_mut_ptr());
-            Self::load(numbers.map(|n| both.as_flattened()[usize::from(n % 128)]).as_ptr())
+            let bytes = LANES * LANE_BYTES;
+            let at = |n: u8| both[usize::from(n) / bytes % 2][usize::from(n) % bytes];
+            Self::load(numbers.map(at).as_ptr())
         }
     }
 

@@ -1,0 +1,93 @@
+//! How much of the loops a panel has.
+//!
+//! **Hazard.** What a panel has of the source is to stay in a cache until all of it is moved, and what it
+//! writes of a row should be long enough for memory to take it at once. **Structure.** Chunks are counted in
+//! lines of either side, and are small where rows lie at the same few places of a cache.
+
+use super::{CLASHING_BYTES, PACKED_BYTES, PANEL_BYTES, Panels, STAGE_BYTES, VISIT_BYTES, Writes};
+use crate::tile::{COPIED_BYTES, COPIED_ROWS, Lanes};
+use crate::vector::{LINE_BYTES, PAGE_BYTES, PAIR_BYTES};
+
+/// What panels of squares with sides of a line have of rows, and how many rows of the source.
+const SQUARES_BYTES: usize = 4 * LINE_BYTES;
+pub(super) const SQUARES_ROWS: usize = 64;
+
+/// What such panels have of a source whose rows lie one right behind the other, up to twice as much, while
+/// the same is asked for: a part of a second-level cache.
+const PANEL_RUN_BYTES: usize = 128 << 10;
+
+/// What panels of squares by halves have of a row, where they have as many rows as a line has elements: it is
+/// read from end to end.
+const HALVES_BYTES: usize = 2 << 10;
+
+/// So many of `count`, or all where that is less than two chunks.
+fn few(count: usize, few: usize) -> usize {
+    if count < 2 * few { count } else { few }
+}
+
+impl Panels {
+    /// How much of `a` and `b` a panel has.
+    pub(super) fn chunk(&self) -> (usize, usize) {
+        let pair = (PAIR_BYTES / self.bytes).max(1);
+        let (a, b) = (self.a.count, self.b.count);
+        if let Writes::Lines(Lanes::Split | Lanes::Join) = self.writes {
+            return (a, b);
+        }
+        if self.has_squares_of_lines() {
+            return self.chunk_of_squares();
+        }
+        if self.is_copied() {
+            return (a.min(COPIED_BYTES / self.bytes), b.min(COPIED_ROWS));
+        }
+        if !self.is_staged() {
+            if !self.is_packed() {
+                return (few(a, pair), few(b, pair));
+            }
+            let room = STAGE_BYTES / (a * self.bytes) / pair * pair;
+            return (a, few(b, room.clamp(pair, VISIT_BYTES / 2 / self.bytes)));
+        }
+        let rows = |a: usize| {
+            let room = STAGE_BYTES / (a * self.bytes);
+            b.min(room.min(pair.max(PANEL_BYTES / (a * self.bytes))).max(1))
+        };
+        let turns = |most: usize| a.min((most / (self.row_bytes() * self.o.count)).max(1));
+        match () {
+            () if let Writes::Spliced { rows, .. } = self.writes => (rows, b),
+            () if self.o.count > 1 => (turns(STAGE_BYTES / 2).min(pair), b),
+            () if self.goes_on() && self.row_bytes() * a <= STAGE_BYTES / 2 => (a, b),
+            () if let Some(n) = self.square().filter(|&n| self.is_small(n)) => {
+                (turns(STAGE_BYTES) / n * n, b)
+            }
+            () if self.is_packed() => (a, rows(a)),
+            () if self.goes_on() && self.row_bytes() <= PACKED_BYTES => {
+                (turns(STAGE_BYTES).min(pair), b)
+            }
+            () => (a.min(pair), rows(a.min(pair))),
+        }
+    }
+
+    /// As [`Panels::chunk`], of squares with sides of a line.
+    fn chunk_of_squares(&self) -> (usize, usize) {
+        let (a, b) = (self.a.count, self.b.count);
+        let side = SQUARES_BYTES / self.bytes;
+        let run = (PANEL_RUN_BYTES / (a * self.bytes)).next_multiple_of(side);
+        // Rows that follow each other and are at few places of pages get in each other's way; farther
+        // apart they do less than the source's would, read in pieces.
+        let clash = self.goes_on() && self.a.stride.1 % CLASHING_BYTES == 0;
+        let rows = self.goes_on() && self.row_bytes() <= PACKED_BYTES;
+        let pages = self.b.stride.0 % PAGE_BYTES == 0;
+        match self.is_packed() {
+            true if self.by_halves => (a, few(b, VISIT_BYTES / 2 / self.bytes)),
+            true if self.is_read_once() => {
+                (a, if a * self.bytes > LINE_BYTES { few(b, side) } else { b })
+            }
+            true if clash => (few(a, side), few(b, side)),
+            true => (a, few(b, run)),
+            false if rows && !pages => (few(a, side), b),
+            false if self.reads_rows() => {
+                (few(a, HALVES_BYTES / self.bytes), few(b, LINE_BYTES / self.bytes))
+            }
+            false => (few(a, side), few(b, SQUARES_ROWS)),
+        }
+    }
+}
