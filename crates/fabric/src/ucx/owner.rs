@@ -65,9 +65,20 @@ pub(crate) struct Described {
     pub(crate) start: u64,
 }
 
+#[derive(Default)]
 struct Peer {
     endpoint: Option<Endpoint>,
     start: u64,
+}
+
+impl Peer {
+    /// Begins to connect. The endpoint is there also where its key can't be read.
+    fn connect(&mut self, worker: &Worker<Shared>, described: &Described) -> Result<(), Error> {
+        let Described { address, key, start } = described;
+        self.start = *start;
+        let endpoint = self.endpoint.insert(worker.connect(address)?);
+        worker.reach(endpoint, key)
+    }
 }
 
 /// A put whose runs go on; whichever ends last waits for all to arrive.
@@ -99,19 +110,24 @@ pub(crate) struct Owner {
 }
 
 impl Owner {
+    /// Connects to all that are described. Where it can't, it stops.
     pub(crate) fn new(
         worker: Worker<Shared>,
         shared: Arc<Shared>,
         described: &[Option<Described>],
     ) -> Result<Owner, Error> {
-        let connect = |described: &Option<Described>| {
-            let Some(Described { address, key, start }) = described else {
-                return Ok(Peer { endpoint: None, start: 0 });
-            };
-            Ok(Peer { endpoint: Some(worker.connect(address, key)?), start: *start })
-        };
-        let peers = described.iter().map(connect).collect::<Result<_, Error>>()?;
-        Ok(Owner { worker, shared, peers, pending: Vec::new(), leaving: Vec::new() })
+        let mut peers: Vec<_> = described.iter().map(|_| Peer::default()).collect();
+        let others = peers.iter_mut().zip(described);
+        let mut others = others.filter_map(|(peer, described)| Some((peer, described.as_ref()?)));
+        let connected = others.try_for_each(|(peer, described)| peer.connect(&worker, described));
+        let owner = Owner { worker, shared, peers, pending: Vec::new(), leaving: Vec::new() };
+        match connected {
+            Ok(()) => Ok(owner),
+            Err(error) => {
+                owner.stop();
+                Err(error)
+            }
+        }
     }
 
     /// Runs until it is told to stop.

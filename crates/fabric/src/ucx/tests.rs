@@ -294,7 +294,7 @@ fn a_worker_may_go_at_each_step_of_a_close() {
             }
             (Err(why), _) | (_, Err(why)) => panic!("{why}"),
         };
-        let to = worker.connect(&other.address().unwrap(), &[]).unwrap();
+        let to = worker.connect(&other.address().unwrap()).unwrap();
         let data = [1; 64];
         // SAFETY: so little is copied before it goes on.
         let sent = unsafe { worker.send(&to, (&data, &data)) }.unwrap();
@@ -314,4 +314,27 @@ fn a_worker_may_go_at_each_step_of_a_close() {
         std::mem::forget(other);
     }
     assert!((1..10_000).contains(&unfinished), "{unfinished}");
+}
+
+#[test]
+fn a_worker_that_can_t_connect_to_all_stays_while_it_connects_to_some() {
+    let library = env::var_os(UCX).map(PathBuf::from);
+    let (segment, _fd) = Segment::create(1000).unwrap();
+    let config = Config::new("ucx:127.0.0.1:9", (0, 3), b"");
+    let shared = Arc::new(Shared::new(&config, Arc::new(segment), None));
+    let worker = match Worker::open(library.as_deref(), Arc::clone(&shared)) {
+        Ok(worker) => worker,
+        Err(why) => {
+            let test = "a_worker_that_can_t_connect_to_all_stays_while_it_connects_to_some";
+            return println!("skipped: {test}: {why}");
+        }
+    };
+    let other = Worker::open(library.as_deref(), Arc::new(Deaf)).unwrap();
+    let peer = |address| Some(Described { address, key: Vec::new(), start: 0 });
+    let described = [None, peer(other.address().unwrap()), peer(Vec::new())];
+    let refused = Owner::new(worker, Arc::clone(&shared), &described).err();
+    assert!(matches!(refused, Some(Error::Io { .. })), "{refused:?}");
+    assert_eq!(Arc::strong_count(&shared), 2, "it has gone, and the other has not answered");
+    // As in the test above.
+    std::mem::forget(other);
 }

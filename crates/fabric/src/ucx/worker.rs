@@ -205,8 +205,13 @@ impl<A: Arrivals> Worker<A> {
         }
     }
 
-    /// Connects to who has this address, and this key to its segment, if it has one.
-    pub(crate) fn connect(&self, address: &[u8], key: &[u8]) -> Result<Endpoint, Error> {
+    /// Begins to connect to who has this address.
+    pub(crate) fn connect(&self, address: &[u8]) -> Result<Endpoint, Error> {
+        let doing = "connecting to a rank";
+        if address.is_empty() {
+            // The library is not told how long it is.
+            return Err(failed(doing)(raw::INVALID));
+        }
         let params = raw::EndpointParams {
             mask: raw::HAS_ADDRESS | raw::HAS_ERROR_MODE | raw::HAS_ERROR_HANDLER,
             address: address.as_ptr().cast(),
@@ -220,11 +225,16 @@ impl<A: Arrivals> Worker<A> {
         let made = unsafe {
             (self.api.endpoints.create)(self.worker, &params, &raw mut endpoint.endpoint)
         };
-        checked("connecting to a rank", made)?;
-        if !key.is_empty() {
-            endpoint.key = Some(self.unpack(&endpoint, key)?);
-        }
+        checked(doing, made)?;
         Ok(endpoint)
+    }
+
+    /// Reaches the segment that a peer has this key to, if it has one.
+    pub(crate) fn reach(&self, to: &mut Endpoint, key: &[u8]) -> Result<(), Error> {
+        if !key.is_empty() {
+            to.key = Some(self.unpack(to, key)?);
+        }
+        Ok(())
     }
 
     /// What puts to a peer's memory need, made of the key that the peer has told.
