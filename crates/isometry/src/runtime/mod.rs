@@ -6,13 +6,15 @@
 //! (an earlier deadline, a new channel, the end) rings its bell. What ends is collected under the
 //! lock, and told and dropped after it. **Structure.** [`Core`] is what the lock holds: engine,
 //! channels, what is pending. [`Shared`] is the lock, the region table and the cache of plans,
-//! which machines, instances and events hold. [`driver`] is the thread.
+//! which machines, instances and events hold. [`driver`] is the thread, [`telling`] what it and others do
+//! at each step.
 
 mod core;
 mod driver;
 mod fences;
 mod shared;
 mod tally;
+mod telling;
 mod urgency;
 
 pub(crate) use self::core::{Core, NewChannel};

@@ -1,13 +1,13 @@
 //! What machines, instances and events share.
 
 use super::Urgency;
-use super::core::{Caller, Core, Ended, Outcomes, Pending, Reach, dependency_failed};
+use super::core::{Caller, Core, Pending, dependency_failed};
 use super::fences::Fences;
 use super::tally::Tally;
 use crate::accelerators::{Devices, Providers};
 use crate::builder::Settings;
 use crate::disks::Disks;
-use crate::event::{self, Event, State};
+use crate::event::{Event, State};
 use crate::instance::Holding;
 use crate::nodes::{Change, Nodes};
 use crate::prepare::{Plans, Prepared};
@@ -282,7 +282,7 @@ impl Shared {
 
     /// The core and the time, which is read under the lock: for the engine it never runs
     /// backwards.
-    fn core_now(&self) -> (MutexGuard<'_, Core>, Time) {
+    pub(super) fn core_now(&self) -> (MutexGuard<'_, Core>, Time) {
         let core = self.core();
         let now = self.clock.now();
         (core, now)
@@ -377,43 +377,6 @@ impl Shared {
         });
     }
 
-    /// Handles what there is to handle, and tells of what has ended. Returns when to call again
-    /// although nothing rings.
-    pub(crate) fn step(&self, caller: Caller) -> Option<Time> {
-        if event::is_calling_back() {
-            // Here others are to be told next, of what has ended before, and a chain of copies would go
-            // a stack deep.
-            self.bell.ring();
-            return None;
-        }
-        let (mut core, now) = self.core_now();
-        core.forget(std::mem::take(&mut *self.told()).into_iter());
-        let reach = Reach { regions: &self.regions, nodes: self.nodes.as_deref() };
-        let Outcomes { ended, packets, has_failure, has_more } =
-            core.pump((now, caller), reach, &self.urgency);
-        let timeout = core.engine().poll_timeout();
-        let oversleeps = core.oversleeps(caller, timeout);
-        // The driver may sleep with nothing left to ring for it, and is to see the end.
-        let is_over = self.is_closed() && core.is_idle();
-        let wake = caller == Caller::Any && (oversleeps || core.needs_driver() || is_over);
-        drop(core);
-        // It is left to the driver, which doesn't sleep then: others return to what they do.
-        if wake || has_more {
-            self.bell.ring();
-        }
-        let has_failed = |end: &Ended| matches!(end.outcome, Outcome::Failed(_));
-        if has_failure || ended.iter().any(has_failed) {
-            // Before anyone hears of it, here or on another node, and copies again.
-            self.close_lost();
-        }
-        if let Some(nodes) = &self.nodes {
-            nodes.send(packets);
-            nodes.order_closing();
-        }
-        self.tell(ended);
-        timeout
-    }
-
     /// Looks after channels that tell late for as long as they have something to tell and `goes_on`, at most for
     /// [`LOOK`]. Returns whether they had.
     pub(crate) fn look_while(&self, goes_on: impl Fn() -> bool) -> bool {
@@ -486,36 +449,11 @@ impl Shared {
         self.core().recorder.as_ref().map(|recorder| recorder.to_json(&topology, self.here()))
     }
 
-    fn tell(&self, ended: Vec<Ended>) {
-        for end in ended {
-            let Pending { state, prepared, holdings, .. } = end.pending;
-            let plan = Arc::clone(&prepared.plan);
-            let result = self.result_of(&end.outcome);
-            let (transfer, outcome) = (Some(end.transfer), Some(end.outcome.clone()));
-            let report = CopyReport { transfer, plan, outcome, times: end.report };
-            self.tally().ended(&end.outcome, report.bytes());
-            // The instances go before anyone is told, so that memory that was given away for the
-            // copy is free by then.
-            drop(holdings);
-            state.finish(transfer, result, report);
-            self.told().push(end.transfer);
-        }
-    }
-
-    fn told(&self) -> MutexGuard<'_, Vec<TransferId>> {
+    pub(super) fn told(&self) -> MutexGuard<'_, Vec<TransferId>> {
         self.notes.told.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    fn result_of(&self, outcome: &Outcome) -> Result<(), Error> {
-        match outcome {
-            Outcome::Done => Ok(()),
-            Outcome::Cancelled => Err(Error::Cancelled),
-            Outcome::TimedOut => Err(Error::TimedOut),
-            Outcome::Failed(error) => Err(self.failed(error.clone())),
-        }
-    }
-
-    fn failed(&self, error: model::TransferError) -> Error {
+    pub(super) fn failed(&self, error: model::TransferError) -> Error {
         Error::Transfer { memory: self.memory_name(error.memory), error }
     }
 

@@ -1,0 +1,77 @@
+//! A step of the engine, and who is told of what it brings.
+//!
+//! **Hazard.** Who is told may do anything: ask for copies, cancel some, drop what was copied. **Guarantee.**
+//! Nobody is told under a lock, nor later because of what others ask for when they are told: that is the
+//! driver's. **Structure.** [`Shared::step`] has the engine go on, and tells what comes of that.
+
+use super::Shared;
+use super::core::{Caller, Ended, Outcomes, Pending, Reach};
+use crate::Error;
+use crate::event;
+use crate::report::CopyReport;
+use model::{Outcome, Time};
+use std::sync::Arc;
+
+impl Shared {
+    /// Handles what there is to handle, and tells of what has ended. Returns when to call again
+    /// although nothing rings.
+    pub(crate) fn step(&self, caller: Caller) -> Option<Time> {
+        if event::is_calling_back() {
+            // Here others are to be told next, of what has ended before, and a chain of copies would go
+            // a stack deep.
+            self.bell.ring();
+            return None;
+        }
+        let (mut core, now) = self.core_now();
+        core.forget(std::mem::take(&mut *self.told()).into_iter());
+        let reach = Reach { regions: &self.regions, nodes: self.nodes.as_deref() };
+        let Outcomes { ended, packets, has_failure, has_more } =
+            core.pump((now, caller), reach, &self.urgency);
+        let timeout = core.engine().poll_timeout();
+        let oversleeps = core.oversleeps(caller, timeout);
+        // The driver may sleep with nothing left to ring for it, and is to see the end.
+        let is_over = self.is_closed() && core.is_idle();
+        let wake = caller == Caller::Any && (oversleeps || core.needs_driver() || is_over);
+        drop(core);
+        // It is left to the driver, which doesn't sleep then: others return to what they do.
+        if wake || has_more {
+            self.bell.ring();
+        }
+        let has_failed = |end: &Ended| matches!(end.outcome, Outcome::Failed(_));
+        if has_failure || ended.iter().any(has_failed) {
+            // Before anyone hears of it, here or on another node, and copies again.
+            self.close_lost();
+        }
+        if let Some(nodes) = &self.nodes {
+            nodes.send(packets);
+            nodes.order_closing();
+        }
+        self.tell(ended);
+        timeout
+    }
+
+    fn tell(&self, ended: Vec<Ended>) {
+        for end in ended {
+            let Pending { state, prepared, holdings, .. } = end.pending;
+            let plan = Arc::clone(&prepared.plan);
+            let result = self.result_of(&end.outcome);
+            let (transfer, outcome) = (Some(end.transfer), Some(end.outcome.clone()));
+            let report = CopyReport { transfer, plan, outcome, times: end.report };
+            self.tally().ended(&end.outcome, report.bytes());
+            // The instances go before anyone is told, so that memory that was given away for the
+            // copy is free by then.
+            drop(holdings);
+            state.finish(transfer, result, report);
+            self.told().push(end.transfer);
+        }
+    }
+
+    fn result_of(&self, outcome: &Outcome) -> Result<(), Error> {
+        match outcome {
+            Outcome::Done => Ok(()),
+            Outcome::Cancelled => Err(Error::Cancelled),
+            Outcome::TimedOut => Err(Error::TimedOut),
+            Outcome::Failed(error) => Err(self.failed(error.clone())),
+        }
+    }
+}
