@@ -1,6 +1,6 @@
 //! Copies: from two instances to an event.
 
-use crate::event::{Event, State};
+use crate::event::{Calls, Event, State};
 use crate::instance::Instance;
 use crate::machine::Machine;
 use crate::matching::check_apart;
@@ -128,7 +128,8 @@ impl Machine {
         let begun = match here {
             Ok(Some(busy)) => {
                 let prepared = Arc::clone(&copy.prepared);
-                state.finish(None, Ok(()), Direct { prepared, busy }.report());
+                let report = Direct { prepared, busy }.report();
+                state.finish(None, Ok(()), report).into_iter().for_each(Calls::call);
                 return None;
             }
             Ok(None) => {
@@ -138,7 +139,7 @@ impl Machine {
         };
         begun.unwrap_or_else(|error| {
             let report = report_of_refused(copy, &error);
-            state.finish(None, Err(error), report);
+            state.finish(None, Err(error), report).into_iter().for_each(Calls::call);
             None
         })
     }

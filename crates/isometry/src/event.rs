@@ -241,6 +241,22 @@ fn log_failure(outcome: &Result<(), Error>) {
     }
 }
 
+/// Whom to call at the end of an event, without any lock: that is a user's code.
+#[must_use]
+pub(crate) struct Calls {
+    outcome: Result<(), Error>,
+    callbacks: Vec<Callback>,
+    wakers: Vec<Waker>,
+}
+
+impl Calls {
+    pub(crate) fn call(self) {
+        let Calls { outcome, callbacks, wakers } = self;
+        wakers.into_iter().for_each(|waker| guarded(|| waker.wake()));
+        callbacks.into_iter().for_each(|callback| guarded(|| callback(&outcome)));
+    }
+}
+
 /// Runs what a user handed in on a thread that others depend on: its panic, which was printed
 /// when it happened, goes no further.
 fn guarded(call: impl FnOnce()) {
@@ -317,14 +333,14 @@ impl State {
         self.lock().running.push((transfer, Arc::clone(plan)));
     }
 
-    /// One of its copies, `transfer` if it was submitted, has ended. Must not be called under the
-    /// runtime's lock: it may run callbacks.
+    /// One of its copies, `transfer` if it was submitted, has ended; whom to call if it was the last.
+    #[must_use]
     pub(crate) fn finish(
         &self,
         transfer: Option<TransferId>,
         result: Result<(), Error>,
         report: CopyReport,
-    ) {
+    ) -> Option<Calls> {
         let mut inner = self.lock();
         inner.running.retain(|r| Some(r.0) != transfer);
         inner.done_bytes += report.bytes();
@@ -333,16 +349,14 @@ impl State {
             inner.failure.get_or_insert(error);
         }
         inner.left -= 1;
-        if inner.left == 0 {
-            self.settle(inner);
-        }
+        (inner.left == 0).then(|| self.settle(inner))
     }
 
-    /// The fence that it stands for is reached, or never will be; once. As for [`State::finish`].
-    pub(crate) fn reach(&self, outcome: Result<(), Error>) {
+    /// The fence that it stands for is reached, or never will be; once.
+    pub(crate) fn reach(&self, outcome: Result<(), Error>) -> Calls {
         let mut inner = self.lock();
         inner.failure = outcome.err();
-        self.settle(inner);
+        self.settle(inner)
     }
 
     /// What another transfer has to wait for.
@@ -356,7 +370,7 @@ impl State {
         Ok(inner.running.iter().map(|r| r.0).collect())
     }
 
-    fn settle(&self, mut inner: MutexGuard<'_, Inner>) {
+    fn settle(&self, mut inner: MutexGuard<'_, Inner>) -> Calls {
         let outcome = inner.failure.take().map_or(Ok(()), Err);
         inner.outcome = Some(outcome.clone());
         self.ended.store(true, Ordering::Release);
@@ -364,8 +378,7 @@ impl State {
         let wakers = std::mem::take(&mut inner.wakers);
         drop(inner);
         self.changed.notify_all();
-        wakers.into_iter().for_each(|waker| guarded(|| waker.wake()));
-        callbacks.into_iter().for_each(|callback| guarded(|| callback(&outcome)));
+        Calls { outcome, callbacks, wakers }
     }
 
     /// The outcome; `None` where `deadline` passed first.

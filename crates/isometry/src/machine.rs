@@ -233,8 +233,13 @@ fn numa_node(class: &NodeClass, memory: MemoryId) -> Option<u32> {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::CopyOptions;
+    use crate::event::{Event, State};
+    use channel::Region;
     use channel::conformance::may_be_huge;
     use fabric::Config;
+    use std::sync::mpsc::{Receiver, Sender, channel};
+    use std::thread;
 
     #[test]
     fn a_machine_whose_driver_did_not_start_ends_what_had_started() {
@@ -246,6 +251,49 @@ mod tests {
         driver.join(&machine.shared);
         drop(machine);
         assert_eq!(shared.strong_count(), 0, "a thread still has it");
+    }
+
+    /// Says that it goes, and waits until it may.
+    struct Kept(Sender<()>, Mutex<Receiver<()>>);
+
+    impl Drop for Kept {
+        fn drop(&mut self) {
+            let _ = self.0.send(());
+            let _ = self.1.get_mut().map(|told| told.recv());
+        }
+    }
+
+    #[test]
+    fn a_machine_closes_when_another_thread_has_told_of_what_it_saw_end() {
+        let open = || Machine::builder().assume(true).lanes(1).staging(1 << 20).open().unwrap();
+        let (machine, other) = (open(), open());
+        let array = Array::of(&[("b", 64)], "|u1").unwrap();
+        let dst = machine.empty(array.clone(), "sys").unwrap();
+        let ((goes, going), (tell, told)) = (channel(), channel());
+        let sys = machine.shared.memory_named("sys").unwrap();
+        // Nothing reads it: the copy does not start.
+        let region = Region::device(sys, 64, Arc::new(Kept(goes, Mutex::new(told))));
+        let holding = Arc::new(Holding::new(&machine.shared, region, false));
+        let src = Instance::new(holding, 0, View::of_array(sys, array));
+        let never = Event::new(Arc::new(State::new(&other.shared, 1, 0)));
+        let options = CopyOptions { after: vec![never], ..CopyOptions::default() };
+        let event = machine.copy(&src, &dst, &options).unwrap();
+        drop(src);
+        thread::scope(|scope| {
+            let tell = tell;
+            scope.spawn(|| event.cancel());
+            going.recv().unwrap();
+            let closes = scope.spawn(|| machine.close());
+            while !machine.shared.is_closed() {
+                thread::yield_now();
+            }
+            for _ in 0..10_000 {
+                assert!(!closes.is_finished() && !event.is_done());
+                thread::yield_now();
+            }
+            tell.send(()).unwrap();
+        });
+        assert!(event.is_done());
     }
 
     #[test]

@@ -39,7 +39,7 @@ fn drive(shared: &Shared) {
         shared.bell.clear();
         shared.tell_fences();
         let timeout = shared.step(Caller::Driver);
-        if shared.is_closed() && shared.core().is_idle() {
+        if shared.is_over() {
             return;
         }
         let now = shared.clock.now();

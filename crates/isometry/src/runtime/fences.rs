@@ -77,7 +77,7 @@ impl Shared {
         }
         for (id, outcome) in reached {
             if let Some(state) = self.fences().remove(id) {
-                state.reach(outcome.map_err(Error::from));
+                state.reach(outcome.map_err(Error::from)).call();
             }
         }
     }
@@ -85,13 +85,14 @@ impl Shared {
     /// Ends a fence's event, unless it has ended or is about to.
     pub(crate) fn cancel_fence(&self, fence: FenceId) {
         if let Some(state) = self.fences().remove(fence) {
-            state.reach(Err(Error::Cancelled));
+            state.reach(Err(Error::Cancelled)).call();
         }
     }
 
     /// Ends the events of fences that are not reached, and takes no more.
     pub(crate) fn end_fences(&self) {
         let pending = self.fences().pending().take();
-        pending.into_iter().flatten().for_each(|(_, state)| state.reach(Err(Error::Cancelled)));
+        let pending = pending.into_iter().flatten();
+        pending.for_each(|(_, state)| state.reach(Err(Error::Cancelled)).call());
     }
 }

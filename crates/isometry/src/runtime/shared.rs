@@ -7,7 +7,7 @@ use super::tally::Tally;
 use crate::accelerators::{Devices, Providers};
 use crate::builder::Settings;
 use crate::disks::Disks;
-use crate::event::{Event, State};
+use crate::event::{Calls, Event, State};
 use crate::instance::Holding;
 use crate::nodes::{Change, Nodes};
 use crate::prepare::{Plans, Prepared};
@@ -21,7 +21,7 @@ use model::{
     TransferId,
 };
 use serde_json::Value;
-use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicU64, AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError, RwLock, Weak};
 use std::time::{Duration, Instant};
 
@@ -100,9 +100,18 @@ impl Notes {
 /// Whether a machine may be used, by whom, and whether it keeps a trace.
 struct Life {
     closed: AtomicBool,
+    /// How many tell what the engine has brought.
+    telling: AtomicUsize,
     /// What [`wake::forks`] said when it was opened.
     forks: u32,
     traces: bool,
+}
+
+impl Life {
+    fn new(traces: bool) -> Self {
+        let (closed, telling) = Default::default();
+        Life { closed, telling, forks: wake::forks(), traces }
+    }
 }
 
 /// A copy that is to run.
@@ -140,7 +149,7 @@ impl Shared {
             notes: Notes::new(&bell, providers, devices),
             nodes,
             bell,
-            life: Life { closed: AtomicBool::new(false), forks: wake::forks(), traces },
+            life: Life::new(traces),
         })
     }
 
@@ -266,13 +275,17 @@ impl Shared {
 
     /// Refuses copies from now on, of other nodes as well.
     pub(crate) fn close(&self) {
-        self.life.closed.store(true, Ordering::Relaxed);
+        self.life.closed.store(true, Ordering::SeqCst);
         let (mut core, now) = self.core_now();
         core.leave(now);
     }
 
     pub(crate) fn is_closed(&self) -> bool {
-        self.life.closed.load(Ordering::Relaxed)
+        self.life.closed.load(Ordering::SeqCst)
+    }
+
+    pub(super) fn telling(&self) -> &AtomicUsize {
+        &self.life.telling
     }
 
     pub(crate) fn core(&self) -> MutexGuard<'_, Core> {
@@ -310,7 +323,8 @@ impl Shared {
                 let report = CopyReport::of_none(&plan, error.clone());
                 self.tally().submitted();
                 self.tally().ended(&Outcome::Failed(error.clone()), 0);
-                state.finish(None, Err(self.failed(error)), report);
+                let calls = state.finish(None, Err(self.failed(error)), report);
+                calls.into_iter().for_each(Calls::call);
                 return Ok(None);
             }
         };
