@@ -5,7 +5,7 @@
 //! the region any more and no job holds it, which whoever withdraws it for its owner can see. What can't be
 //! opened is the error of that job, and the device's health says so from then on, unless the process is lost
 //! that has exported it. Nobody waits meanwhile who submits or polls. **Structure.** [`Exported`] is what is behind a
-//! region of another process, and keeps what was opened, by a thread of the link's ([`opener`](super::opener)); a
+//! region of another process, and keeps what was opened, by threads of the link's ([`opener`](super::opener)); a
 //! [`DeviceLink`] hands each job to the device whose memory it reads, whose channel copies as inside its own
 //! memory.
 
@@ -28,13 +28,15 @@ pub struct Exported {
     handle: IpcHandle,
     /// As each device that has opened it finds it, by that one's own memory.
     opened: Mutex<BTreeMap<MemoryId, Arc<Region>>>,
+    /// Held by who has it opened.
+    opening: Mutex<()>,
 }
 
 impl Exported {
     /// What `handle` is of. The process is one of this machine.
     #[must_use]
     pub fn new(handle: IpcHandle) -> Self {
-        Exported { handle, opened: Mutex::default() }
+        Exported { handle, opened: Mutex::default(), opening: Mutex::default() }
     }
 
     /// The region of `len_bytes` bytes that it is, in `memory`.
@@ -64,13 +66,14 @@ impl Exported {
     }
 
     /// The region `there`, which this is behind, as the device finds it that has memory `own`. Blocks where that has
-    /// not opened it before; by one thread at a time.
+    /// not opened it before, or while another does.
     pub(crate) fn open(
         &self,
         fabric: &Fabric,
         (own, device): (MemoryId, &dyn Device),
         there: &Region,
     ) -> Result<Arc<Region>, ChannelError> {
+        let _opening = self.opening.lock().unwrap_or_else(PoisonError::into_inner);
         if let Some(region) = self.opened(own) {
             return Ok(region);
         }
@@ -156,7 +159,7 @@ impl DeviceLink {
     /// reaches none.
     ///
     /// # Errors
-    /// When the process has no descriptors or threads left.
+    /// When the process has no descriptors left.
     pub fn new(
         fabric: Arc<Fabric>,
         devices: impl IntoIterator<Item = (MemoryId, Arc<dyn Device>)>,
@@ -173,7 +176,7 @@ impl DeviceLink {
         let bell = Arc::new(bell);
         Ok(DeviceLink {
             lanes,
-            opener: Opener::start(fabric, &bell)?,
+            opener: Opener::new(fabric, &bell),
             done: Vec::new(),
             bell,
             watch,
@@ -192,10 +195,7 @@ impl DeviceLink {
         }
         match there.opened(own) {
             Some(dst) => lane.submit(Job { dst, ..job }),
-            None => {
-                self.opener.ask(Arc::clone(&lane.device), job);
-                Ok(())
-            }
+            None => self.opener.ask(Arc::clone(&lane.device), job),
         }
     }
 

@@ -1,54 +1,50 @@
-//! The thread that opens memory of other processes for devices: a driver takes its time for that, and whether a
-//! process is lost that refuses it is known later still.
+//! Threads that open memory of other processes for devices, one for each job that has to wait for that: a driver
+//! takes its time, and whether a process is lost that refuses it is known later still. What one job waits for holds
+//! up no other.
 
 use super::exported::Exported;
 use channel::accelerator::Device;
 use channel::model::{ChannelError, ChannelErrorKind};
-use channel::{Bell, DoneQueue, Job, Region, TaskQueue};
+use channel::{Bell, DoneQueue, Job, Region};
 use fabric::Fabric;
 use std::io;
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::sync::Arc;
 use std::thread::{Builder, JoinHandle};
 
-/// A job whose destination, [`Exported`] memory, a device has not opened.
-type Asked = (Arc<dyn Device>, Job);
-
-/// That job, and its destination as the device finds it, or why it doesn't.
+/// A job whose destination, [`Exported`] memory, was to be opened, and that as the device finds it, or why it
+/// doesn't.
 type Answer = (Job, Result<Arc<Region>, ChannelError>);
 
-/// The running thread. It sleeps while nobody asks.
+/// Who is asked, by no more jobs than the link holds, and the threads that have not ended.
 pub(crate) struct Opener {
-    asked: Arc<TaskQueue<Asked>>,
+    fabric: Arc<Fabric>,
     answers: Arc<DoneQueue<Answer>>,
     /// How many have asked and were not answered.
     count: usize,
-    thread: Option<JoinHandle<()>>,
+    threads: Vec<JoinHandle<()>>,
 }
 
 impl Opener {
-    /// Starts it; it rings `bell` for each answer.
-    pub(crate) fn start(fabric: Arc<Fabric>, bell: &Arc<Bell>) -> io::Result<Opener> {
-        let (asked, answers) =
-            (Arc::<TaskQueue<Asked>>::default(), DoneQueue::new(Arc::clone(bell)));
-        let answers = Arc::new(answers);
-        let (hears, tells) = (Arc::clone(&asked), Arc::clone(&answers));
-        let body = move || {
-            while let Some((device, job)) = hears.take() {
-                let open = AssertUnwindSafe(|| open(&fabric, device.as_ref(), &job));
-                // Who waits for the answer waits for one whatever happens.
-                let opened = catch_unwind(open).unwrap_or_else(|_| Err(panicked()));
-                tells.push((job, opened));
-            }
-        };
-        let thread = Builder::new().name("isometry-open".to_owned()).spawn(body)?;
-        Ok(Opener { asked, answers, count: 0, thread: Some(thread) })
+    /// One that rings `bell` for each answer.
+    pub(crate) fn new(fabric: Arc<Fabric>, bell: &Arc<Bell>) -> Opener {
+        let answers = Arc::new(DoneQueue::new(Arc::clone(bell)));
+        Opener { fabric, answers, count: 0, threads: Vec::new() }
     }
 
     /// Has `device` open where `job` goes.
-    pub(crate) fn ask(&mut self, device: Arc<dyn Device>, job: Job) {
+    pub(crate) fn ask(&mut self, device: Arc<dyn Device>, job: Job) -> Result<(), ChannelError> {
+        let (fabric, answers) = (Arc::clone(&self.fabric), Arc::clone(&self.answers));
+        let body = move || {
+            let open = AssertUnwindSafe(|| open(&fabric, device.as_ref(), &job));
+            // Who waits for the answer waits for one whatever happens.
+            let opened = catch_unwind(open).unwrap_or_else(|_| Err(panicked()));
+            answers.push((job, opened));
+        };
+        let thread = Builder::new().name("isometry-open".to_owned()).spawn(body);
+        self.threads.push(thread.map_err(|error| no_thread(&error))?);
         self.count += 1;
-        self.asked.push((device, job));
+        Ok(())
     }
 
     pub(crate) fn is_asked(&self) -> bool {
@@ -60,15 +56,23 @@ impl Opener {
         let mut answers = Vec::new();
         self.answers.take(&mut answers);
         self.count -= answers.len();
+        self.threads.retain(|thread| !thread.is_finished());
         answers
     }
 }
 
 impl Drop for Opener {
     fn drop(&mut self) {
-        self.asked.close();
-        // A panic of the thread was printed when it happened.
-        let _ = self.thread.take().map(JoinHandle::join);
+        // A panic of a thread was printed when it happened.
+        self.threads.drain(..).for_each(|thread| _ = thread.join());
+    }
+}
+
+fn no_thread(error: &io::Error) -> ChannelError {
+    let detail = format!("no thread opens memory of another process: {error}");
+    ChannelError {
+        os_error: error.raw_os_error(),
+        ..ChannelError::new(ChannelErrorKind::Io, detail)
     }
 }
 

@@ -263,6 +263,28 @@ fn a_device_that_makes_no_channel_reaches_nothing() {
 }
 
 #[test]
+fn what_opens_one_memory_holds_up_none_that_opens_another() {
+    let [fabric, _other] = pair();
+    let fabric = Arc::new(fabric);
+    let devices = devices(&fabric);
+    let (mut link, held_up) = (link(&fabric, &devices), there(1));
+    let gate = devices[0].gate.lock().unwrap();
+    let waits = [4, 5].map(|byte| submit(&mut link, 0, byte, &held_up));
+    let goes_on = submit(&mut link, 1, 6, &exported(1, 1));
+    let mut done = Vec::new();
+    while done.is_empty() {
+        link.poll(&mut done);
+    }
+    assert_eq!((done.len(), done[0].request), (1, goes_on));
+    drop(gate);
+    link.drain();
+    link.poll(&mut done);
+    assert_eq!(done[1..].iter().map(|done| done.request).collect::<Vec<_>>(), waits);
+    assert!(done.iter().all(|done| done.result.is_ok()), "{done:?}");
+    assert_eq!(devices.map(|device| device.opened.load(Ordering::Relaxed)), [1, 1]);
+}
+
+#[test]
 fn nobody_waits_while_a_device_opens_memory() {
     let [fabric, other] = pair();
     let fabric = Arc::new(fabric);
