@@ -432,6 +432,41 @@ mod tests {
     }
 
     #[test]
+    fn who_is_called_back_beside_the_driver_may_wait_and_close() {
+        let machine = Machine::builder().assume(true).lanes(1).staging(8 << 20).open().unwrap();
+        let (machine, here) = (Arc::new(machine), std::thread::current().id());
+        let array = Array::of(&[("x", 64)], "|u1").unwrap();
+        let [src, dst] = [(); 2].map(|()| machine.empty(array.clone(), "sys").unwrap());
+        let never = State::of_fence(&machine.shared, FenceId(u64::MAX));
+        let after = vec![Event::new(Arc::new(never))];
+        let options = CopyOptions { after, ..CopyOptions::default() };
+        let events = [(); 3].map(|()| machine.copy(&src, &dst, &options).unwrap());
+        let [first, second] = [0, 1].map(|at| events[at].state.lock().running[0].0);
+        let ((come, came), (go, gone)) = (mpsc::channel(), mpsc::channel());
+        events[0].on_done(move |_| {
+            come.send(std::thread::current().id()).unwrap();
+            gone.recv().unwrap();
+        });
+        guarded(|| machine.shared.cancel(&[first]));
+        assert_ne!(came.recv().unwrap(), here, "the driver is kept here");
+        let (tell, told) = mpsc::channel();
+        let called = Arc::clone(&machine);
+        events[1].on_done(move |_| {
+            go.send(()).unwrap();
+            // One with a deadline is not run on the thread that asks for it.
+            let deadline = Some(Duration::from_secs(3600));
+            let options = CopyOptions { deadline, ..CopyOptions::default() };
+            let outcome = called.copy(&src, &dst, &options).unwrap().wait(None);
+            called.close_now();
+            tell.send((std::thread::current().id(), outcome)).unwrap();
+        });
+        machine.shared.cancel(&[second]);
+        let (thread, outcome) = told.recv().unwrap();
+        assert!(thread == here && outcome.is_ok(), "{outcome:?}");
+        assert!(events[2].is_done());
+    }
+
+    #[test]
     fn progress_counts_what_ends_while_it_is_asked_for() {
         let machine = Machine::builder().assume(true).lanes(1).staging(8 << 20).open().unwrap();
         let array = Array::of(&[("y", 4096), ("x", 4096)], "<f4").unwrap();
