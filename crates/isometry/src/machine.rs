@@ -182,8 +182,9 @@ impl Machine {
 
     /// Takes no more copies, and waits until all that were submitted have ended. Created files
     /// that were not committed are deleted. A node leaves the others, to which it is lost from then on.
-    /// Must not be called by a callback of [`Event::on_done`](crate::Event::on_done), which may run on a
-    /// thread that this waits for; nor may the machine be dropped there.
+    /// Must not be called by a callback of [`Event::on_done`](crate::Event::on_done), nor when memory that was
+    /// lent to a copy is given back: either may run on a thread that this waits for. Nor may the machine be
+    /// dropped there.
     pub fn close(&self) {
         let mut threads = self.threads.lock().unwrap_or_else(PoisonError::into_inner);
         let Threads { driver, service } = std::mem::take(&mut *threads);

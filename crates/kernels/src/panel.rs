@@ -118,7 +118,7 @@ impl Panels {
         let whole = aligned && all_shared == 0 && (b.count * nest.bytes).is_multiple_of(LINE_BYTES);
         let o = ONCE;
         let bytes = nest.bytes;
-        let by_halves = !is_line(by.lanes);
+        let by_halves = is_line(2 * by.lanes);
         let has_line_sides = are_lines(by.lanes, bytes, streams)
             && a.count * bytes >= LINE_BYTES
             && (!by_halves || suit_halves(bytes, (a, b), streams));
@@ -423,7 +423,8 @@ impl Panels {
         let row = tile.a * self.bytes;
         let has_lines = matches!(lanes, Lanes::B | Lanes::Lines)
             && are_lines(instance.abilities.lanes, self.bytes, lanes == Lanes::Lines);
-        has_lines && row >= LINE_BYTES && (1..=LINE_BYTES / 2).contains(&(row % LINE_BYTES))
+        let sides = row.min(tile.b * self.bytes);
+        has_lines && sides >= LINE_BYTES && (1..=LINE_BYTES / 2).contains(&(row % LINE_BYTES))
     }
 
     /// Moves `tile` by squares with sides of a line, and the rest by squares inside lanes, of which fewer

@@ -357,7 +357,7 @@ fn the_least_of_each_way() {
     let apart = if halves { "records of 8 B, 2 fields, taken apart" } else { "panels of 2 by 256" };
     let bytes = if halves { "panels of 64 by 128" } else { "panels of 64 by 512" };
     let rows = if halves { "long rows, 256 by 128" } else { "panels of 32 by 32 elements of 8 B" };
-    let images_by = if alone { "panels of 32 by 37" } else { "panels of 16 by 37" };
+    let images_by = if halves { "panels of 32 by 37" } else { "panels of 16 by 37" };
     // Planes of so many bytes, of eight channels.
     let planes = |bytes: i64| {
         let block = 8 * bytes;

@@ -379,8 +379,8 @@ unsafe fn by_halves<V: Vector, const E: usize, const STREAM: bool>(
         let mut dst = dst.wrapping_offset(h as isize * side * to);
         // SAFETY: the caller's contract.
         unsafe {
-            let first = square_of_lanes::<V, E>(src, row);
-            let second = square_of_lanes::<V, E>(src.wrapping_offset(side * row), row);
+            let first = square_of_two_lanes::<V, E>(src, row);
+            let second = square_of_two_lanes::<V, E>(src.wrapping_offset(side * row), row);
             for lane in 0..2 {
                 for i in 0..n {
                     let (first, second) = (first[lane][i], second[lane][i]);
@@ -404,7 +404,7 @@ unsafe fn by_halves<V: Vector, const E: usize, const STREAM: bool>(
 /// Its rows, `row` bytes apart, are valid for reads; vectors have two lanes, and the processor has the
 /// instruction set of `V`.
 #[inline(always)]
-unsafe fn square_of_lanes<V: Vector, const E: usize>(
+unsafe fn square_of_two_lanes<V: Vector, const E: usize>(
     src: *const u8,
     row: isize,
 ) -> [[V; LANE_BYTES]; 2] {

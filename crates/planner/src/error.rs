@@ -71,8 +71,8 @@ impl PlanError {
             PlanError::Space { src, dst } => {
                 let ends = ends(src, dst);
                 format!(
-                    "every path {ends} needs an intermediate buffer larger than TH allows; a memory's \
-                     own TH grows with its staging"
+                    "every path {ends} needs an intermediate buffer larger than TH allows: ask for more, or \
+                     give running nodes more staging"
                 )
             }
         }

@@ -84,7 +84,7 @@ fn an_error_names_what_was_asked_for() {
                 can't pass through";
     says(&PlanError::NoPath { src, dst }, ErrorKind::NoPath, text);
     let text = "every path from memory 1 of node0 to memory 2 of node3 needs an intermediate buffer \
-                larger than TH allows; a memory's own TH grows with its staging";
+                larger than TH allows: ask for more, or give running nodes more staging";
     says(&PlanError::Space { src, dst }, ErrorKind::Space, text);
     let named = unknown.told(|id| format!("m{}", id.index));
     assert_eq!(named, "m2 is not in the topology");

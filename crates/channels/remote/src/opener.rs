@@ -1,6 +1,6 @@
 //! Threads that open memory of other processes for devices, one for each job that has to wait for that: a driver
-//! takes its time, and whether a process is lost that refuses it is known later still. What one job waits for holds
-//! up no other.
+//! takes its time, and whether a process is lost that refuses it is known later still. Who waits for one
+//! memory holds up nobody who waits for another, as far as the link takes more jobs.
 
 use super::exported::Exported;
 use channel::accelerator::Device;

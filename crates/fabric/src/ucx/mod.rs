@@ -215,7 +215,8 @@ impl Ucx {
         }
         let _ = tell.send(peers);
         hear()?;
-        let watch = shared.watch(&sockets, config.silence)?;
+        let watch = shared.watch(&sockets, config.silence);
+        let watch = watch.inspect_err(|_| shared.tell(Command::Stop))?;
         Ok(Ucx { shared, can, sockets, owner, _watch: watch, _fd: fd })
     }
 

@@ -7,7 +7,7 @@ use super::tally::Tally;
 use crate::accelerators::{Devices, Providers};
 use crate::builder::Settings;
 use crate::disks::Disks;
-use crate::event::{Calls, Event, State};
+use crate::event::{self, Calls, Event, State};
 use crate::instance::Holding;
 use crate::nodes::{Change, Nodes};
 use crate::prepare::{Plans, Prepared};
@@ -392,10 +392,14 @@ impl Shared {
     }
 
     /// Looks after channels that tell late for as long as they have something to tell and `goes_on`, at most for
-    /// [`LOOK`]. Returns whether they had.
+    /// [`LOOK`]. Returns whether they had. Who is called back has the driver look.
     pub(crate) fn look_while(&self, goes_on: impl Fn() -> bool) -> bool {
         let (started, mut looked) = (Instant::now(), false);
-        while goes_on() && !self.is_closed() && started.elapsed() < LOOK {
+        while goes_on()
+            && !event::is_calling_back()
+            && !self.is_closed()
+            && started.elapsed() < LOOK
+        {
             // Whoever has the lock looks already.
             if let Ok(core) = self.core.try_lock() {
                 if !core.may_see_ends() {

@@ -1,6 +1,6 @@
 //! A step of the engine, and who is told of what it brings.
 //!
-//! **Hazard.** Who is told may do anything: ask for copies, cancel some, close the machine; and whoever has seen
+//! **Hazard.** Who is told may try anything: ask for copies, cancel some, close the machine; and whoever has seen
 //! the last end may not have told of it when the machine is closed. **Guarantee.** Nobody is told under a lock,
 //! nor later because of what others ask for when they are told: that is the driver's. The driver stays until
 //! all events have ended and other nodes have heard; callbacks may come after that. **Structure.**
@@ -89,8 +89,8 @@ impl Shared {
             let report = CopyReport { transfer, plan, outcome, times: end.report };
             self.tally().ended(&end.outcome, report.bytes());
             // The instances go before anyone is told, so that memory that was given away for the
-            // copy is free by then.
-            drop(holdings);
+            // copy is free by then. Whose it was may have it run anything.
+            event::guarded(|| drop(holdings));
             let calls = state.finish(transfer, result, report);
             self.told().push(end.transfer);
             calls

@@ -16,8 +16,8 @@ const BLOCK_BYTES: usize = 64 << 10;
 /// they are better read by runs while the next is asked for.
 const FEW_ELEMENTS: usize = 16;
 
-/// Lines of several rows that are begun one after the other, each by two vectors, and lie at multiples of this
-/// are slower than what is put together.
+/// Lines of several rows that are begun one after the other, each by two vectors, take longer where they lie
+/// at multiples of this.
 const HALVES_CLASH_BYTES: isize = 1 << 10;
 
 /// How many lines at one place a cache has.
@@ -26,14 +26,14 @@ const WAYS: usize = 8;
 /// Rows of the source at multiples of this are at one place of a second-level cache, too.
 const PLACE_BYTES: isize = 64 << 10;
 
-/// Whether squares by halves are better than other ways, for elements of so many bytes. In the caches, where
-/// they move little twice. Past them, where they don't begin lines at the same few places of pages, or read
-/// rows at one place of a first-level cache: other ways are no better with these.
+/// Whether squares by halves are better than other ways, for elements of so many bytes: where they move little
+/// twice, and past the caches don't begin lines at the same few places of pages, or read rows at one place of a
+/// first-level cache: other ways are no better with these.
 pub(super) fn suit_halves(bytes: usize, (a, b): (Line, Line), streams: bool) -> bool {
     let side = LINE_BYTES / bytes;
     let few_twice = 8 * (b.count.next_multiple_of(side) - b.count) <= b.count;
     let clash = a.stride.1 % HALVES_CLASH_BYTES == 0 && b.stride.0 % PAGE_BYTES != 0;
-    if streams { !clash } else { few_twice }
+    few_twice && !(streams && clash)
 }
 
 impl Panels {

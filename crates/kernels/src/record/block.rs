@@ -138,7 +138,7 @@ unsafe fn squares<V: Vector>(records: &Records<'_>, count: usize, rows: &Rows) -
         o: 1,
         src: (records.pitch as isize, 0),
         dst: (row as isize, 0),
-        has_line_sides: true,
+        has_line_sides: (records.fields.len() * bytes).is_multiple_of(LINE_BYTES),
         ahead: 0,
         soon: 0,
         next: None,
