@@ -5,7 +5,8 @@ use channel::accelerator::{
 };
 use channel::conformance::Shape;
 use channel::model::{
-    ChannelError, ChannelErrorKind, CopyWork, MemoryId, NodeId, Place, RegionId, RequestId, Work,
+    ChannelError, ChannelErrorKind, Completion, CopyWork, MemoryId, NodeId, Place, RegionId,
+    RequestId, Work,
 };
 use channel::{Channel, DeviceSpan, HostSpan, Job, Region};
 use fabric::{Config, Fabric, Handlers, Job as Ranks};
@@ -13,7 +14,7 @@ use isometry_channel_remote::{DeviceLink, Exported, RemoteChannel, RemoteSpan};
 use std::ops::Range;
 use std::ptr::NonNull;
 use std::sync::atomic::{AtomicU64, Ordering};
-use std::sync::{Arc, Mutex};
+use std::sync::{Arc, Mutex, MutexGuard};
 use std::thread;
 
 const BYTES: u64 = 64;
@@ -262,6 +263,23 @@ fn a_device_that_makes_no_channel_reaches_nothing() {
     assert_eq!(devices[0].health.unreached().len(), 1);
 }
 
+/// What is done, where only `goes_on` is while the gate is shut.
+fn first_and_rest(
+    link: &mut DeviceLink,
+    goes_on: RequestId,
+    gate: MutexGuard<'_, ()>,
+) -> Vec<Completion> {
+    let mut done = Vec::new();
+    while done.is_empty() {
+        link.poll(&mut done);
+    }
+    assert_eq!((done.len(), done[0].request), (1, goes_on));
+    drop(gate);
+    link.drain();
+    link.poll(&mut done);
+    done
+}
+
 #[test]
 fn what_opens_one_memory_holds_up_none_that_opens_another() {
     let [fabric, _other] = pair();
@@ -271,14 +289,7 @@ fn what_opens_one_memory_holds_up_none_that_opens_another() {
     let gate = devices[0].gate.lock().unwrap();
     let waits = [4, 5].map(|byte| submit(&mut link, 0, byte, &held_up));
     let goes_on = submit(&mut link, 1, 6, &exported(1, 1));
-    let mut done = Vec::new();
-    while done.is_empty() {
-        link.poll(&mut done);
-    }
-    assert_eq!((done.len(), done[0].request), (1, goes_on));
-    drop(gate);
-    link.drain();
-    link.poll(&mut done);
+    let done = first_and_rest(&mut link, goes_on, gate);
     assert_eq!(done[1..].iter().map(|done| done.request).collect::<Vec<_>>(), waits);
     assert!(done.iter().all(|done| done.result.is_ok()), "{done:?}");
     assert_eq!(devices.map(|device| device.opened.load(Ordering::Relaxed)), [1, 1]);
@@ -295,14 +306,7 @@ fn nobody_waits_while_a_device_opens_memory() {
     let waits = submit(&mut link, 0, 3, &dst);
     // What is open goes on meanwhile.
     let goes_on = submit(&mut link, 1, 5, &dst);
-    let mut done = Vec::new();
-    while done.is_empty() {
-        link.poll(&mut done);
-    }
-    assert_eq!((done.len(), done[0].request), (1, goes_on));
-    drop(gate);
-    link.drain();
-    link.poll(&mut done);
+    let done = first_and_rest(&mut link, goes_on, gate);
     assert_eq!((done.len(), done[1].request), (2, waits));
     let mut bytes = [0; 2 * BYTES as usize];
     other.segment().read(0, &mut bytes).unwrap();
