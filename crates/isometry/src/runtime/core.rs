@@ -430,22 +430,27 @@ mod tests {
     use std::os::fd::BorrowedFd;
     use std::sync::atomic::{AtomicUsize, Ordering};
 
-    /// Ends what it is given when it is asked for the second time, and counts how often it is.
-    struct Late(VecDeque<RequestId>, Arc<AtomicUsize>);
+    /// Ends what it is given whenever it is asked for so many times, and counts how often it is; it tells late
+    /// where it is not at once.
+    struct Asked {
+        requests: VecDeque<RequestId>,
+        every: usize,
+        count: Arc<AtomicUsize>,
+    }
 
-    impl Channel for Late {
+    impl Channel for Asked {
         fn capabilities(&self) -> Capabilities {
-            Capabilities { max_in_flight: 1, commits: false, tells_late: true }
+            Capabilities { max_in_flight: 2, commits: false, tells_late: self.every > 1 }
         }
 
         fn submit(&mut self, job: Job) -> Result<(), Job> {
-            self.0.push_back(job.request);
+            self.requests.push_back(job.request);
             Ok(())
         }
 
         fn poll(&mut self, done: &mut Vec<Completion>) {
-            if self.1.fetch_add(1, Ordering::Relaxed) % 2 == 1 {
-                let over = self.0.drain(..);
+            if self.count.fetch_add(1, Ordering::Relaxed) % self.every == self.every - 1 {
+                let over = self.requests.drain(..);
                 done.extend(over.map(|request| Completion { request, result: Ok(()) }));
             }
         }
@@ -460,8 +465,9 @@ mod tests {
     #[test]
     fn a_channel_that_tells_late_is_asked_while_it_has_something() {
         let mut core = Core::new(EngineConfig::new(Vec::new(), Vec::new()), None);
-        let asked = Arc::default();
-        let channel = Box::new(Late(VecDeque::new(), Arc::clone(&asked)));
+        let asked = Arc::<AtomicUsize>::default();
+        let count = Arc::clone(&asked);
+        let channel = Box::new(Asked { requests: VecDeque::new(), every: 2, count });
         let config = ChannelConfig::new(ChannelId { node: NodeId(0), index: 0 }, 1);
         core.add_channels([NewChannel { config, channel, pinned: false }]).unwrap();
         let ask = |core: &mut Core, caller| {
@@ -482,31 +488,6 @@ mod tests {
         assert_eq!(ask(&mut core, Caller::Any), (false, 4));
     }
 
-    /// Ends what it is given as soon as it is asked.
-    struct AtOnce(Vec<RequestId>);
-
-    impl Channel for AtOnce {
-        fn capabilities(&self) -> Capabilities {
-            Capabilities { max_in_flight: 2, commits: false, tells_late: false }
-        }
-
-        fn submit(&mut self, job: Job) -> Result<(), Job> {
-            self.0.push(job.request);
-            Ok(())
-        }
-
-        fn poll(&mut self, done: &mut Vec<Completion>) {
-            let over = self.0.drain(..);
-            done.extend(over.map(|request| Completion { request, result: Ok(()) }));
-        }
-
-        fn wake_fd(&self) -> Option<BorrowedFd<'_>> {
-            None
-        }
-
-        fn drain(&mut self) {}
-    }
-
     #[test]
     fn what_has_ended_is_told_of_although_others_go_on() {
         let machine = Machine::builder().assume(true).lanes(1).staging(1 << 20).open().unwrap();
@@ -516,7 +497,8 @@ mod tests {
         let (prepared, _) = prepare(shared, &src.view, &dst.view, &Options::default()).unwrap();
         let mut core = Core::new(EngineConfig::new(Vec::new(), Vec::new()), None);
         let config = ChannelConfig::new(prepared.plan.hops[0].channel, 1);
-        let channel = Box::new(AtOnce(Vec::new()));
+        let (requests, count) = Default::default();
+        let channel = Box::new(Asked { requests, every: 1, count });
         core.add_channels([NewChannel { config, channel, pinned: false }]).unwrap();
         let mut left = 1000;
         for _ in 0..left {
