@@ -1,15 +1,17 @@
 //! From where on results are better written past the caches.
 //!
-//! Runs are copied, and matrices turned, into the same place several times in a row, first into the
-//! caches, then past them. The sides of the matrices are powers of two, as those of many are, which is
-//! hardest on either way: on one machine they lose up to three quarters of their speed past the caches
-//! on results of sizes at which a plain copy gains a little, on another they gain there where a plain
-//! copy loses two fifths. Those losses are what the crossover has to avoid; so each kind has its own.
-//! What else runs on the machine slows one way more than the other, for seconds at times: so both are
-//! measured in rounds that other measurements lie between, and the best of each counts. One thread
-//! copies, so that nobody's waking is measured, nor a cache that another core left its lines in.
+//! Runs are copied, structures taken apart and matrices turned, into the same place several times in a
+//! row: into the caches, then past them, by turns. So each way finds its destination as it left it, as it
+//! does where a destination is used again and again. The sides of one matrix are powers of two, as those of
+//! many are, which is hardest on either way; those of another are whole lines and no such powers. On one
+//! machine the former loses up to three quarters of its speed past the caches on results of sizes at which
+//! a plain copy gains a little, on another the latter gains a factor of three there: so each kind of copies
+//! has a crossover of its own, where its shapes together lose least. What else runs on the machine slows
+//! one way more than the other, for seconds at times: so both are measured in rounds that other
+//! measurements lie between, and the best of each counts. One thread copies, so that nobody's waking is
+//! measured, nor a cache that another core left its lines in.
 
-use super::shapes::turned;
+use super::shapes::{Amount, interleaved, turned};
 use super::work_of;
 use crate::Error;
 use channel::Region;
@@ -21,20 +23,23 @@ use std::time::Instant;
 
 /// The elements that are neither the best for one way nor for the other.
 const ELEMENT_BYTES: u64 = 4;
+/// What a cache fetches at once.
+const LINE_BYTES: u64 = 64;
 /// The smallest result that is measured.
 const FIRST_BYTES: u64 = 512 << 10;
 /// The largest one: the next would take as long as all before.
 const LAST_BYTES: u64 = 16 << 20;
-/// What is copied of each size in each way in a round, and at least so many times: the best counts.
-/// The first into the caches finds none of its destination there.
+/// What is copied of each size in each way in a round, at least twice: the best counts, but for the first,
+/// which finds its destination as the other way left it.
 const POINT_BYTES: u64 = 4 << 20;
-const LEAST_TIMES: u64 = 2;
-/// A way wins where it is faster by more than this part.
-const MARGIN: f64 = 0.1;
+/// How much faster it has to be past the caches: who reads a result next finds it in them otherwise.
+const MARGIN: f64 = 1.1;
+/// No factor counts for more, so that one bad point in many doesn't matter.
+const MOST: f64 = 1.5;
 /// What is found is no less: smaller results are read again before long, more often than not.
 const LEAST_BYTES: u64 = 1 << 20;
 
-/// The rates of results of one size.
+/// What results of one size reach.
 #[derive(Debug, Clone, Copy, PartialEq)]
 struct Point {
     bytes: u64,
@@ -44,28 +49,37 @@ struct Point {
     streamed: f64,
 }
 
-/// What is known of the rates of one kind of copies, from round to round.
+impl Point {
+    /// By how much it is better to write the result past the caches, as a logarithm.
+    fn gain(&self) -> f64 {
+        let most = MOST.ln();
+        (self.streamed / (self.cached * MARGIN)).ln().clamp(-most, most)
+    }
+}
+
+/// What is known of one shape, from round to round.
 #[derive(Debug)]
-struct Kind {
-    /// A copy of so many bytes.
-    shape: fn(u64) -> NdCopy,
+struct Shape {
+    /// A copy of so many bytes, or a little less.
+    copy: fn(u64) -> NdCopy,
     points: Vec<Point>,
 }
 
-impl Kind {
-    fn new(shape: fn(u64) -> NdCopy, most_bytes: u64) -> Self {
+impl Shape {
+    fn new(copy: fn(u64) -> NdCopy, most_bytes: u64) -> Self {
         let sizes = std::iter::successors(Some(FIRST_BYTES), |bytes| Some(2 * bytes));
         let sizes = sizes.take_while(|&bytes| bytes <= LAST_BYTES.min(most_bytes));
         let points = sizes.map(|bytes| Point { bytes, cached: 0.0, streamed: 0.0 });
-        Kind { shape, points: points.collect() }
+        Shape { copy, points: points.collect() }
     }
 
     fn round(&mut self, src: &Region, dst: &Region) -> Result<(), Error> {
         for Point { bytes, cached, streamed } in &mut self.points {
-            let list: Arc<[NdCopy]> = [(self.shape)(*bytes)].into();
+            let list: Arc<[NdCopy]> = [(self.copy)(*bytes)].into();
             let work = work_of(&list, (0, 0), *bytes);
             for (best, stores) in [(cached, Stores::Cached), (streamed, Stores::Streamed)] {
-                for _ in 0..(POINT_BYTES / *bytes).max(LEAST_TIMES) {
+                rate(&work, (src, dst), stores)?;
+                for _ in 1..(POINT_BYTES / *bytes).max(2) {
                     *best = best.max(rate(&work, (src, dst), stores)?);
                 }
             }
@@ -77,27 +91,31 @@ impl Kind {
 /// What is known of each kind.
 #[derive(Debug)]
 pub(super) struct Search {
-    in_order: Kind,
-    turned: Kind,
+    in_order: [Shape; 2],
+    turned: [Shape; 2],
 }
 
 impl Search {
     /// With results of at most so many bytes.
     pub(super) fn new(most_bytes: u64) -> Self {
-        let kind = |shape| Kind::new(shape, most_bytes);
-        Search { in_order: kind(one_run), turned: kind(matrix) }
+        let shape = |copy| Shape::new(copy, most_bytes);
+        Search {
+            in_order: [shape(one_run), shape(taken_apart)],
+            turned: [shape(matrix), shape(matrix_of_lines)],
+        }
     }
 
-    /// Measures each size of each kind, by copies from `src` to `dst`.
+    /// Measures each size of each shape, by copies from `src` to `dst`.
     pub(super) fn round(&mut self, src: &Region, dst: &Region) -> Result<(), Error> {
-        self.in_order.round(src, dst)?;
-        self.turned.round(src, dst)
+        let shapes = self.in_order.iter_mut().chain(&mut self.turned);
+        shapes.into_iter().try_for_each(|shape| shape.round(src, dst))
     }
 
     /// What the rounds so far say.
     pub(super) fn found(&self) -> Crossover {
         log::debug!("results into the caches and past them: {self:?}");
-        let [in_order, turned] = [&self.in_order, &self.turned].map(|kind| chosen(&kind.points));
+        let [in_order, turned] = [&self.in_order, &self.turned]
+            .map(|shapes| chosen(&shapes.each_ref().map(|shape| &shape.points[..])));
         Crossover { in_order, turned }
     }
 }
@@ -117,6 +135,12 @@ fn one_run(bytes: u64) -> NdCopy {
     NdCopy { dims: Vec::new(), fields: vec![field] }
 }
 
+/// Structures of four fields, each to a column of its own.
+fn taken_apart(bytes: u64) -> NdCopy {
+    let mut pieces = interleaved(ELEMENT_BYTES, Amount { bytes, request_bytes: bytes });
+    pieces.swap_remove(0)
+}
+
 /// A matrix of `bytes`, a power of two, turned; it is square, or has rows of two squares.
 fn matrix(bytes: u64) -> NdCopy {
     let elements = bytes / ELEMENT_BYTES;
@@ -124,21 +148,24 @@ fn matrix(bytes: u64) -> NdCopy {
     turned(ELEMENT_BYTES, (rows, elements / rows))
 }
 
-/// The size that parts `points`, which ascend, with the fewest on the wrong side: those below it
-/// where writing past the caches wins, and those from it on where it loses. The largest of
-/// several: what hardly differs stays in the caches. One bad point in many doesn't matter. The
-/// crossover lies between that point and the one before, and is taken to be halfway. Where
-/// writing past the caches never wins it is twice the last: beyond, nobody looked.
-fn chosen(points: &[Point]) -> u64 {
-    let wins = |p: &&Point| p.streamed > p.cached * (1.0 + MARGIN);
-    let loses = |p: &&Point| p.cached > p.streamed * (1.0 + MARGIN);
-    let wrong = |at: &usize| {
-        let (below, above) = points.split_at(*at);
-        below.iter().filter(wins).count() + above.iter().filter(loses).count()
-    };
-    let at = (0..=points.len()).rev().min_by_key(wrong).unwrap_or(0);
-    let beyond = || points.last().map_or(Crossover::default().turned, |p| 2 * p.bytes);
-    let bytes = points.get(at).map_or_else(beyond, |p| p.bytes / 4 * 3);
+/// The largest square matrix of no more than `bytes` whose sides are an odd number of lines, turned.
+fn matrix_of_lines(bytes: u64) -> NdCopy {
+    let line = LINE_BYTES / ELEMENT_BYTES;
+    let lines = (bytes / ELEMENT_BYTES).isqrt() / line;
+    let side = (lines - (lines + 1) % 2) * line;
+    turned(ELEMENT_BYTES, (side, side))
+}
+
+/// The size from which on it is best to write results past the caches, by the same sizes of several
+/// shapes, which ascend: those gain most, altogether, from there on. The crossover lies between that
+/// size and the one before, and is taken to be halfway. Where nothing is gained from any size on it
+/// is twice the last: beyond, nobody looked.
+fn chosen(shapes: &[&[Point]]) -> u64 {
+    let sizes = shapes.first().copied().unwrap_or_default();
+    let gain = |at: usize| -> f64 { shapes.iter().flat_map(|s| &s[at..]).map(Point::gain).sum() };
+    let at = (0..=sizes.len()).max_by(|&a, &b| gain(a).total_cmp(&gain(b))).unwrap_or(0);
+    let beyond = || sizes.last().map_or(Crossover::default().turned, |p| 2 * p.bytes);
+    let bytes = sizes.get(at).map_or_else(beyond, |p| p.bytes / 4 * 3);
     bytes.max(LEAST_BYTES)
 }
 
@@ -148,9 +175,15 @@ mod tests {
 
     /// The crossover in MiB where streaming is faster by these factors, from 512 KiB on.
     fn of(factors: [f64; 6]) -> f64 {
+        of_all(&[factors])
+    }
+
+    /// By several shapes.
+    fn of_all(shapes: &[[f64; 6]]) -> f64 {
         let point = |(i, streamed)| Point { bytes: FIRST_BYTES << i, cached: 1.0, streamed };
-        let points: Vec<_> = (0..).zip(factors).map(point).collect();
-        chosen(&points) as f64 / f64::from(1 << 20)
+        let of_one = |factors: &[f64; 6]| (0..).zip(*factors).map(point).collect();
+        let shapes: Vec<Vec<Point>> = shapes.iter().map(of_one).collect();
+        chosen(&shapes.iter().map(Vec::as_slice).collect::<Vec<_>>()) as f64 / f64::from(1 << 20)
     }
 
     #[test]
@@ -164,13 +197,35 @@ mod tests {
     fn it_stays_within_its_bounds() {
         assert_eq!(of([1.3; 6]), 1.0, "always");
         assert_eq!(of([0.7; 6]), 32.0, "never");
-        assert_eq!(chosen(&[]), Crossover::default().turned, "nothing measured");
+        assert_eq!(chosen(&[&[], &[]]), Crossover::default().turned, "nothing measured");
     }
 
     #[test]
     fn what_hardly_differs_stays_in_the_caches() {
         assert_eq!(of([1.0; 6]), 32.0);
         assert_eq!(of([0.6, 0.97, 1.09, 0.96, 1.4, 1.4]), 6.0);
+    }
+
+    #[test]
+    fn it_is_where_all_shapes_together_lose_least() {
+        let [late, early] = [[0.7, 0.7, 0.8, 0.9, 1.2, 1.3], [1.2, 1.3, 1.4, 1.5, 1.5, 1.5]];
+        assert_eq!((of(late), of(early)), (6.0, 1.0));
+        assert_eq!(of_all(&[late, early]), 3.0);
+        assert_eq!(of_all(&[early, late]), 3.0);
+    }
+
+    #[test]
+    fn each_shape_is_as_large_as_it_should_be() {
+        for bytes in (19..25).map(|power| 1 << power) {
+            for shape in [one_run, taken_apart, matrix, matrix_of_lines] {
+                let copy = shape(bytes);
+                let (read, written) = layout::touched(&copy);
+                assert_eq!((read.end, written.end), (written.end, copy.payload_bytes() as i64));
+                assert!((bytes - bytes / 4..=bytes).contains(&copy.payload_bytes()), "{copy:?}");
+            }
+            let side = matrix_of_lines(bytes).dims[0].extent;
+            assert_eq!(side % 32, 16, "an odd number of lines");
+        }
     }
 
     #[test]
