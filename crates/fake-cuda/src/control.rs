@@ -1,10 +1,11 @@
 //! What tests tell the fake driver, and ask it.
 
-use crate::gpu::{Code, DEFAULT_STREAMS, GPUS, Gpu, Stream};
+use crate::gpu::{COUNT, Code, DEFAULT_STREAMS, GPUS, Gpu, Stream};
 use cudarc::driver::sys::CUstream;
 use std::collections::{BTreeMap, BTreeSet};
 use std::ffi::{CStr, c_char, c_int};
 use std::ptr::with_exposed_provenance_mut;
+use std::sync::atomic::Ordering;
 use std::sync::{Condvar, Mutex, MutexGuard, PoisonError};
 
 /// What is told of calls, by their names.
@@ -116,6 +117,12 @@ extern "C" fn fake_capture(device: c_int, stream: u64, captured: bool) {
 #[unsafe(no_mangle)]
 extern "C" fn fake_map(most_bytes: usize) {
     GPUS.iter().for_each(|gpu| gpu.state().most_mapped = most_bytes);
+}
+
+/// Has there be a third device.
+#[unsafe(no_mangle)]
+extern "C" fn fake_add_third() {
+    COUNT.store(GPUS.len(), Ordering::Relaxed);
 }
 
 /// Chooses how late streams are.

@@ -100,6 +100,13 @@ impl Fake {
         map(most_bytes);
     }
 
+    /// Has there be a third device, which the first reaches by a slower link than the second does.
+    pub fn add_third(&self) {
+        // SAFETY: as for `refuse`.
+        let add: Symbol<'_, extern "C" fn()> = unsafe { self.symbol(c"fake_add_third") };
+        add();
+    }
+
     /// Chooses how late streams are.
     pub fn seed(&self, seed: u64) {
         // SAFETY: as for `refuse`.

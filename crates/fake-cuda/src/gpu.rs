@@ -11,7 +11,7 @@ use channel::accelerator::ELEMENT_BYTES;
 use cudarc::driver::sys::{CUresult, CUstream};
 use std::collections::{BTreeMap, VecDeque};
 use std::ffi::c_void;
-use std::sync::atomic::AtomicBool;
+use std::sync::atomic::{AtomicU32, AtomicUsize};
 use std::sync::{Condvar, Mutex, MutexGuard, PoisonError};
 use std::thread;
 
@@ -110,15 +110,18 @@ pub(crate) struct State {
 pub(crate) struct Gpu {
     state: Mutex<State>,
     changed: Condvar,
-    /// Whether access to the other device's memory is enabled.
-    pub(crate) reaches_peer: AtomicBool,
+    /// The other devices to whose memory access is enabled, one bit for each.
+    pub(crate) reached: AtomicU32,
 }
 
 /// The handles of the default streams, that of all threads and that of each, which here is one too.
 pub(crate) const DEFAULT_STREAMS: [u64; 2] = [1, 2];
 
-/// Objects of the two have different names, behind those of the default streams.
-pub(crate) static GPUS: [Gpu; 2] = [Gpu::new(2), Gpu::new(1 << 16)];
+/// Objects of each have different names, behind those of the default streams.
+pub(crate) static GPUS: [Gpu; 3] = [Gpu::new(2), Gpu::new(1 << 16), Gpu::new(2 << 16)];
+
+/// How many of them there are for who asks.
+pub(crate) static COUNT: AtomicUsize = AtomicUsize::new(2);
 
 impl Gpu {
     const fn new(names: u64) -> Self {
@@ -136,8 +139,8 @@ impl Gpu {
             most_mapped: usize::MAX,
             names,
         };
-        let reaches_peer = AtomicBool::new(false);
-        Gpu { state: Mutex::new(state), changed: Condvar::new(), reaches_peer }
+        let reached = AtomicU32::new(0);
+        Gpu { state: Mutex::new(state), changed: Condvar::new(), reached }
     }
 
     pub(crate) fn state(&self) -> MutexGuard<'_, State> {

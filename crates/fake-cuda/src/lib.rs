@@ -1,5 +1,5 @@
 //! A driver of CUDA's without a device, as a library that tests load in its place. It emulates two
-//! devices, in memory of the host, and shows nothing of what NVIDIA's driver does.
+//! devices, or three, in memory of the host, and shows nothing of what NVIDIA's driver does.
 //!
 //! Its types are those that were generated from NVIDIA's header. It refuses what the driver refuses: a
 //! call without the right context, ranges outside an allocation, pitches that are too short or too
@@ -22,8 +22,10 @@ pub use fake::Fake;
 pub use neighbour::Neighbour;
 
 use control::calls;
-use cudarc::driver::sys::{CUcontext, CUdevice, CUdevice_attribute, CUdeviceptr, CUresult};
-use gpu::{Code, GPUS, Gpu, MAX_PITCH_BYTES, MEMORY_BYTES};
+use cudarc::driver::sys::{
+    CUcontext, CUdevice, CUdevice_P2PAttribute, CUdevice_attribute, CUdeviceptr, CUresult,
+};
+use gpu::{COUNT, Code, GPUS, Gpu, MAX_PITCH_BYTES, MEMORY_BYTES};
 use memory::Block;
 use std::alloc::{Layout, alloc, dealloc};
 use std::cell::RefCell;
@@ -140,7 +142,7 @@ extern "C" fn cuGetErrorName(error: Code, name: *mut *const c_char) -> Code {
 
 #[unsafe(no_mangle)]
 extern "C" fn cuDeviceGetCount(count: *mut c_int) -> Code {
-    call("cuDeviceGetCount", || give(count, GPUS.len() as c_int))
+    call("cuDeviceGetCount", || give(count, COUNT.load(Ordering::Relaxed) as c_int))
 }
 
 #[unsafe(no_mangle)]
@@ -236,12 +238,31 @@ extern "C" fn cuCtxPopCurrent_v2(context: *mut CUcontext) -> Code {
     })
 }
 
-/// Each device reaches the other.
+/// Each device reaches the others.
 #[unsafe(no_mangle)]
 extern "C" fn cuDeviceCanAccessPeer(reaches: *mut c_int, id: CUdevice, peer: CUdevice) -> Code {
     call("cuDeviceCanAccessPeer", || {
         device(id).and_then(|_| device(peer))?;
         give(reaches, c_int::from(id != peer))
+    })
+}
+
+/// Those next to each other have a faster link than those that are not.
+#[unsafe(no_mangle)]
+extern "C" fn cuDeviceGetP2PAttribute(
+    value: *mut c_int,
+    what: c_uint,
+    id: CUdevice,
+    peer: CUdevice,
+) -> Code {
+    use CUdevice_P2PAttribute as Attribute;
+    call("cuDeviceGetP2PAttribute", || {
+        device(id).and_then(|_| device(peer))?;
+        match what == Attribute::CU_DEVICE_P2P_ATTRIBUTE_PERFORMANCE_RANK as c_uint {
+            _ if id == peer => Err(INVALID_DEVICE),
+            true => give(value, c_int::from(id.abs_diff(peer) > 1)),
+            false => Err(INVALID_VALUE),
+        }
     })
 }
 
@@ -254,7 +275,7 @@ extern "C" fn cuCtxEnablePeerAccess(peer: CUcontext, flags: c_uint) -> Code {
             0 if peer < GPUS.len() && peer != number => {}
             _ => return Err(INVALID_VALUE),
         }
-        if gpu.reaches_peer.swap(true, Ordering::Relaxed) {
+        if gpu.reached.fetch_or(1 << peer, Ordering::Relaxed) & 1 << peer != 0 {
             Err(PEER_ACCESS_ALREADY_ENABLED)
         } else {
             Ok(())

@@ -72,7 +72,8 @@ extern "C" fn cuStreamGetCtx(stream: CUstream, context: *mut CUcontext) -> Code 
     call_in("cuStreamGetCtx", |gpu, number| {
         let name = gpu.stream(stream);
         let has = |number: &usize| GPUS[*number].state().streams.contains_key(&name);
-        let found = [number, 1 - number].into_iter().find(has).ok_or(INVALID_HANDLE)?;
+        let mut all = std::iter::once(number).chain(0..GPUS.len());
+        let found = all.find(has).ok_or(INVALID_HANDLE)?;
         give(context, (found + 1) as CUcontext)
     })
 }

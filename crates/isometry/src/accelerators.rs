@@ -4,8 +4,8 @@
 //! Each has a channel to and from plain host memory, one to and from what is near, which are not equally
 //! fast, and inside its own memory one that copies. Where it has kernels one converts there, and, where these
 //! reach what is near, one on the way from there and one on the way back. What is on its way to the host or
-//! from it shares a wire. Where it copies straight to others of its API there is a channel to these. Registered
-//! memory of a network is plain host memory to it, or has channels of its own where its API registers that too.
+//! from it shares a wire. Where it copies straight to others of its API there is one to all that are as near. To
+//! it registered memory of a network is plain host memory, or has channels of its own where its API registers it.
 
 mod choice;
 #[cfg(test)]

@@ -233,8 +233,8 @@ mod tests {
             Ok(Arc::<Region>::clone(host))
         }
 
-        fn reach(&self, _peer: &dyn Device) -> Result<bool, ChannelError> {
-            Ok(false)
+        fn reach(&self, _peer: &dyn Device) -> Result<Option<i32>, ChannelError> {
+            Ok(None)
         }
 
         fn has_stream(&self, _stream: StreamHandle) -> Result<bool, ChannelError> {

@@ -458,6 +458,32 @@ fn what_devices_copy_to_each_other_is_measured_and_kept() {
 }
 
 #[test]
+fn links_of_each_rank_have_a_channel_of_their_own() {
+    let test = "links_of_each_rank_have_a_channel_of_their_own";
+    let Some(fake) = Fake::load() else { return println!("skipped: {test}") };
+    fake.add_third();
+    let machine = builder(Cuda::Driver(fake.path().to_owned())).open().unwrap();
+    let class = &machine.topology().classes[0];
+    let names = |memories: &[u16]| -> Vec<&str> {
+        memories.iter().map(|&memory| class.memories[usize::from(memory)].name.as_str()).collect()
+    };
+    let joins_two = |c: &&Channel| c.kind == ChannelKind::GpuCopy && c.from != c.to;
+    let joining = class.channels.iter().filter(joins_two);
+    let ends: Vec<_> = joining.map(|c| (names(&c.from), names(&c.to))).collect();
+    let [first, second, third] = ["fbm", "fbm1", "fbm2"];
+    let of_first = [(vec![first], vec![second]), (vec![first], vec![third])];
+    let of_second = [(vec![second], vec![first, third])];
+    let of_third = [(vec![third], vec![second]), (vec![third], vec![first])];
+    assert_eq!(ends, [&of_first[..], &of_second, &of_third].concat(), "the faster one first");
+    let src = noise(&machine);
+    let [near, far] = ["fbm", "fbm2"].map(|memory| machine.empty(rows(), memory).unwrap());
+    copy(&machine, &src, &near).unwrap();
+    assert_eq!(way(&machine, &near, &far).0, [first, third]);
+    copy(&machine, &near, &far).unwrap();
+    machine.verify(&src, &far).unwrap();
+}
+
+#[test]
 fn a_way_to_another_device_that_cannot_be_measured_is_none() {
     let test = "a_way_to_another_device_that_cannot_be_measured_is_none";
     let Some(fake) = Fake::load() else { return println!("skipped: {test}") };

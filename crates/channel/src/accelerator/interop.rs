@@ -92,12 +92,13 @@ pub trait Interop: Debug + Send + Sync {
     /// As [`Interop::locate`]; also where `host` has no bytes, or some that were registered before.
     fn register(&self, host: &Arc<Region>) -> Result<Owner, ChannelError>;
 
-    /// Whether the device copies straight to memory of `peer`, another of its API. Where it does, channels of
-    /// [`super::Direction::Copy`] take such memory as their destination from now on, until that one is lost.
+    /// Whether the device copies straight to memory of `peer`, another of its API: the rank of the link by which
+    /// it does. Links of equal ranks are equally fast. Channels of [`super::Direction::Copy`] take such memory as
+    /// their destination from now on, until that one is lost.
     ///
     /// # Errors
     /// As [`Interop::locate`].
-    fn reach(&self, peer: &dyn Device) -> Result<bool, ChannelError>;
+    fn reach(&self, peer: &dyn Device) -> Result<Option<i32>, ChannelError>;
 
     /// Whether `stream` is one of the device's, as a default one is of every device.
     ///

@@ -215,16 +215,21 @@ impl Context {
         Arc::ptr_eq(&self.driver.api, &other.driver.api)
     }
 
-    /// Whether the device copies straight to device number `peer`, whose primary context is in use. It does so
-    /// from now on, for all of this process, where it can.
-    pub(crate) fn reach(&self, peer: c_int) -> Result<bool, Failure> {
+    /// The rank of the link by which the device copies straight to device number `peer`, whose primary context
+    /// is in use, 0 being the fastest. It does so from now on, for all of this process, where it can.
+    pub(crate) fn reach(&self, peer: c_int) -> Result<Option<c_int>, Failure> {
+        let devices = &self.driver.api.devices;
         let reaches = self.driver.number("cuDeviceCanAccessPeer", |place| {
             // SAFETY: a place for a number.
-            unsafe { (self.driver.api.devices.reaches)(place, self.device, peer) }
+            unsafe { (devices.reaches)(place, self.device, peer) }
         })?;
         if reaches == 0 {
-            return Ok(false);
+            return Ok(None);
         }
+        let rank = self.driver.number("cuDeviceGetP2PAttribute", |place| {
+            // SAFETY: a place for a number.
+            unsafe { (devices.link)(place, raw::PERFORMANCE_RANK, self.device, peer) }
+        })?;
         let peer = Context::retain(&DeviceId { driver: self.driver.clone(), id: peer })?;
         let enabled = self.with("cuCtxEnablePeerAccess", |api| {
             // SAFETY: both contexts are retained.
@@ -232,7 +237,7 @@ impl Context {
         });
         match enabled {
             Err(failure) if failure.code != raw::PEER_ACCESS_ALREADY_ENABLED => Err(failure),
-            _ => Ok(true),
+            _ => Ok(Some(rank)),
         }
     }
 

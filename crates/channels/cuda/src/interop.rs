@@ -149,14 +149,14 @@ impl Interop for Device {
         Ok(Arc::new(registered.map_err(|failure| self.failed(&failure))?))
     }
 
-    fn reach(&self, peer: &dyn accelerator::Device) -> Result<bool, ChannelError> {
+    fn reach(&self, peer: &dyn accelerator::Device) -> Result<Option<i32>, ChannelError> {
         self.health().check()?;
-        let Some(number) = peer.interop().map(Interop::ordinal) else { return Ok(false) };
-        let reaches = self.context().reach(number).map_err(|failure| self.failed(&failure))?;
-        if reaches {
+        let Some(number) = peer.interop().map(Interop::ordinal) else { return Ok(None) };
+        let link = self.context().reach(number).map_err(|failure| self.failed(&failure))?;
+        if link.is_some() {
             self.peers().insert(number, Arc::clone(peer.health()));
         }
-        Ok(reaches)
+        Ok(link)
     }
 
     fn has_stream(&self, stream: StreamHandle) -> Result<bool, ChannelError> {

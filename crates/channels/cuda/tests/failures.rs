@@ -123,7 +123,7 @@ fn a_refusal_in_the_middle_waits_for_what_was_queued() {
 
 /// A channel from the first device to the second, which it reaches, and memory of both.
 fn to_peer([first, second]: &[Device; 2]) -> (Box<dyn Channel>, Ends) {
-    assert!(first.reach(second).unwrap());
+    assert!(first.reach(second).unwrap().is_some());
     let ends = (under_test(first).fbm(&[1; 1000]), under_test(second).fbm(&[0; 1000]));
     (first.channel(Direction::Copy, None).unwrap(), ends)
 }

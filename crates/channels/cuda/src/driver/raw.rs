@@ -51,6 +51,9 @@ pub(crate) const DEVICE: c_uint = 2;
 /// Access to a peer's memory is enabled already.
 pub(crate) const PEER_ACCESS_ALREADY_ENABLED: Code = 704;
 
+/// What a link is asked for, in `CUdevice_P2PAttribute`: lower is faster.
+pub(crate) const PERFORMANCE_RANK: c_int = 1;
+
 /// What another process opens memory by: `CUipcMemHandle`.
 #[repr(C)]
 #[derive(Clone, Copy)]
@@ -133,6 +136,7 @@ pub(crate) struct Devices {
     pub(crate) memory: unsafe extern "C" fn(*mut usize, c_int) -> Code,
     pub(crate) attribute: unsafe extern "C" fn(*mut c_int, c_int, c_int) -> Code,
     pub(crate) reaches: unsafe extern "C" fn(*mut c_int, c_int, c_int) -> Code,
+    pub(crate) link: unsafe extern "C" fn(*mut c_int, c_int, c_int, c_int) -> Code,
 }
 
 pub(crate) struct Contexts {
@@ -250,6 +254,7 @@ impl Devices {
                 memory: *library.get("cuDeviceTotalMem_v2")?,
                 attribute: *library.get("cuDeviceGetAttribute")?,
                 reaches: *library.get("cuDeviceCanAccessPeer")?,
+                link: *library.get("cuDeviceGetP2PAttribute")?,
             })
         }
     }
