@@ -221,9 +221,9 @@ pub(crate) const LINES_AHEAD_BYTES: isize = PAIR_BYTES as isize;
 
 /// Whether squares of elements of `bytes` have sides of a line, by vectors of so many `lanes`: if these
 /// are lines, or halves. Squares of small elements are more vectors than a processor holds: that is only
-/// worth it past the caches, by whole lines, and not for bytes.
+/// worth it past the caches, and not for bytes.
 pub(crate) const fn are_lines(lanes: usize, bytes: usize, streams: bool) -> bool {
-    let least = if streams && is_line(lanes) { 2 } else { 4 };
+    let least = if streams { 2 } else { 4 };
     let squares = bytes.is_power_of_two() && bytes <= LANE_BYTES;
     (is_line(lanes) || is_line(2 * lanes)) && squares && bytes >= least
 }

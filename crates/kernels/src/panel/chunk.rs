@@ -87,6 +87,8 @@ impl Panels {
             false if self.reads_rows() => {
                 (few(a, HALVES_BYTES / self.bytes), few(b, LINE_BYTES / self.bytes))
             }
+            // As much of a row of the destination as of the source's, by halves.
+            false if self.by_halves => (few(a, side), few(b, side.max(SQUARES_ROWS))),
             false => (few(a, side), few(b, SQUARES_ROWS)),
         }
     }

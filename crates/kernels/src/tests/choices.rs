@@ -111,6 +111,8 @@ fn squares_by_halves_where_neither_side_is_crowded() {
         (matrix(4, 3136, 64), streamed, "64 by 128 elements of 4 B, in place, by lines past"),
         (matrix(4, 4096, 4096), streamed, "64 by 64 elements of 4 B, in place, by lines past"),
         (matrix(4, 4096, 16384), streamed, "512 by 16 elements of 4 B, in place, by lines past"),
+        (matrix(2, 2016, 2016), streamed, "2016 by 32 elements of 2 B, in place, by lines past"),
+        (matrix(2, 4096, 4096), streamed, "128 by 128 elements of 2 B, in place, by lines past"),
         (matrix(16, 4096, 4096), streamed, "16 by 64 elements of 16 B, in place, by lines past"),
         // Lines that are begun at few places of pages.
         (matrix(4, 256, 784), streamed, "32 by 32 elements of 4 B, in place, by lines past"),
