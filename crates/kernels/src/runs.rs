@@ -3,10 +3,12 @@
 //! **Hazard.** Who follows one side alone touches the other by single lines, each in another page:
 //! less than half as fast. **Structure.** Where the source goes on in one loop and the destination
 //! in another, runs are moved in tiles that have a kilobyte or two of either side at one place. A
-//! processor that scatters lines past the caches follows the source instead.
+//! processor that scatters lines past the caches follows the source instead, by vectors that are lines; by
+//! halves of them, tiles write half a kilobyte at one place, and ask for the next.
 
 use crate::element::Line;
 use crate::nest::{Loop, Nest, line};
+use crate::tile::is_line;
 use crate::vector::{Abilities, LANE_BYTES, LINE_BYTES, PAGE_BYTES, PAIR_BYTES, Vector};
 use crate::{Stores, stream};
 use std::fmt;
@@ -53,6 +55,13 @@ const HALF_BYTES: usize = LINE_BYTES / 2;
 /// has runs: if these are lines that go past the caches, tiles would gain nothing.
 const FEW_BYTES: usize = 512;
 
+/// What a visit to one place of the destination writes past the caches, by vectors of half a line, where the
+/// source goes on with the next turns where it leaves off. It is read by single runs then, which no processor
+/// finds by itself: as much as a tile has is asked for in the order in which it lies, if it is no more than
+/// half of a first-level cache.
+const VISIT_BYTES: usize = 512;
+const ASKED_BYTES: usize = 16 << 10;
+
 /// Two pairs of lines.
 const PAIRS_BYTES: usize = 2 * PAIR_BYTES;
 
@@ -68,6 +77,8 @@ pub(crate) struct Runs {
     /// How many turns of `along` and of `across` a tile has, at most.
     tile: (usize, usize),
     is_tiled: bool,
+    /// Whether the next tile is asked for, with which the source goes on.
+    asks: bool,
     stores: Stores,
 }
 
@@ -87,7 +98,7 @@ impl Runs {
             }
         }
         let tile = (along.count, across.count);
-        Runs { bytes, along, across, tile, is_tiled: false, stores }
+        Runs { bytes, along, across, tile, is_tiled: false, asks: false, stores }
     }
 
     /// Takes the loop in which the source goes on and the one in which the destination does out of
@@ -99,13 +110,11 @@ impl Runs {
         (stores, by): (Stores, Abilities),
     ) -> Option<Runs> {
         let (bytes, mut rest) = (nest.bytes, *nest);
-        let few =
-            if bytes == HALF_BYTES || stores == Stores::Cached { LINE_BYTES } else { FEW_BYTES };
         let mut take = |is: &dyn Fn(&Loop) -> bool| {
             let found = |l: &Loop| l.is_plain() && l.count > 1 && is(l);
             rest.loops().iter().position(found).map(|k| line(rest.take(k)))
         };
-        let across = take(&|l| l.src == bytes as isize && l.count * bytes > few)?;
+        let across = take(&|l| l.src == bytes as isize && l.count * bytes > LINE_BYTES)?;
         let along = take(&|l| l.dst == bytes as isize)?;
         let strides = rest.loops().iter().fold(across.stride.1, |all, l| all | l.dst) as usize;
         let whole = (strides | dst | (bytes * along.count)).is_multiple_of(LINE_BYTES);
@@ -117,43 +126,85 @@ impl Runs {
             (_, Stores::Streamed) => whole && bytes.is_multiple_of(LINE_BYTES),
             (_, Stores::Cached) => bytes >= LINE_BYTES,
         };
-        fits.then(|| *nest = rest)?;
-        let at_one = across.count * bytes;
-        let goes_on = along.stride.0 == at_one as isize;
-        let scatters = by.scatters && stores == Stores::Streamed && bytes >= LINE_BYTES;
-        let is_near =
-            stores == Stores::Cached && bytes >= PAIR_BYTES && at_one * along.count <= NEAR_BYTES;
+        let runs = Runs { bytes, along, across, tile: (1, 1), is_tiled: true, asks: false, stores };
+        let few =
+            if bytes == HALF_BYTES || stores == Stores::Cached { LINE_BYTES } else { FEW_BYTES };
+        let asks = runs.is_asked_for(by);
+        (fits && (asks || runs.at_one() > few)).then(|| *nest = rest)?;
+        Some(match () {
+            () if asks => runs.asking(),
+            () if runs.is_followed(by) => runs.following(),
+            () => runs.by_tiles(by),
+        })
+    }
+
+    /// What the source has at one place.
+    fn at_one(&self) -> usize {
+        self.across.count * self.bytes
+    }
+
+    /// Whether the source goes on with the next turns where it leaves off.
+    fn goes_on(&self) -> bool {
+        self.along.stride.0 == self.at_one() as isize
+    }
+
+    /// Whether the next tile is asked for: by vectors of half a line, past the caches.
+    fn is_asked_for(&self, by: Abilities) -> bool {
+        let streams = is_line(2 * by.lanes) && self.stores == Stores::Streamed;
+        streams && self.goes_on() && self.visit() * self.at_one() <= ASKED_BYTES
+    }
+
+    /// How many runs a visit has.
+    fn visit(&self) -> usize {
+        (VISIT_BYTES / self.bytes).clamp(1, self.along.count)
+    }
+
+    fn asking(self) -> Runs {
+        Runs { tile: (self.visit(), self.across.count), asks: true, ..self }
+    }
+
+    /// Whether the source is followed from end to end.
+    fn is_followed(&self, by: Abilities) -> bool {
+        let bytes = self.bytes;
+        let scatters = self.scatters(by) && bytes >= LINE_BYTES;
         let followed = if bytes < PAIR_BYTES { FOLLOWED_BYTES } else { FOLLOWED_PAIRS_BYTES };
-        if goes_on && (is_near || scatters && at_one < followed) {
-            // Where these places clash, a few runs of each row before the next row.
-            let clashes = across.count > WAYS && across.stride.1 % PAGE_BYTES == 0;
-            let few = if is_near && clashes { FEW_BYTES / bytes } else { across.count };
-            let tile = (few.clamp(1, across.count), along.count);
-            return Some(Runs {
-                bytes,
-                along: across,
-                across: along,
-                tile,
-                is_tiled: true,
-                stores,
-            });
-        }
-        let most =
-            match (bytes, stores) {
-                (HALF_BYTES, Stores::Streamed)
-                    if by.scatters && goes_on && at_one < FOLLOWED_BYTES =>
-                {
-                    if across.count <= FEW_PLACES { FEW_PLACES_BYTES } else { MANY_PLACES_BYTES }
-                }
-                (HALF_BYTES, _) if at_one > FEW_BYTES => HALVES_BYTES,
-                _ if scatters && bytes >= PAIR_BYTES && at_one >= FOLLOWED_PAIRS_BYTES => {
-                    SCATTERED_BYTES
-                }
-                _ => TILE_BYTES,
-            };
+        self.goes_on() && (self.is_near() || scatters && self.at_one() < followed)
+    }
+
+    /// Whether runs of pairs of lines go to what stays in the second-level cache.
+    fn is_near(&self) -> bool {
+        let pairs = self.stores == Stores::Cached && self.bytes >= PAIR_BYTES;
+        pairs && self.at_one() * self.along.count <= NEAR_BYTES
+    }
+
+    /// Whether they are scattered past the caches.
+    fn scatters(&self, by: Abilities) -> bool {
+        by.scatters && self.stores == Stores::Streamed
+    }
+
+    fn following(self) -> Runs {
+        let Runs { bytes, along, across, .. } = self;
+        // Where these places clash, a few runs of each row before the next row.
+        let clashes = across.count > WAYS && across.stride.1 % PAGE_BYTES == 0;
+        let few = if self.is_near() && clashes { FEW_BYTES / bytes } else { across.count };
+        let tile = (few.clamp(1, across.count), along.count);
+        Runs { along: across, across: along, tile, ..self }
+    }
+
+    fn by_tiles(self, by: Abilities) -> Runs {
+        let Runs { bytes, along, across, .. } = self;
+        let (at_one, scatters) = (self.at_one(), self.scatters(by));
+        let most = match bytes {
+            HALF_BYTES if scatters && self.goes_on() && at_one < FOLLOWED_BYTES => {
+                if across.count <= FEW_PLACES { FEW_PLACES_BYTES } else { MANY_PLACES_BYTES }
+            }
+            HALF_BYTES if at_one > FEW_BYTES => HALVES_BYTES,
+            PAIR_BYTES.. if scatters && at_one >= FOLLOWED_PAIRS_BYTES => SCATTERED_BYTES,
+            _ => TILE_BYTES,
+        };
         let turns = |most: usize, count: usize| (most / bytes).clamp(1, count);
         let tile = (turns(most.1, along.count), turns(most.0, across.count));
-        Some(Runs { bytes, along, across, tile, is_tiled: true, stores })
+        Runs { tile, ..self }
     }
 }
 
@@ -174,6 +225,15 @@ impl fmt::Display for Runs {
 /// As [`stream::copy`], for each run.
 #[inline(always)]
 pub(crate) unsafe fn runs<V: Vector>(runs: &Runs, src: *const u8, dst: *mut u8) {
+    if const { is_line(2 * V::LANES) } && runs.asks {
+        // SAFETY: the caller's contract; what is asked for is whole lines.
+        return unsafe {
+            match runs.bytes {
+                ..=LINE_BYTES => asking::<V, true>(runs, src, dst),
+                _ => asking::<V, false>(runs, src, dst),
+            }
+        };
+    }
     let part = |line: Line, start: usize, most: usize| {
         let by = (start as isize * line.stride.0, start as isize * line.stride.1);
         (by, Line { count: most.min(line.count - start), ..line })
@@ -275,6 +335,47 @@ unsafe fn vectors_to<V: Vector, const BYTES: usize, const STREAM: bool>(
             }
             src = src.wrapping_offset(along.stride.0);
             dst = dst.wrapping_offset(along.stride.1);
+        }
+    }
+}
+
+/// Copies runs of lines, of `ONE` or of several, or of halves, past the caches, and asks for as much behind
+/// each tile meanwhile.
+///
+/// # Safety
+/// As [`runs`], for whole lines of the destination; vectors are halves of lines.
+#[inline(always)]
+unsafe fn asking<V: Vector, const ONE: bool>(runs: &Runs, src: *const u8, dst: *mut u8) {
+    let Runs { bytes, mut along, across, tile: (mut visit, _), .. } = *runs;
+    let mut half = HALF_BYTES as isize;
+    if bytes == HALF_BYTES {
+        half = along.stride.0;
+        along = Line { count: along.count / 2, stride: (2 * half, LINE_BYTES as isize) };
+        visit /= 2;
+    }
+    let bytes = if ONE { LINE_BYTES } else { bytes };
+    let mut next = src.wrapping_offset(visit as isize * along.stride.0);
+    for start in (0..along.count).step_by(visit) {
+        let src = src.wrapping_offset(start as isize * along.stride.0);
+        let dst = dst.wrapping_add(start * bytes);
+        for j in 0..across.count as isize {
+            let mut src = src.wrapping_offset(j * across.stride.0);
+            let mut dst = dst.wrapping_offset(j * across.stride.1);
+            for _ in 0..visit.min(along.count - start) {
+                for at in (0..bytes).step_by(LINE_BYTES) {
+                    let (src, dst) = (src.wrapping_add(at), dst.wrapping_add(at));
+                    stream::prefetch_near(next);
+                    next = next.wrapping_add(LINE_BYTES);
+                    // SAFETY: a line of a run, or of two that follow each other in the destination.
+                    unsafe {
+                        let (low, high) = (V::load(src), V::load(src.wrapping_offset(half)));
+                        low.stream(dst);
+                        high.stream(dst.wrapping_add(HALF_BYTES));
+                    }
+                }
+                src = src.wrapping_offset(along.stride.0);
+                dst = dst.wrapping_add(bytes);
+            }
         }
     }
 }

@@ -413,10 +413,12 @@ fn the_least_of_each_way() {
     }
 }
 
-/// Runs of the source are followed, and tiles of it are of several, where lines may be scattered.
+/// Runs of the source are followed or asked for, and tiles of it are of several, where lines may be scattered.
 #[test]
 fn scattered_runs() {
-    for (bytes, extents) in [(128, [64, 5]), (128, [80, 5]), (320, [5, 7]), (32, [64, 6])] {
+    for (bytes, extents) in
+        [(128, [64, 5]), (128, [80, 5]), (320, [5, 7]), (32, [64, 6]), (32, [38, 5]), (64, [9, 3])]
+    {
         let (src_order, dst_order) = (vec![0, 1], vec![1, 0]);
         let shape = Shape { bytes, extents: extents.to_vec(), src_order, dst_order, gaps: (0, 0) };
         check(&shape.copy(), (0, 0));
