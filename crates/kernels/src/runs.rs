@@ -226,7 +226,7 @@ impl fmt::Display for Runs {
 #[inline(always)]
 pub(crate) unsafe fn runs<V: Vector>(runs: &Runs, src: *const u8, dst: *mut u8) {
     if const { is_line(2 * V::LANES) } && runs.asks {
-        // SAFETY: the caller's contract; what is asked for is whole lines.
+        // SAFETY: the caller's contract; the destination starts on a line, halves are even in number, others whole lines.
         return unsafe {
             match runs.bytes {
                 ..=LINE_BYTES => asking::<V, true>(runs, src, dst),
