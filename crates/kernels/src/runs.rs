@@ -110,11 +110,15 @@ impl Runs {
         (stores, by): (Stores, Abilities),
     ) -> Option<Runs> {
         let (bytes, mut rest) = (nest.bytes, *nest);
+        let few =
+            if bytes == HALF_BYTES || stores == Stores::Cached { LINE_BYTES } else { FEW_BYTES };
+        // Less may be asked for, by vectors of half a line.
+        let least = if is_line(2 * by.lanes) { LINE_BYTES } else { few };
         let mut take = |is: &dyn Fn(&Loop) -> bool| {
             let found = |l: &Loop| l.is_plain() && l.count > 1 && is(l);
             rest.loops().iter().position(found).map(|k| line(rest.take(k)))
         };
-        let across = take(&|l| l.src == bytes as isize && l.count * bytes > LINE_BYTES)?;
+        let across = take(&|l| l.src == bytes as isize && l.count * bytes > least)?;
         let along = take(&|l| l.dst == bytes as isize)?;
         let strides = rest.loops().iter().fold(across.stride.1, |all, l| all | l.dst) as usize;
         let whole = (strides | dst | (bytes * along.count)).is_multiple_of(LINE_BYTES);
@@ -127,9 +131,7 @@ impl Runs {
             (_, Stores::Cached) => bytes >= LINE_BYTES,
         };
         let runs = Runs { bytes, along, across, tile: (1, 1), is_tiled: true, asks: false, stores };
-        let few =
-            if bytes == HALF_BYTES || stores == Stores::Cached { LINE_BYTES } else { FEW_BYTES };
-        let asks = runs.is_asked_for(by);
+        let asks = runs.is_asked_for(by, rest.loops().last());
         (fits && (asks || runs.at_one() > few)).then(|| *nest = rest)?;
         Some(match () {
             () if asks => runs.asking(),
@@ -148,10 +150,14 @@ impl Runs {
         self.along.stride.0 == self.at_one() as isize
     }
 
-    /// Whether the next tile is asked for: by vectors of half a line, past the caches.
-    fn is_asked_for(&self, by: Abilities) -> bool {
+    /// Whether the next tile is asked for: by vectors of half a line, past the caches, where there is one, be it
+    /// with the next turn of the loop around.
+    fn is_asked_for(&self, by: Abilities, around: Option<&Loop>) -> bool {
         let streams = is_line(2 * by.lanes) && self.stores == Stores::Streamed;
-        streams && self.goes_on() && self.visit() * self.at_one() <= ASKED_BYTES
+        let block = (self.at_one() * self.along.count) as isize;
+        let has_next = self.along.count > self.visit()
+            || around.is_some_and(|l| l.is_plain() && l.src == block);
+        streams && has_next && self.goes_on() && self.visit() * self.at_one() <= ASKED_BYTES
     }
 
     /// How many runs a visit has.

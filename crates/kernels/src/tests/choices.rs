@@ -42,9 +42,11 @@ fn the_way_is_told() {
     // Near, and at one place of a first-level cache.
     let crowded = looped(&[(9, 128, 4096), (32, 9 * 128, 128), (32, 4, 4)]);
     says(&crowded, Stores::Cached, "runs of 128 B, in tiles of 4 by 32 (");
-    // Few runs at one place are asked for by vectors of half a line.
+    // Few runs at one place are asked for by vectors of half a line, if the source goes on behind them.
+    says(&transpose(4, 128), Stores::Streamed, "runs of 128 B, past the caches (");
     let few = if best.abilities.lanes == 2 { ", in tiles of 4 by 4" } else { "" };
-    says(&transpose(4, 128), Stores::Streamed, &format!("runs of 128 B{few}, past the caches ("));
+    let blocks = looped(&[(5, 2048, 2048), (4, 128, 512), (4, 512, 128), (32, 4, 4)]);
+    says(&blocks, Stores::Streamed, &format!("runs of 128 B{few}, past the caches ("));
     // From structures of four fields to hybrids of four of them.
     let blocks = looped(&[(1000, 64, 64), (4, 16, 4), (4, 4, 16)]);
     let blocks_at_once = "panels of 4 by 4 elements of 4 B, 1000 at once, in place, by lines past";
