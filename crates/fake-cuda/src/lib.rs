@@ -98,7 +98,7 @@ fn current() -> Result<usize, Code> {
 
 fn device(number: CUdevice) -> Result<&'static Gpu, Code> {
     let number = usize::try_from(number).map_err(|_| INVALID_DEVICE)?;
-    GPUS.get(number).ok_or(INVALID_DEVICE)
+    GPUS[..COUNT.load(Ordering::Relaxed)].get(number).ok_or(INVALID_DEVICE)
 }
 
 /// Writes `value` where a caller wants it.

@@ -93,8 +93,8 @@ pub trait Interop: Debug + Send + Sync {
     fn register(&self, host: &Arc<Region>) -> Result<Owner, ChannelError>;
 
     /// Whether the device copies straight to memory of `peer`, another of its API: the rank of the link by which
-    /// it does. Links of equal ranks are taken to be as fast. Channels of [`super::Direction::Copy`] take such memory as
-    /// their destination from now on, until that one is lost.
+    /// it does. Links of equal ranks are taken to be as fast. Channels of [`super::Direction::Copy`] take such
+    /// memory as their destination from now on, until that one is lost.
     ///
     /// # Errors
     /// As [`Interop::locate`].

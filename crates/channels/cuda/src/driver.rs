@@ -216,7 +216,8 @@ impl Context {
     }
 
     /// The rank of the link by which the device copies straight to device number `peer`, whose primary context
-    /// is in use, 0 being the fastest. It does so from now on, for all of this process, where it can.
+    /// is in use, 0 being the fastest; the last where the driver tells none. It does so from now on, for all of
+    /// this process, where it can.
     pub(crate) fn reach(&self, peer: c_int) -> Result<Option<c_int>, Failure> {
         let devices = &self.driver.api.devices;
         let reaches = self.driver.number("cuDeviceCanAccessPeer", |place| {
@@ -229,7 +230,7 @@ impl Context {
         let rank = self.driver.number("cuDeviceGetP2PAttribute", |place| {
             // SAFETY: a place for a number.
             unsafe { (devices.link)(place, raw::PERFORMANCE_RANK, self.device, peer) }
-        })?;
+        });
         let peer = Context::retain(&DeviceId { driver: self.driver.clone(), id: peer })?;
         let enabled = self.with("cuCtxEnablePeerAccess", |api| {
             // SAFETY: both contexts are retained.
@@ -237,7 +238,7 @@ impl Context {
         });
         match enabled {
             Err(failure) if failure.code != raw::PEER_ACCESS_ALREADY_ENABLED => Err(failure),
-            _ => Ok(Some(rank)),
+            _ => Ok(Some(rank.unwrap_or(c_int::MAX))),
         }
     }
 

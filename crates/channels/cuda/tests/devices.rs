@@ -47,15 +47,15 @@ fn a_device_takes_memory_of_another_that_it_reaches_as_a_destination_alone() {
     let under_test = devices.clone().map(|device| Accelerator::new(device, 1));
     let refused = || Err(ChannelErrorKind::UnknownRegion);
     assert_eq!(own.reach(own).unwrap(), None, "it is no other device");
-    for call in ["cuDeviceCanAccessPeer", "cuDeviceGetP2PAttribute", "cuCtxEnablePeerAccess"] {
+    for call in ["cuDeviceCanAccessPeer", "cuCtxEnablePeerAccess"] {
         fake.refuse(call, 217);
         let error = own.reach(peer).unwrap_err();
         assert!(error.detail.contains(call) && error.detail.contains("(217)"), "{}", error.detail);
         assert_eq!(copied(&under_test), [refused(), refused()]);
     }
-    for _ in 0..2 {
-        assert_eq!(own.reach(peer).unwrap(), Some(0), "also where it was enabled before");
-    }
+    fake.refuse("cuDeviceGetP2PAttribute", 217);
+    assert_eq!(own.reach(peer).unwrap(), Some(i32::MAX), "by the last of its links");
+    assert_eq!(own.reach(peer).unwrap(), Some(0), "also where it was enabled before");
     assert_eq!(copied(&under_test), [Ok(vec![1; 64]), refused()]);
     let [first, second] = under_test;
     assert_eq!(copied(&[second, first]), [refused(), refused()], "the other way nobody asked");
