@@ -1,5 +1,6 @@
 //! Lines and planes of elements, for sizes known at compile time.
 
+use crate::vector::LINE_BYTES;
 use std::mem::MaybeUninit;
 
 /// Elements at equal distances: how many, and how far apart in source and destination.
@@ -16,10 +17,7 @@ pub(crate) struct Plane {
     pub(crate) across: Line,
 }
 
-/// A cache line: tiles are this long on both sides.
-const LINE_BYTES: usize = 64;
-
-/// Fewer lines across than this aren't worth a tile.
+/// Fewer lines across than this aren't worth a tile, which is as long as a cache line on both sides.
 const FEW: usize = 8;
 
 /// A region is so many tiles wide and high: its lines lie side by side in few pages.
