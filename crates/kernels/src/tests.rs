@@ -2,6 +2,7 @@
 
 mod choices;
 mod guarded;
+mod nested;
 
 use crate::instance::{Instance, available};
 use crate::strategy::Strategy as Way;
