@@ -13,7 +13,7 @@ mod chunk;
 mod shape;
 
 use self::asks::Asks;
-use self::shape::suit_halves;
+use self::shape::{halves_clash, suit_halves};
 use crate::Stores;
 use crate::element::{Line, Plane, move_plane};
 use crate::instance::{Instance, Transpose};
@@ -121,7 +121,7 @@ impl Panels {
         let by_halves = is_line(2 * by.lanes);
         let has_line_sides = are_lines(by.lanes, bytes, streams)
             && a.count * bytes >= LINE_BYTES
-            && (!by_halves || suit_halves(bytes, (a, b), streams));
+            && (!by_halves || suit_halves(bytes, (a, b), (streams, whole)));
         let source_follows = false;
         let mut panels = Panels {
             bytes,
@@ -188,7 +188,10 @@ impl Panels {
     /// such as lie at the same place of pages, where vectors are less than a line. Four at a time
     /// are still better begun than put together from rows that lie at the same place of pages too.
     fn clashes(&self, n: usize, lanes: usize) -> bool {
-        let parts = !is_line(lanes) && !self.has_line_sides && self.a.count >= n;
+        if self.has_line_sides {
+            return self.by_halves && halves_clash(self.a, self.b);
+        }
+        let parts = !is_line(lanes) && self.a.count >= n;
         let clashing = self.a.stride.1 % CLASHING_BYTES == 0;
         let few = match (clashing, self.b.stride.0 % PAGE_BYTES == 0) {
             (true, true) => 4,

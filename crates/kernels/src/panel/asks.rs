@@ -55,11 +55,10 @@ impl Panels {
     fn next(&self, nest: &Nest, innermost: isize) -> isize {
         let block = self.block_bytes() as isize;
         let is_next = |l: &Loop| l.is_plain() && (l.src, l.dst) == (block, block);
+        let runs = self.has_runs() || self.has_blocks();
         match () {
-            () if self.has_runs() && self.chunk.1 < self.b.count => {
-                self.chunk.1 as isize * self.b.stride.0
-            }
-            () if self.has_runs() => innermost,
+            () if runs && self.chunk.1 < self.b.count => self.chunk.1 as isize * self.b.stride.0,
+            () if runs => innermost,
             () if (self.is_run() || self.is_near()) && nest.loops().iter().any(is_next) => block,
             () => 0,
         }

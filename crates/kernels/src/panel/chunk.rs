@@ -14,7 +14,7 @@ pub(super) const SQUARES_ROWS: usize = 64;
 
 /// What such panels have of a source whose rows lie one right behind the other, up to twice as much, while
 /// the same is asked for: a part of a second-level cache.
-const PANEL_RUN_BYTES: usize = 128 << 10;
+pub(super) const PANEL_RUN_BYTES: usize = 128 << 10;
 
 /// What panels of squares by halves have of a row, where they have as many rows as a line has elements: it is
 /// read from end to end.
@@ -23,6 +23,11 @@ const HALVES_BYTES: usize = 2 << 10;
 /// So many of `count`, or all where that is less than two chunks.
 fn few(count: usize, few: usize) -> usize {
     if count < 2 * few { count } else { few }
+}
+
+/// How many rows of the source a block has at least of which squares by halves are put together.
+pub(super) const fn block_rows(bytes: usize) -> usize {
+    SQUARES_BYTES / bytes
 }
 
 impl Panels {
@@ -35,6 +40,9 @@ impl Panels {
         }
         if self.has_squares_of_lines() {
             return self.chunk_of_squares();
+        }
+        if self.has_blocks() {
+            return self.chunk_of_blocks();
         }
         if self.is_copied() {
             return (a.min(COPIED_BYTES / self.bytes), b.min(COPIED_ROWS));
@@ -64,6 +72,13 @@ impl Panels {
             }
             () => (a.min(pair), rows(a.min(pair))),
         }
+    }
+
+    /// As [`Panels::chunk`], of blocks: twice the least, if it is no more than a panel has of a run.
+    fn chunk_of_blocks(&self) -> (usize, usize) {
+        let (a, b, rows) = (self.a.count, self.b.count, block_rows(self.bytes));
+        let twice = a * self.bytes * rows <= PANEL_RUN_BYTES;
+        (few(a, LINE_BYTES / self.bytes), few(b, if twice { 2 * rows } else { rows }))
     }
 
     /// As [`Panels::chunk`], of squares with sides of a line.

@@ -1,9 +1,10 @@
 //! What the loops of panels are like, as far as choices depend on it: which of them follow each other, and
 //! what stays in which cache.
 
-use super::{PACKED_BYTES, Panels, STAGE_BYTES, Writes};
+use super::chunk::{PANEL_RUN_BYTES, block_rows};
+use super::{CLASHING_BYTES, PACKED_BYTES, Panels, STAGE_BYTES, VISIT_BYTES, Writes};
 use crate::element::Line;
-use crate::tile::Lanes;
+use crate::tile::{Lanes, are_lines};
 use crate::vector::{LINE_BYTES, PAGE_BYTES, PAIR_BYTES};
 
 /// Panels have at most so many rows of the destination that are put together.
@@ -27,19 +28,42 @@ const WAYS: usize = 8;
 const PLACE_BYTES: isize = 64 << 10;
 
 /// Whether squares by halves are better than other ways, for elements of so many bytes: where they move little
-/// twice, and past the caches don't begin lines at the same few places of pages, or read rows at one place of a
-/// first-level cache: other ways are no better with these.
-pub(super) fn suit_halves(bytes: usize, (a, b): (Line, Line), streams: bool) -> bool {
+/// twice, and past the caches don't begin lines at the same few places of pages, unless they are put together by
+/// blocks, or read rows at one place of a first-level cache: other ways are no better with these.
+pub(super) fn suit_halves(
+    bytes: usize,
+    (a, b): (Line, Line),
+    (streams, whole): (bool, bool),
+) -> bool {
     let side = LINE_BYTES / bytes;
     let few_twice = 8 * (b.count.next_multiple_of(side) - b.count) <= b.count;
-    let clash = a.stride.1 % HALVES_CLASH_BYTES == 0 && b.stride.0 % PAGE_BYTES != 0;
-    few_twice && !(streams && clash)
+    let blocks = whole && are_blocks(bytes, (a, b));
+    few_twice && !(streams && halves_clash(a, b) && !blocks)
+}
+
+/// Whether lines of rows along `b` that squares by halves begin are at the same few places of pages.
+pub(super) fn halves_clash(a: Line, b: Line) -> bool {
+    a.stride.1 % HALVES_CLASH_BYTES == 0 && b.stride.0 % PAGE_BYTES != 0
+}
+
+/// Whether such lines are put together by blocks of the source's rows that make a few lines of each row of the
+/// destination: a block is a run, and a second-level cache has room for it and for the next.
+fn are_blocks(bytes: usize, (a, b): (Line, Line)) -> bool {
+    let (row, squares) = (a.count * bytes, are_lines(2, bytes, false));
+    let long = b.count * bytes >= VISIT_BYTES && a.stride.1 % CLASHING_BYTES == 0;
+    squares && long && b.stride.0 == row as isize && row * block_rows(bytes) <= 2 * PANEL_RUN_BYTES
 }
 
 impl Panels {
     /// Whether squares with sides of a line go past the caches.
     pub(super) fn has_squares_of_lines(&self) -> bool {
         self.has_line_sides && self.writes == Writes::Lines(Lanes::Lines)
+    }
+
+    /// Whether squares by halves are put together by blocks of the source's rows, each of which is asked for as a
+    /// whole while the one before it is moved.
+    pub(super) fn has_blocks(&self) -> bool {
+        self.by_halves && self.has_line_sides && self.whole && self.writes == Writes::Staged
     }
 
     /// Whether a block stays in the caches, and its rows are long, but no longer than that whole

@@ -120,6 +120,9 @@ fn squares_by_halves_where_neither_side_is_crowded() {
         (matrix(16, 4096, 4096), streamed, "16 by 64 elements of 16 B, in place, by lines past"),
         // Lines that are begun at few places of pages.
         (matrix(4, 256, 784), streamed, "32 by 32 elements of 4 B, in place, by lines past"),
+        // Put together by blocks, where a second-level cache has room for two.
+        (matrix(4, 512, 196), streamed, "16 by 128 elements of 4 B, put together, by runs past"),
+        (matrix(8, 512, 784), streamed, "8 by 32 elements of 8 B, put together, by runs past"),
         (matrix(4, 256, 256), cached, "256 by 32 elements of 4 B, in place ("),
         // Too few rows: those of the last square would be moved twice.
         (matrix(4, 49, 512), cached, "64 by 49 elements of 4 B, in place ("),
@@ -157,4 +160,81 @@ fn each_kind_of_copies_has_its_own_crossover() {
     assert!(by(0) && by(1) && !by(2) && !by(64), "two share what memory takes");
     let of_two = |in_order| model::Crossover { in_order, turned: 100 }.by(2).turned;
     assert_eq!([1000, 150].map(of_two), [1000, 200], "and wait for their caches at once");
+}
+
+/// The least of what goes past the caches in each way: also where a case takes long.
+#[test]
+fn the_least_of_each_way() {
+    let matrix = |bytes, rows, columns| {
+        let (extents, gaps) = (vec![rows, columns], (0, 0));
+        Shape { bytes, extents, src_order: vec![1, 0], dst_order: vec![0, 1], gaps }.copy()
+    };
+    let best = available().next().unwrap();
+    let told = |copy: &NdCopy| explain_by(&best, copy, std::ptr::null(), Stores::Streamed);
+    let (halves, alone) = (best.abilities.lanes < 4, best.abilities.lanes < 2);
+    let apart = if halves { "records of 8 B, 2 fields, taken apart" } else { "panels of 2 by 256" };
+    let bytes = if halves { "panels of 64 by 128" } else { "panels of 64 by 512" };
+    let (rows, pixels) = match best.abilities.lanes {
+        4 => ("panels of 32 by 32 elements of 8 B", "panels of 53 by 64 elements of 4 B"),
+        2 => (
+            "panels of 8 by 64 elements of 8 B, put together",
+            "panels of 16 by 128 elements of 4 B, put together",
+        ),
+        _ => ("long rows, 256 by 128", "long rows, 512 by 53"),
+    };
+    let images_by = if halves { "panels of 32 by 37" } else { "panels of 16 by 37" };
+    // Planes of so many bytes, of eight channels.
+    let planes = |bytes: i64| {
+        let block = 8 * bytes;
+        looped(&[(2, block, block), (bytes.cast_unsigned() / 4, 32, 4), (8, 4, bytes)])
+    };
+    // Sixteen long rows each, to blocks of sixteen.
+    let near = looped(&[(3, 33_792, 33_792), (16, 2112, 4), (528, 4, 64)]);
+    let near_by = if alone { "panels of 32 by 16" } else { "panels of 64 by 16" };
+    let images = looped(&[(3, 22_200, 22_200), (37, 600, 4), (150, 4, 148)]);
+    // Miri takes minutes for any of these; others go the same ways.
+    let is_long = |copy: &NdCopy| cfg!(miri) && copy.payload_bytes() > 20_000;
+    let least = [
+        (matrix(4, 259, 33), "long rows, 259 by 33"),
+        (matrix(8, 256, 128), rows),
+        (matrix(4, 512, 53), pixels),
+        (matrix(8, 255, 128), "long rows, 255 by 128"),
+        (matrix(12, 86, 6), "long rows, 86 by 6"),
+        (matrix(2, 600, 64), "long rows, 600 by 64"),
+        (matrix(4, 300, 64), "long rows, 300 by 64"),
+        (matrix(8, 150, 32), "long rows, 150 by 32"),
+        (matrix(16, 65, 8), "long rows, 65 by 8"),
+        (matrix(4, 259, 16), "long rows, 259 by 16"),
+        (matrix(8, 150, 8), "long rows, 150 by 8"),
+        (matrix(1, 512, 64), bytes),
+        (structures(&[1; 3], 256, false), "records of 3 B, 3 fields, taken apart"),
+        (structures(&[4; 3], 259, true), "records of 12 B, 3 fields, put together"),
+        (structures(&[1, 2, 4], 257, false), "records of 7 B, 3 fields, taken apart"),
+        (structures(&[1, 2, 4], 257, true), "records of 7 B, 3 fields, put together"),
+        (padded_structures(&[4; 2], 256, (0, 4096), false), apart),
+        (padded_structures(&[2], 300, (5, 1), false), "records of 7 B, 1 fields, taken apart"),
+        (images, images_by),
+        (near, near_by),
+        (planes(3072), "panels of 8 by 768 elements of 4 B, put together"),
+        (planes(784), "panels of 8 by 196 elements of 4 B, put together"),
+    ];
+    for (copy, way) in least {
+        assert!(told(&copy).starts_with(way), "{}", told(&copy));
+        if is_long(&copy) {
+            continue;
+        }
+        check(&copy, (1, 0));
+        if !cfg!(miri) {
+            check(&copy, (1, 4));
+        }
+    }
+    // Packed, and with rows that are all at one place of a cache.
+    let distant = looped(&[(64, 4, 16 << 10), (64, 16 << 10, 4)]);
+    let squares = [matrix(2, 512, 40), matrix(4, 272, 19), matrix(8, 136, 9), matrix(16, 68, 7)];
+    for copy in squares.into_iter().chain([distant]) {
+        assert!(halves || told(&copy).contains("in place, by lines past"), "{}", told(&copy));
+        if !is_long(&copy) {
+            check(&copy, (1, 0));
+        }
+    }
 }
