@@ -1,10 +1,10 @@
 //! The check that every channel makes before it moves a byte.
 
-use model::{ChannelError, ChannelErrorKind, CopyWork, NdCopy};
+use layout::lies_in;
+use model::{ChannelError, ChannelErrorKind, CopyWork, MOST_LOOPS, NdCopy};
 use std::ops::Range;
 
-/// Whether `work` is well-formed (a stride for each dimension, an index table as long as its loop)
-/// and stays inside a source of `src_bytes` and a destination of `dst_bytes`.
+/// Whether `work` is well-formed ([`NdCopy::is_well_formed`]) and stays inside a source of `src_bytes` and a destination of `dst_bytes`.
 ///
 /// # Errors
 /// [`ChannelErrorKind::OutOfBounds`] for the first copy that does not, naming its bytes.
@@ -14,7 +14,10 @@ pub fn check_bounds(work: &CopyWork, src_bytes: u64, dst_bytes: u64) -> Result<(
             continue;
         }
         if !copy.is_well_formed() {
-            let detail = "a copy whose strides or index tables are fewer than its loops need";
+            let detail = format!(
+                "a copy whose strides or index tables are fewer than its loops need, or with more than \
+                 {MOST_LOOPS} loops"
+            );
             return Err(ChannelError::new(ChannelErrorKind::OutOfBounds, detail));
         }
         let (src, dst) = layout::touched(copy);
@@ -42,12 +45,10 @@ fn check_side(
     base: u64,
     len_bytes: u64,
 ) -> Result<(), ChannelError> {
-    let from = i128::from(touched.start) + i128::from(base);
-    let to = i128::from(touched.end) + i128::from(base);
-    // `touched` holds its ends within 63 bits; with a base of more they would seem to fit.
-    if from >= 0 && to <= i128::from(len_bytes) && i64::try_from(base).is_ok() {
+    if lies_in(&touched, base, len_bytes) {
         return Ok(());
     }
+    let [from, to] = [touched.start, touched.end].map(|end| i128::from(end) + i128::from(base));
     let detail = format!("the copy touches bytes {from}..{to} of a {side} of {len_bytes} bytes");
     Err(ChannelError::new(ChannelErrorKind::OutOfBounds, detail))
 }

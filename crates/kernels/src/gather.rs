@@ -40,7 +40,8 @@ impl<'a> Gather<'a> {
     pub(crate) fn of(nest: &mut Nest<'a>, are_runs: bool, streams: bool) -> Option<Gather<'a>> {
         let last = nest.loops().len().checked_sub(1)?;
         let runs = nest.loops()[last];
-        let nearest = || nest.loops().iter().all(|l| l.dst.abs() >= runs.dst.abs());
+        let nearest =
+            || nest.loops().iter().all(|l| l.dst.unsigned_abs() >= runs.dst.unsigned_abs());
         let fits = !runs.is_plain() && nest.bytes <= LONGEST_BYTES && (are_runs || nearest());
         let ahead = (AHEAD_LINES / nest.bytes.div_ceil(LINE_BYTES)).max(1);
         fits.then(|| Gather { bytes: nest.bytes, runs: nest.take(last), ahead, streams })

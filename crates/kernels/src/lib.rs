@@ -31,10 +31,9 @@ mod window;
 pub use split::{parts, split};
 
 use instance::{Instance, detect};
-use layout::{FieldCopy, NdCopy, touched};
+use layout::{FieldCopy, NdCopy, lies_in, touched};
 use model::Crossover;
 use record::LEAST_RECORDS;
-use std::ops::Range;
 use strategy::Strategy;
 use thiserror::Error;
 use vector::LINE_BYTES;
@@ -138,11 +137,12 @@ fn explain_by(instance: &Instance, copy: &NdCopy, dst: *const u8, stores: Stores
     format!("{} ({})", Strategy::of(copy, dst.addr(), stores, instance.abilities), instance.name)
 }
 
-/// As [`copy`], between slices: offset 0 lies at `src_base` and `dst_base`.
+/// As [`copy`], between slices: offset 0 lies at `src_base` and `dst_base`. A byte that is written twice
+/// ends as one of those that go there.
 ///
 /// # Errors
-/// [`OutOfBounds`] where the copy reaches outside a slice, or an index table is shorter than its
-/// loop; nothing is written then.
+/// [`OutOfBounds`] where the copy reaches outside a slice, or isn't well-formed
+/// ([`NdCopy::is_well_formed`]); nothing is written then.
 pub fn copy_slices(
     list: &NdCopy,
     src: &[u8],
@@ -173,18 +173,13 @@ pub fn check_bounds(
     (dst_base, dst_bytes): (usize, usize),
 ) -> Result<(), OutOfBounds> {
     let (read, written) = touched(list);
-    if !list.is_well_formed() || !lies_in(&read, src_base, src_bytes) {
+    if !list.is_well_formed() || !lies_in(&read, src_base as u64, src_bytes as u64) {
         return Err(OutOfBounds { side: "source" });
     }
-    match lies_in(&written, dst_base, dst_bytes) {
+    match lies_in(&written, dst_base as u64, dst_bytes as u64) {
         true => Ok(()),
         false => Err(OutOfBounds { side: "destination" }),
     }
-}
-
-fn lies_in(range: &Range<i64>, base: usize, len: usize) -> bool {
-    let (base, len) = (base as i128, len as i128);
-    0 <= base + i128::from(range.start) && base + i128::from(range.end) <= len
 }
 
 #[cfg(test)]

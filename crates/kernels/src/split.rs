@@ -13,6 +13,9 @@ const ALIGN_BYTES: u64 = 4096;
 /// of which a piece has a line of either side, if there is any, then the one whose turns are farthest apart,
 /// on the side where they are nearer, and then the outermost. A single run is cut at multiples of 4 KiB.
 /// Fewer come back where there is less to cut.
+///
+/// # Panics
+/// Where `copy` isn't well-formed.
 #[must_use]
 pub fn split(copy: &NdCopy, pieces: usize) -> Vec<NdCopy> {
     let pieces = pieces.max(1) as u64;
@@ -44,7 +47,7 @@ fn step_bytes(copy: &NdCopy, k: usize) -> u64 {
 /// has several, or else bytes of the one run, and the last what is left.
 ///
 /// # Panics
-/// Where `most` is 0.
+/// Where `most` is 0, or `copy` isn't well-formed.
 pub fn parts(copy: &NdCopy, most: u64) -> impl DoubleEndedIterator<Item = NdCopy> {
     let outermost = (0..copy.dims.len()).find(|&k| copy.dims[k].extent >= 2);
     let total = match (outermost, &copy.fields[..]) {
@@ -53,7 +56,7 @@ pub fn parts(copy: &NdCopy, most: u64) -> impl DoubleEndedIterator<Item = NdCopy
         (None, _) => 1,
     };
     (0..total.div_ceil(most)).map(move |i| {
-        let range = i * most..total.min((i + 1) * most);
+        let range = i * most..total.min((i + 1).saturating_mul(most));
         match (outermost, &copy.fields[..]) {
             (Some(k), _) => turns_of(copy, k, range),
             (None, [_]) => bytes_of(copy, range),
@@ -64,8 +67,8 @@ pub fn parts(copy: &NdCopy, most: u64) -> impl DoubleEndedIterator<Item = NdCopy
 
 /// `0..total` in at most `pieces` ranges of multiples of `unit`, but for the last.
 fn shares(total: u64, pieces: u64, unit: u64) -> impl Iterator<Item = Range<u64>> {
-    let each = total.div_ceil(pieces).next_multiple_of(unit).max(1);
-    (0..total.div_ceil(each)).map(move |i| i * each..total.min((i + 1) * each))
+    let each = total.div_ceil(pieces).checked_next_multiple_of(unit).unwrap_or(total).max(1);
+    (0..total.div_ceil(each)).map(move |i| i * each..total.min((i + 1).saturating_mul(each)))
 }
 
 /// The part of `copy` in which loop `k` runs over `range`.

@@ -84,7 +84,7 @@ impl Walk<'_> {
     /// How many turns of the loop `inner` make a part.
     fn part_turns(&self) -> u64 {
         let inside = self.copy.dims.iter().skip(self.inner + 1).map(|d| d.extent);
-        let bytes = entry_bytes(self.copy).saturating_mul(inside.product());
+        let bytes = inside.fold(entry_bytes(self.copy), u64::saturating_mul);
         (PART_BYTES / bytes.max(1)).max(1)
     }
 

@@ -207,4 +207,43 @@ fn what_reaches_outside_is_refused() {
     down.fields[0].strides = vec![Stride { src: 1, dst: 1 }];
     assert_eq!(copy_slices(&down, &src, 1, &mut dst, 0), source);
     assert_eq!(dst, [1, 0, 0, 0, 0, 0, 0, 0]);
+    // Farther down than any base is up, though what is known of that would fit behind one.
+    let once = CopyDim { extent: 2, src_index: None, dst_index: None };
+    let far = |src_offset, dst_offset, stride| {
+        let field = FieldCopy { bytes: 1, src_offset, dst_offset, strides: vec![stride] };
+        NdCopy { dims: vec![once.clone()], fields: vec![field] }
+    };
+    let reads = far(i64::MIN, 0, Stride { src: -1000, dst: 1 });
+    assert_eq!(copy_slices(&reads, &src, 1 << 63, &mut dst, 0), source);
+    let writes = far(0, i64::MIN, Stride { src: 1, dst: -1000 });
+    assert_eq!(copy_slices(&writes, &src, 0, &mut dst, 1 << 63), destination);
+    // Each turns once, and takes some of the stack.
+    let mut many = run(1);
+    many.dims = vec![CopyDim { extent: 1, ..once }; 200_000];
+    many.fields[0].strides = vec![Stride { src: 0, dst: 0 }; 200_000];
+    assert_eq!(copy_slices(&many, &src, 0, &mut dst, 0), source);
+    assert_eq!(dst, [1, 0, 0, 0, 0, 0, 0, 0]);
+}
+
+#[test]
+fn what_numbers_hold_may_be_said() {
+    let (src, mut dst) = ([1, 2, 3, 4], [0; 4]);
+    let mut once = run(4);
+    once.dims = vec![CopyDim { extent: 1, src_index: Some([0].into()), dst_index: None }];
+    once.fields[0].strides = vec![Stride { src: 4, dst: i64::MIN }];
+    assert_eq!(copy_slices(&once, &src, 0, &mut dst, 0), Ok(()));
+    assert_eq!(dst, src);
+    let loops = |extents: &[u64]| {
+        let dim = |&extent: &u64| CopyDim { extent, src_index: None, dst_index: None };
+        let mut copy = run(4);
+        copy.dims = extents.iter().map(dim).collect();
+        copy.fields[0].strides = vec![Stride { src: 0, dst: 0 }; extents.len()];
+        copy
+    };
+    assert_eq!(loops(&[1 << 32, 1 << 32, 0]).payload_bytes(), 0);
+    assert_eq!(loops(&[1 << 32, 1 << 32]).payload_bytes(), u64::MAX);
+    let long = run(u64::MAX - 5);
+    assert_eq!(split(&long, 1), std::slice::from_ref(&long));
+    let halves: Vec<u64> = parts(&long, 1 << 63).map(|part| part.fields[0].bytes).collect();
+    assert_eq!(halves, [1 << 63, (1 << 63) - 6]);
 }

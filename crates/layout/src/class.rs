@@ -60,6 +60,16 @@ pub fn touched(copy: &NdCopy) -> (Range<i64>, Range<i64>) {
     (hull(src), hull(dst))
 }
 
+/// Whether a range of [`touched`] lies in memory of `len_bytes`, if offset 0 is `base` bytes behind its start.
+#[must_use]
+pub fn lies_in(touched: &Range<i64>, base: u64, len_bytes: u64) -> bool {
+    let at = |end: i64| i128::from(end) + i128::from(base);
+    // A range holds its ends within 63 bits; with a base of more they would seem to fit.
+    i64::try_from(base).is_ok()
+        && at(touched.start) >= 0
+        && at(touched.end) <= i128::from(len_bytes)
+}
+
 fn hull(ranges: impl Iterator<Item = Range<i64>>) -> Range<i64> {
     ranges.reduce(|a, b| a.start.min(b.start)..a.end.max(b.end)).unwrap_or(0..0)
 }

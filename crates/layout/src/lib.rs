@@ -28,7 +28,7 @@ mod stream;
 mod text;
 
 pub use bound::most_pieces;
-pub use class::{shape_class, touched};
+pub use class::{lies_in, shape_class, touched};
 pub use copies::copies;
 pub use error::{LayoutError, ParseError};
 pub use lattice::{Lattice, Loop};

@@ -53,22 +53,29 @@ pub struct NdCopy {
     pub fields: Vec<FieldCopy>,
 }
 
+/// More loops that turn twice have no bytes of their own to write in any memory.
+pub const MOST_LOOPS: usize = 64;
+
 impl NdCopy {
-    /// The bytes that the copy moves.
+    /// The bytes that the copy moves; `u64::MAX` stands for more.
     #[must_use]
     pub fn payload_bytes(&self) -> u64 {
-        let points: u64 = self.dims.iter().map(|d| d.extent).product();
-        points * self.fields.iter().map(|f| f.bytes).sum::<u64>()
+        let entry = self.fields.iter().map(|f| f.bytes).fold(0, u64::saturating_add);
+        self.dims.iter().map(|d| d.extent).fold(entry, u64::saturating_mul)
     }
 
-    /// Whether each field has a stride for each loop, and each index table an entry for each of
-    /// its loop's steps.
+    /// Whether each field has a stride for each loop, each index table an entry for each of its loop's
+    /// steps, and there are no more than [`MOST_LOOPS`].
     #[must_use]
     pub fn is_well_formed(&self) -> bool {
         let whole = |table: &Option<Arc<[u64]>>, extent: u64| {
             table.as_ref().is_none_or(|t| t.len() as u64 >= extent)
         };
-        self.dims.iter().all(|d| whole(&d.src_index, d.extent) && whole(&d.dst_index, d.extent))
+        self.dims.len() <= MOST_LOOPS
+            && self
+                .dims
+                .iter()
+                .all(|d| whole(&d.src_index, d.extent) && whole(&d.dst_index, d.extent))
             && self.fields.iter().all(|f| f.strides.len() == self.dims.len())
     }
 }

@@ -20,7 +20,7 @@ mod throughput;
 mod time;
 mod topology;
 
-pub use copy::{CopyDim, CopyList, FieldCopy, NdCopy, ShapeClass, Stride};
+pub use copy::{CopyDim, CopyList, FieldCopy, MOST_LOOPS, NdCopy, ShapeClass, Stride};
 pub use error::{ChannelError, ChannelErrorKind, ModelError, Outcome, TransferError};
 pub use field::{Field, FieldSpace};
 pub use id::{

@@ -5,7 +5,7 @@ use super::stream;
 use crate::lanes::{Lanes, Task};
 use crate::{Error, peer::Spans};
 use kernels::Stores;
-use layout::{NdCopy, touched};
+use layout::{NdCopy, lies_in, touched};
 use model::Crossover;
 use std::marker::PhantomData;
 use std::sync::Arc;
@@ -82,10 +82,9 @@ fn payload_bytes(what: &Move) -> u64 {
 /// Whether `copy` stays inside the buffers.
 pub(super) fn is_inside(copy: &NdCopy, spans: &Spans) -> bool {
     let (read, written) = touched(copy);
-    let within = |range: &std::ops::Range<i64>, bytes: usize| {
-        range.start >= 0 && u64::try_from(range.end).is_ok_and(|end| end <= bytes as u64)
-    };
-    copy.is_well_formed() && within(&read, spans.src.1) && within(&written, spans.dst.1)
+    copy.is_well_formed()
+        && lies_in(&read, 0, spans.src.1 as u64)
+        && lies_in(&written, 0, spans.dst.1 as u64)
 }
 
 fn kernels_task(list: &[NdCopy], spans: Spans, (parts, stores): (usize, Stores)) -> Task {
