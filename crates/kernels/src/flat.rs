@@ -4,9 +4,10 @@
 //! two, each in another page, cost more than what they move. **Structure.** The loops in which the
 //! destination goes on are one long row, those in which the source does are another, whatever their
 //! extents: where their elements lie stands in a table for each panel. Panels are pieces of 512 B
-//! each way. They are put together in strips in a first-level cache, from a copy in a second-level
-//! one or, where squares have sides of a line, from the source; of each row whole lines are written
-//! past the caches, and what is left of it is carried to the panel behind.
+//! each way, or of 128 rows where vectors of half a line read the source. They are put together in
+//! strips in a first-level cache, from a copy in a second-level one or, where squares have sides of
+//! a line, from the source; of each row whole lines are written past the caches, and what is left
+//! of it is carried to the panel behind.
 
 use crate::element::{Line, move_line};
 use crate::instance::Instance;
@@ -14,6 +15,7 @@ use crate::nest::{Loop, Nest};
 use crate::stream::{self, prefetch_near};
 use crate::tile::{
     LINES_AHEAD_BYTES, are_lines, copy_row, is_line, pitch, square, square_of_lines,
+    square_of_two_lanes,
 };
 use crate::vector::{LANE_BYTES, LINE_BYTES, Vector};
 use std::fmt;
@@ -47,6 +49,11 @@ const STRIP_BYTES: usize = 32 * pitch(PIECE_BYTES);
 
 /// Rows of the destination that are gone on with before the next are begun.
 const BAND_ROWS: usize = 512;
+
+/// By vectors of half a line that read the source as it is, and ask for the next panel meanwhile: so many rows
+/// of the source, whatever the elements, and so many of the destination before the next are begun.
+const HALVES_ROWS: usize = 128;
+const HALVES_BAND_ROWS: usize = 1024;
 
 /// Loops in which one side goes on, the fastest first.
 #[derive(Debug, Clone, Copy)]
@@ -131,6 +138,8 @@ pub(crate) struct Flat {
     chunk: (usize, usize),
     /// How many rows of the destination are put together at once.
     strip: usize,
+    /// How many are gone on with before the next are begun.
+    band: usize,
 }
 
 /// A panel: where its elements are.
@@ -149,6 +158,8 @@ pub(crate) struct Panel<'a> {
     row: usize,
     is_first: bool,
     is_last: bool,
+    /// Whether the source's rows go on in the next panel.
+    goes_on: bool,
 }
 
 /// Rows of the destination that a panel has.
@@ -159,7 +170,7 @@ pub(crate) type Strip = Range<usize>;
 pub(crate) struct Stage {
     copied: [u8; COPIED_BYTES],
     strip: [u8; STRIP_BYTES],
-    carried: MaybeUninit<[[u8; LINE_BYTES]; BAND_ROWS]>,
+    carried: MaybeUninit<[[u8; LINE_BYTES]; HALVES_BAND_ROWS]>,
 }
 
 impl Stage {
@@ -170,8 +181,8 @@ impl Stage {
 }
 
 impl Flat {
-    /// Takes long rows out of `nest`; `None` where there are none.
-    pub(crate) fn of(nest: &mut Nest) -> Option<Flat> {
+    /// Takes long rows out of `nest`, for vectors of so many `lanes`; `None` where there are none.
+    pub(crate) fn of(nest: &mut Nest, lanes: usize) -> Option<Flat> {
         let bytes = nest.bytes;
         if bytes > LINE_BYTES {
             return None;
@@ -182,13 +193,19 @@ impl Flat {
             return None;
         }
         let most = PIECE_BYTES / bytes;
-        let rows = most.min(MOST_ROWS);
+        let side = LINE_BYTES / bytes;
+        let (rows, strip, band) = match is_line(2 * lanes) && reads_squares(lanes, bytes) {
+            true => (HALVES_ROWS, side, HALVES_BAND_ROWS),
+            false => {
+                let strip = side.clamp(*STRIP_ROWS.start(), *STRIP_ROWS.end());
+                (most.min(MOST_ROWS), strip, BAND_ROWS)
+            }
+        };
         let columns = most.min((COPIED_BYTES / rows - LINE_BYTES) / bytes);
         debug_assert!(rows * pitch(columns * bytes) <= COPIED_BYTES);
         let chunk = (columns.min(a.count()), rows.min(b.count()));
-        let strip = (LINE_BYTES / bytes).clamp(*STRIP_ROWS.start(), *STRIP_ROWS.end());
         debug_assert!(strip * pitch(LINE_BYTES + rows * bytes) <= STRIP_BYTES);
-        Some(Flat { bytes, a, b, chunk, strip })
+        Some(Flat { bytes, a, b, chunk, strip, band })
     }
 
     /// Moves all that the loops reach.
@@ -202,8 +219,8 @@ impl Flat {
     ) {
         let (rows, columns) = (self.a.count(), self.b.count());
         let mut from = [0; MOST_ROWS];
-        for start in (0..rows).step_by(BAND_ROWS) {
-            let band = start..rows.min(start + BAND_ROWS);
+        for start in (0..rows).step_by(self.band) {
+            let band = start..rows.min(start + self.band);
             for b in (0..columns).step_by(self.chunk.1) {
                 let from = &mut from[..self.chunk.1.min(columns - b)];
                 from.iter_mut().zip(self.b.from(b)).for_each(|(row, at)| *row = at.0);
@@ -237,6 +254,7 @@ impl Flat {
                 row: a - band.start,
                 is_first,
                 is_last,
+                goes_on: a + self.chunk.0 < band.end,
             };
             // SAFETY: a panel of the loops.
             unsafe { self.panel(instance, &panel, (src.wrapping_add(a * self.bytes), stage, dst)) };
@@ -270,14 +288,18 @@ impl Flat {
     }
 }
 
+/// Whether squares with sides of a line, of elements of `bytes`, are put together from the source itself, by
+/// vectors of so many `lanes`: halves of a line gain nothing by that from the smallest.
+const fn reads_squares(lanes: usize, bytes: usize) -> bool {
+    are_lines(lanes, bytes, is_line(lanes))
+}
+
 impl Panel<'_> {
     /// Whether squares with sides of a line are all of it, for vectors of so many `lanes`: then the
     /// source is read as it is.
     fn is_direct(&self, lanes: usize) -> bool {
         let sides = (self.src.len() | self.dst.len()) * self.element_bytes;
-        is_line(lanes)
-            && are_lines(lanes, self.element_bytes, true)
-            && sides.is_multiple_of(LINE_BYTES)
+        reads_squares(lanes, self.element_bytes) && sides.is_multiple_of(LINE_BYTES)
     }
 
     /// Puts a strip together element by element.
@@ -326,8 +348,11 @@ pub(crate) unsafe fn squares<V: Vector, const E: usize>(
     unsafe {
         match direct {
             None => squares_of_lanes::<V, E>(panel, strip, stage),
-            Some(src) if const { is_line(V::LANES) && are_lines(V::LANES, E, true) } => {
-                squares_of_lines::<V, E>(panel, strip, (src, stage));
+            Some(src) if const { reads_squares(V::LANES, E) } => {
+                match const { is_line(V::LANES) } {
+                    true => squares_of_lines::<V, E>(panel, strip, (src, stage)),
+                    false => squares_of_halves::<V, E>(panel, strip, (src, stage)),
+                }
             }
             Some(_) => unreachable!("only squares of lines are direct"),
         }
@@ -363,6 +388,43 @@ unsafe fn squares_of_lines<V: Vector, const E: usize>(
                     column.store(to);
                     to = to.wrapping_add(panel.pitch);
                 });
+            }
+        }
+    }
+}
+
+/// As [`squares_of_lines`], by vectors of half a line and squares with as long sides: both that share lines of
+/// the source, one after the other.
+///
+/// # Safety
+/// As [`squares`].
+#[inline(always)]
+unsafe fn squares_of_halves<V: Vector, const E: usize>(
+    panel: &Panel<'_>,
+    strip: Strip,
+    (src, stage): (*const u8, &mut Stage),
+) {
+    let (n, side) = const { (LANE_BYTES / E, 2 * LANE_BYTES / E) };
+    let from = src.wrapping_add(strip.start * E);
+    let new = stage.strip.as_mut_ptr().wrapping_add(LINE_BYTES);
+    for (b, rows) in panel.src.chunks_exact(side).enumerate() {
+        if panel.goes_on {
+            for row in rows {
+                prefetch_near(from.wrapping_offset(*row).wrapping_add(PIECE_BYTES));
+            }
+        }
+        for a in (0..strip.len()).step_by(side) {
+            let from = from.wrapping_add(a * E);
+            let mut to = new.wrapping_add(a * panel.pitch + b * side * E);
+            // SAFETY: a square of the panel, which the stage has room for.
+            unsafe {
+                let at = |j: isize| from.wrapping_offset(rows[j as usize]);
+                for columns in square_of_two_lanes::<V, E>(at) {
+                    for column in columns.iter().take(n) {
+                        column.store(to);
+                        to = to.wrapping_add(panel.pitch);
+                    }
+                }
             }
         }
     }

@@ -170,7 +170,7 @@ fn way<'a>(
         return (nest, Way::Walk);
     };
     if panels.is_better_flat()
-        && let Some(flat) = Flat::of(&mut nest)
+        && let Some(flat) = Flat::of(&mut nest, by.lanes)
     {
         return (nest, Way::Flat(flat));
     }

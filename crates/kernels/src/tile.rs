@@ -379,8 +379,9 @@ unsafe fn by_halves<V: Vector, const E: usize, const STREAM: bool>(
         let mut dst = dst.wrapping_offset(h as isize * side * to);
         // SAFETY: the caller's contract.
         unsafe {
-            let first = square_of_two_lanes::<V, E>(src, row);
-            let second = square_of_two_lanes::<V, E>(src.wrapping_offset(side * row), row);
+            let first = square_of_two_lanes::<V, E>(|j| src.wrapping_offset(j * row));
+            let src = src.wrapping_offset(side * row);
+            let second = square_of_two_lanes::<V, E>(|j| src.wrapping_offset(j * row));
             for lane in 0..2 {
                 for i in 0..n {
                     let (first, second) = (first[lane][i], second[lane][i]);
@@ -401,17 +402,16 @@ unsafe fn by_halves<V: Vector, const E: usize, const STREAM: bool>(
 /// The columns of a square with sides of two lanes, those of each lane of its rows.
 ///
 /// # Safety
-/// Its rows, `row` bytes apart, are valid for reads; vectors have two lanes, and the processor has the
+/// Its rows, where `at` says, are valid for reads; vectors have two lanes, and the processor has the
 /// instruction set of `V`.
 #[inline(always)]
-unsafe fn square_of_two_lanes<V: Vector, const E: usize>(
-    src: *const u8,
-    row: isize,
+pub(crate) unsafe fn square_of_two_lanes<V: Vector, const E: usize>(
+    at: impl Fn(isize) -> *const u8,
 ) -> [[V; LANE_BYTES]; 2] {
     let n = const { LANE_BYTES / E };
     // SAFETY: the caller's contract.
     unsafe {
-        let load = |j| V::load(src.wrapping_offset(j * row));
+        let load = |j| V::load(at(j));
         let both = |j: isize| load(j).unzip_lanes(load(n as isize + j));
         let (mut low, mut high) = (loaded(n, |j| both(j).0), loaded(n, |j| both(j).1));
         shuffle::<V, E>(&mut low, n, n);
