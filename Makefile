@@ -27,7 +27,7 @@ CARRY ?=
 # The crates that properties are stated of.
 PROPERTIES := layout planner engine kernels files cluster
 
-.PHONY: help test demo paper bench bench-group bench-kernels bench-fabric bench-kv counts gpu lint fuzz-sim properties miri mutants package clean
+.PHONY: help test demo paper bench bench-group bench-kernels bench-fabric bench-kv counts arm gpu lint fuzz-sim properties miri mutants package clean
 
 help: ## Say what there is to make
 	@sed -n 's/^\([a-z-]*\):.*## /  \1\t/p' Makefile | expand -t 14
@@ -78,6 +78,9 @@ bench-kv: $(FABRIC)/.stamps/peers package
 
 counts: ## Compare what the kernels execute with their limits; WRITE=1 writes these anew
 	@scripts/counts.sh $(if $(WRITE),--write)
+
+arm: ## Test the kernels on an AArch64 that qemu emulates
+	@scripts/arm.sh
 
 gpu: ## Test and time CUDA's devices on this machine's GPU; CARRY=DIR makes a folder that does so elsewhere
 	@FILTER='$(value FILTER)' RUNS='$(RUNS)' BUDGET='$(BUDGET)' scripts/gpu.sh $(if $(CARRY),carry '$(value CARRY)')

@@ -58,21 +58,35 @@ has_packages() {
         grep libOpenCL.so.1 <<<"$libraries" && [ -f /etc/OpenCL/vendors/pocl.icd ]
 }
 
-rust() {
-    say "Rust: units, properties, conformance, simulation, documentation examples, house rules"
-    local log=$logs/rust.log status=0
+# tests LOG WHERE COMMAND…: Rust's tests, of which those that are skipped are said to be so WHERE. Ends with
+# 77 where the command does: it has said why nothing runs.
+tests() {
+    local log=$1 status=0
     # What hangs is to be in the log, and not to hold up the rest.
-    timeout --kill-after=10 $RUST_SECONDS \
-        cargo test --workspace --no-fail-fast -- --show-output >$log 2>&1 || status=$?
+    timeout --kill-after=10 $RUST_SECONDS "${@:3}" >$log 2>&1 || status=$?
+    [ $status != 77 ] || return 77
     [ $status != 124 ] || echo "FAILED: after $RUST_SECONDS s a Rust test still runs, or is built" >>$log
     count "$(sum $log passed)" "$(sum $log failed)"
-    grep -h '^skipped: ' $log >>$logs/skipped
+    sed -n "s/^skipped: /&$2/p" $log >>$logs/skipped
     if [ $status != 0 ]; then
         cat $log
         [ "$(sum $log failed)" != 0 ] || count 0 1
     else
         grep '^test result:\|^lines of a function' $log
     fi
+}
+
+rust() {
+    say "Rust: units, properties, conformance, simulation, documentation examples, house rules"
+    tests $logs/rust.log "" cargo test --workspace --no-fail-fast -- --show-output
+}
+
+# After the others, for which what builds Rust's macros is built.
+arm() {
+    say "Rust on AArch64, emulated: the kernels"
+    local log=$logs/arm.log
+    tests $log "on AArch64, " scripts/arm.sh
+    [ $? != 77 ] || skip "kernels on AArch64" "$(sed -n 's/^skipped: //p' $log)"
 }
 
 python() {
@@ -115,6 +129,7 @@ counts() {
 lint
 packages
 rust
+arm
 python
 simulations
 counts
