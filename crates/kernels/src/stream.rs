@@ -118,7 +118,7 @@ pub(crate) unsafe fn lines<V: Vector>(
     }
 }
 
-/// Makes what was streamed visible to whoever is told of it later.
+/// Makes what was streamed visible to whoever is told of it later. AArch64 orders such stores as any others.
 pub(crate) fn fence() {
     #[cfg(all(target_arch = "x86_64", not(miri)))]
     // SAFETY: every x86-64 has it.
@@ -135,7 +135,12 @@ pub(crate) fn prefetch(src: *const u8) {
     unsafe {
         std::arch::x86_64::_mm_prefetch::<{ std::arch::x86_64::_MM_HINT_T0 }>(src.cast());
     }
-    #[cfg(not(all(target_arch = "x86_64", not(miri))))]
+    #[cfg(all(target_arch = "aarch64", not(miri)))]
+    // SAFETY: a hint, too; every AArch64 has it, and it faults at no address.
+    unsafe {
+        std::arch::asm!("prfm pldl1keep, [{}]", in(reg) src, options(readonly, nostack, preserves_flags));
+    }
+    #[cfg(any(miri, not(any(target_arch = "x86_64", target_arch = "aarch64"))))]
     let _ = src;
 }
 
@@ -148,6 +153,11 @@ pub(crate) fn prefetch_near(src: *const u8) {
     unsafe {
         std::arch::x86_64::_mm_prefetch::<{ std::arch::x86_64::_MM_HINT_T1 }>(src.cast());
     }
-    #[cfg(not(all(target_arch = "x86_64", not(miri))))]
+    #[cfg(all(target_arch = "aarch64", not(miri)))]
+    // SAFETY: as for `prefetch`.
+    unsafe {
+        std::arch::asm!("prfm pldl2keep, [{}]", in(reg) src, options(readonly, nostack, preserves_flags));
+    }
+    #[cfg(any(miri, not(any(target_arch = "x86_64", target_arch = "aarch64"))))]
     let _ = src;
 }
