@@ -101,7 +101,8 @@ impl Vector for Avx2 {
         unsafe {
             // Of the number of a unit, three bits count, from that of its first byte.
             let units = _mm256_srli_epi32::<2>(table.0);
-            let [first, second] = [from.0, from.1].map(|v| _mm256_permutevar8x32_epi32(v.0, units));
+            let first = _mm256_permutevar8x32_epi32(from.0.0, units);
+            let second = _mm256_permutevar8x32_epi32(from.1.0, units);
             // A number of the second has its sixth bit set.
             Avx2(_mm256_blendv_epi8(first, second, _mm256_slli_epi32::<2>(table.0)))
         }
