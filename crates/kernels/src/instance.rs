@@ -3,6 +3,7 @@
 use crate::flat::{self, Panel, Stage, Strip};
 use crate::gather::{self, Gather};
 use crate::narrow;
+use crate::record::windowed::Windowed;
 use crate::record::{self, Block, Records, Rows};
 use crate::runs::{self, Runs};
 use crate::stream;
@@ -34,6 +35,8 @@ pub(crate) struct Instance {
     pub(crate) flush: unsafe fn(&Panel<'_>, Strip, (&mut Stage, *mut u8)),
     /// [`record::block::run`].
     pub(crate) records: unsafe fn(&Records<'_>, Block, (&Rows, &mut record::Stage, *mut u8)),
+    /// [`record::block::windows`].
+    pub(crate) windows: unsafe fn(&Records<'_>, Block, (&Rows, &Windowed)),
     /// [`gather::runs`].
     pub(crate) gather: unsafe fn(&Gather<'_>, *const u8, *mut u8),
     /// [`stream::copy`].
@@ -146,6 +149,14 @@ macro_rules! instance {
             }
 
             /// # Safety
+            /// As [`record::block::windows`].
+            $(#[target_feature(enable = $features)])?
+            unsafe fn windows(records: &Records<'_>, block: Block, at: (&Rows, &Windowed)) {
+                // SAFETY: the caller's contract.
+                unsafe { record::block::windows::<$vector>(records, block, at) }
+            }
+
+            /// # Safety
             /// As [`gather::runs`].
             $(#[target_feature(enable = $features)])?
             unsafe fn gather(gather: &Gather<'_>, src: *const u8, dst: *mut u8) {
@@ -199,6 +210,7 @@ macro_rules! instance {
                 squares: sizes!(squares),
                 flush,
                 records,
+                windows,
                 gather,
                 stream,
                 splice,
@@ -219,25 +231,21 @@ mod avx512vbmi {
     use crate::vector::avx512::Avx512;
 
     /// # Safety
-    /// As [`record::block::run`].
+    /// As [`record::block::windows`].
     #[target_feature(enable = "avx512f,avx512bw,avx512vbmi")]
-    unsafe fn records(
-        records: &Records<'_>,
-        block: Block,
-        at: (&Rows, &mut record::Stage, *mut u8),
-    ) {
+    unsafe fn windows(records: &Records<'_>, block: Block, at: (&Rows, &Windowed)) {
         // SAFETY: the caller's contract.
-        unsafe { record::block::run::<Avx512<true>>(records, block, at) }
+        unsafe { record::block::windows::<Avx512<true>>(records, block, at) }
     }
 
-    /// As without byte permutations, but for records.
+    /// As without byte permutations, but for windows.
     pub(super) const INSTANCE: Instance = Instance {
         name: "AVX-512 VBMI",
         abilities: Abilities {
             unit_bytes: <Avx512<true> as Vector>::UNIT_BYTES,
             ..avx512::INSTANCE.abilities
         },
-        records,
+        windows,
         ..avx512::INSTANCE
     };
 }

@@ -5,12 +5,11 @@
 //! else's to write. **Structure.** A block of records is taken apart,
 //! or put together, in the first-level cache; whole lines of the destination go past the caches,
 //! and what is left of each row is carried to the block behind. Fields of any sizes are moved one
-//! by one, or by windows (`window`), which write whole lines where they belong if vectors are lines;
-//! a few of one size by tables: each lane of the result is made of bytes of as many lanes as a record
-//! has fields.
+//! by one, or by windows (`window`), which write whole lines where they belong; a few of one size by
+//! tables: each lane of the result is made of bytes of as many lanes as a record has fields.
 
 pub(crate) mod block;
-mod windowed;
+pub(crate) mod windowed;
 
 use crate::instance::Instance;
 use crate::nest::{Loop, Nest};
@@ -94,9 +93,8 @@ enum Fill {
     Tables,
     /// Fields of one size, by squares.
     Squares,
-    /// By windows, groups of so many records: where they belong, or in the stage if they go past the
-    /// caches and vectors are less than a line.
-    Windows { group: usize, in_place: bool },
+    /// By windows, groups of so many records: where they belong.
+    Windows { group: usize },
 }
 
 /// Records: `count` of them, `pitch` bytes apart.
@@ -280,30 +278,35 @@ impl<'a> Records<'a> {
         };
         let mut staged = Staged(MaybeUninit::uninit());
         let mut rows = self.rows((src, staged.0.as_mut_ptr().cast(), dst));
-        if let Fill::Windows { group, .. } = self.fill {
+        if let Fill::Windows { group } = self.fill {
             let to = (&mut stage.windowed, &mut rows);
             self.plan((group, instance.abilities), to);
         }
         for start in (0..self.count).step_by(self.block) {
             let count = self.block.min(self.count - start);
             // SAFETY: a block of the records.
-            unsafe { (instance.records)(self, (start, count), (&rows, &mut stage, dst)) };
+            unsafe {
+                match self.has_windows() {
+                    true => (instance.windows)(self, (start, count), (&rows, &stage.windowed)),
+                    false => (instance.records)(self, (start, count), (&rows, &mut stage, dst)),
+                }
+            }
             rows.go_on(count, self.stages());
         }
-        if self.is_in_place() {
+        if self.has_windows() {
             // SAFETY: the caller's contract.
             unsafe { self.ends(&stage.windowed, src, dst) }
         }
     }
 
-    /// Whether windows write records where they belong.
-    fn is_in_place(&self) -> bool {
-        matches!(self.fill, Fill::Windows { in_place: true, .. })
+    /// Whether they are moved by windows, which write them where they belong.
+    fn has_windows(&self) -> bool {
+        matches!(self.fill, Fill::Windows { .. })
     }
 
     /// Whether a block is put together in the stage.
     fn stages(&self) -> bool {
-        self.streams && !self.is_in_place()
+        self.streams && !self.has_windows()
     }
 
     /// Which bytes of which lane of the source go where in a lane of the result; what no lane has

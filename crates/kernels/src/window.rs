@@ -4,9 +4,10 @@
 //! short they are. **Structure.** So many records are a *group* that its bytes, and those of each
 //! field in it, are whole vectors. A vector of the result is made of *windows*: vectors of the
 //! source, each from the first byte on that is still missing, or from the start of the line that has
-//! it; out of each two of them a table takes what belongs there. One vector is made of many groups before
-//! the next one is: its tables stay in registers, and what the windows of these groups have in common stays
-//! in the first-level cache. What no table takes of a window is read all the same, and never used.
+//! it; out of each two of them a table takes what belongs there. One line is made of many groups before
+//! the next one is, by vectors of a line or of half a line: their tables stay in registers, and what the
+//! windows of these groups have in common stays in the first-level cache. What no table takes of a window
+//! is read all the same, and never used.
 
 use crate::stream;
 use crate::vector::{LANE_BYTES, LINE_BYTES, Vector};
@@ -18,7 +19,8 @@ use std::ops::Range;
 /// second-level cache at worst.
 pub(crate) const MOST_WINDOWS: usize = 128;
 
-/// How far ahead of its blocks records, or the arrays of all fields, are asked for in the second-level cache.
+/// How far ahead of its blocks records, or the arrays of all fields, are asked for in the second-level cache,
+/// if single vectors are made: with lines of two it takes more time than it saves.
 const FAR_BYTES: usize = 16 << 10;
 
 /// The number of a row, which records or the array of a field are, and of a byte in a group of it.
@@ -137,31 +139,39 @@ fn pairs((from, unit): (&[Place], u16), each: &mut impl FnMut(Pair)) {
 }
 
 /// Moves `times` groups of so many records of the rows `from` and `to`, past the caches if it
-/// `streams`; and asks for as many groups behind them, and for what lies [`FAR_BYTES`] further on.
+/// `streams`; and asks for as many groups behind them, and for what lies [`FAR_BYTES`] further on if
+/// they go by single vectors. Else so many `PARTS`, one behind the other, make a line.
 ///
 /// # Safety
 /// What the windows read of the groups is valid for reads, and the groups for writes, apart; the plan
-/// is for vectors of this size, whose places are multiples of it where it `streams`; the processor
-/// has the instruction set of `V`.
+/// is for vectors of this size, line by line, which start with one of the destination where it `streams`;
+/// the processor has the instruction set of `V`.
 #[inline(always)]
-pub(crate) unsafe fn groups<V: Vector>(
+pub(crate) unsafe fn groups<V: Vector, const PARTS: usize>(
     plan: &Plan,
     (times, group, streams): (usize, usize, bool),
     from: &[Row<*const u8>],
     to: &[Row<*mut u8>],
 ) {
     let lines: usize = from.iter().map(|row| times * group * row.step / LINE_BYTES).sum();
-    let share = lines.div_ceil(plan.lens.1.max(1));
+    let share = lines.div_ceil((plan.lens.1 / PARTS).max(1));
     let mut asks = Asks::new(from, times * group);
     let mut pairs = plan.pairs();
-    for made in plan.vectors() {
-        asks.ask(share);
-        let row = to[usize::from(made.to.0)];
-        let to = (row.at.wrapping_add(made.to.1.into()), group * row.step);
-        let (these, rest) = pairs.split_at(made.windows.div_ceil(2));
-        pairs = rest;
-        let (these, from) = ((made.windows, these), (times, group, from));
-        // SAFETY: the caller's contract, for a vector of each group.
+    for line in plan.vectors().chunks_exact(PARTS) {
+        asks.ask::<PARTS>(share);
+        let (row, at) = line[0].to;
+        let row = to[usize::from(row)];
+        let to = (row.at.wrapping_add(at.into()), group * row.step);
+        let mut these: [&[Pair]; PARTS] = [&[]; PARTS];
+        for (these, made) in these.iter_mut().zip(line) {
+            (*these, pairs) = pairs.split_at(made.windows.div_ceil(2));
+        }
+        // Where parts differ, twos of windows are picked from as often for each.
+        let windows = line.iter().map(|made| made.windows).max().unwrap_or(0);
+        let alike = line.iter().all(|made| made.windows == windows);
+        let windows = if alike { windows } else { windows.next_multiple_of(2) };
+        let (these, from) = ((windows, these), (times, group, from));
+        // SAFETY: the caller's contract, for a line of each group.
         unsafe {
             match streams {
                 true => by_rows(these, from, to, |made: V, dst| made.stream(dst)),
@@ -193,7 +203,7 @@ impl<'a> Asks<'a> {
 
     /// Asks for so many lines, if there are any left.
     #[inline(always)]
-    fn ask(&mut self, lines: usize) {
+    fn ask<const PARTS: usize>(&mut self, lines: usize) {
         for _ in 0..lines {
             while self.lines.is_empty() {
                 let Some(row) = self.rows.next() else { return };
@@ -204,7 +214,9 @@ impl<'a> Asks<'a> {
             }
             let line = std::ptr::without_provenance::<u8>(self.lines.start);
             stream::prefetch(line);
-            stream::prefetch_near(line.wrapping_add(self.far));
+            if PARTS == 1 {
+                stream::prefetch_near(line.wrapping_add(self.far));
+            }
             self.lines.start += LINE_BYTES;
         }
     }
@@ -215,8 +227,8 @@ impl<'a> Asks<'a> {
 /// # Safety
 /// As [`groups`].
 #[inline(always)]
-unsafe fn by_rows<V: Vector>(
-    windows: (usize, &[Pair]),
+unsafe fn by_rows<V: Vector, const PARTS: usize>(
+    windows: (usize, [&[Pair]; PARTS]),
     from: (usize, usize, &[Row<*const u8>]),
     to: (*mut u8, usize),
     put: impl Fn(V, *mut u8),
@@ -224,20 +236,20 @@ unsafe fn by_rows<V: Vector>(
     // SAFETY: the caller's contract.
     unsafe {
         match from.2.len() {
-            1 => by_windows::<V, true>(windows, from, to, put),
-            _ => by_windows::<V, false>(windows, from, to, put),
+            1 => by_windows::<V, PARTS, true>(windows, from, to, put),
+            _ => by_windows::<V, PARTS, false>(windows, from, to, put),
         }
     }
 }
 
-/// Makes a vector of each of so many groups, and calls `put` with it and where it goes. Whether the source
-/// is `ONE` row is known then: its windows are told by how far they are behind it.
+/// Makes a line of each of so many groups, and calls `put` with its parts and where they go. Whether the
+/// source is `ONE` row is known then: its windows are told by how far they are behind it.
 ///
 /// # Safety
 /// As [`groups`].
 #[inline(always)]
-unsafe fn by_windows<V: Vector, const ONE: bool>(
-    (windows, pairs): (usize, &[Pair]),
+unsafe fn by_windows<V: Vector, const PARTS: usize, const ONE: bool>(
+    (windows, pairs): (usize, [&[Pair]; PARTS]),
     from: (usize, usize, &[Row<*const u8>]),
     to: (*mut u8, usize),
     put: impl Fn(V, *mut u8),
@@ -245,15 +257,15 @@ unsafe fn by_windows<V: Vector, const ONE: bool>(
     // SAFETY: the caller's contract.
     unsafe {
         match windows {
-            1 => by::<V, ONE, 1>(pairs, from, to, put),
-            2 => by::<V, ONE, 2>(pairs, from, to, put),
-            3 => by::<V, ONE, 3>(pairs, from, to, put),
-            4 => by::<V, ONE, 4>(pairs, from, to, put),
-            5 => by::<V, ONE, 5>(pairs, from, to, put),
-            6 => by::<V, ONE, 6>(pairs, from, to, put),
-            7 => by::<V, ONE, 7>(pairs, from, to, put),
-            8 => by::<V, ONE, 8>(pairs, from, to, put),
-            _ => by_any::<V, ONE>(pairs, from, to, put),
+            1 => by::<V, PARTS, ONE, 1>(pairs, from, to, put),
+            2 => by::<V, PARTS, ONE, 2>(pairs, from, to, put),
+            3 => by::<V, PARTS, ONE, 3>(pairs, from, to, put),
+            4 => by::<V, PARTS, ONE, 4>(pairs, from, to, put),
+            5 => by::<V, PARTS, ONE, 5>(pairs, from, to, put),
+            6 => by::<V, PARTS, ONE, 6>(pairs, from, to, put),
+            7 => by::<V, PARTS, ONE, 7>(pairs, from, to, put),
+            8 => by::<V, PARTS, ONE, 8>(pairs, from, to, put),
+            _ => by_any::<V, PARTS, ONE>(pairs, from, to, put),
         }
     }
 }
@@ -263,35 +275,50 @@ unsafe fn by_windows<V: Vector, const ONE: bool>(
 /// # Safety
 /// As [`groups`].
 #[inline(always)]
-unsafe fn by<V: Vector, const ONE: bool, const N: usize>(
-    pairs: &[Pair],
+unsafe fn by<V: Vector, const PARTS: usize, const ONE: bool, const N: usize>(
+    pairs: [&[Pair]; PARTS],
     (times, group, from): (usize, usize, &[Row<*const u8>]),
     (dst, step): (*mut u8, usize),
     put: impl Fn(V, *mut u8),
 ) {
-    let place = |i: usize| pairs[i / 2].from[i % 2];
-    let rows: [_; N] = from_fn(|i| from[usize::from(place(i).0)]);
-    let behind: [usize; N] = from_fn(|i| place(i).1.into());
-    let mut at: [_; N] = from_fn(|i| rows[i].at.wrapping_add(behind[i]));
-    let mut row = rows[0].at;
+    // What is picked twice, where a part has fewer windows, is the same.
+    let pair = |part: usize, i: usize| &pairs[part][(i / 2).min(pairs[part].len() - 1)];
+    let place = |part: usize, i: usize| pair(part, i).from[i % 2];
+    let rows: [[_; N]; PARTS] = from_fn(|part| from_fn(|i| from[usize::from(place(part, i).0)]));
+    let behind: [[usize; N]; PARTS] = from_fn(|part| from_fn(|i| place(part, i).1.into()));
+    let mut at: [[_; N]; PARTS] =
+        from_fn(|part| from_fn(|i| rows[part][i].at.wrapping_add(behind[part][i])));
+    let mut row = rows[0][0].at;
     // SAFETY: a table is as long as a vector.
-    let tables: [V; N] = from_fn(|i| unsafe { V::load(pairs[i / 2].table.as_ptr()) });
-    for n in 0..times {
-        // SAFETY: the caller's contract.
-        unsafe {
-            let window = |i: usize| V::load(if ONE { row.wrapping_add(behind[i]) } else { at[i] });
-            let two = |i: usize| {
-                let first = window(i);
-                (first, if i + 1 < N { window(i + 1) } else { first })
-            };
-            let mut made = V::pick(two(0), tables[0]);
-            for i in (2..N).step_by(2) {
-                made = V::pick(two(i), tables[i]).or_else(made, tables[i]);
-            }
-            put(made, dst.wrapping_add(n * step));
+    let mut tables = [[unsafe { V::load(pair(0, 0).table.as_ptr()) }; N]; PARTS];
+    for (part, tables) in tables.iter_mut().enumerate() {
+        for (i, table) in tables.iter_mut().enumerate() {
+            // SAFETY: likewise.
+            *table = unsafe { V::load(pair(part, i).table.as_ptr()) };
         }
-        row = row.wrapping_add(group * rows[0].step);
-        at = from_fn(|i| at[i].wrapping_add(group * rows[i].step));
+    }
+    for n in 0..times {
+        for (part, tables) in tables.iter().enumerate() {
+            // SAFETY: the caller's contract.
+            unsafe {
+                let window = |i: usize| {
+                    V::load(if ONE { row.wrapping_add(behind[part][i]) } else { at[part][i] })
+                };
+                let two = |i: usize| {
+                    let first = window(i);
+                    (first, if i + 1 < N { window(i + 1) } else { first })
+                };
+                let mut made = V::pick(two(0), tables[0]);
+                for i in (2..N).step_by(2) {
+                    made = V::pick(two(i), tables[i]).or_else(made, tables[i]);
+                }
+                put(made, dst.wrapping_add(n * step + part * V::LANES * LANE_BYTES));
+            }
+        }
+        row = row.wrapping_add(group * rows[0][0].step);
+        for (at, rows) in at.as_flattened_mut().iter_mut().zip(rows.as_flattened()) {
+            *at = at.wrapping_add(group * rows.step);
+        }
     }
 }
 
@@ -300,33 +327,34 @@ unsafe fn by<V: Vector, const ONE: bool, const N: usize>(
 /// # Safety
 /// As [`groups`].
 #[inline(always)]
-unsafe fn by_any<V: Vector, const ONE: bool>(
-    pairs: &[Pair],
+unsafe fn by_any<V: Vector, const PARTS: usize, const ONE: bool>(
+    pairs: [&[Pair]; PARTS],
     (times, group, from): (usize, usize, &[Row<*const u8>]),
     (dst, step): (*mut u8, usize),
     put: impl Fn(V, *mut u8),
 ) {
-    let Some(first) = pairs.first() else { return };
     for n in 0..times {
-        // SAFETY: the caller's contract; a table is as long as a vector.
-        unsafe {
-            let mut made = V::load(first.table.as_ptr());
-            for pair in pairs {
-                let [first, second] = pair.from.map(|(row, behind)| {
-                    let row = if ONE { from[0] } else { from[usize::from(row)] };
-                    V::load(row.at.wrapping_add(n * group * row.step + usize::from(behind)))
-                });
-                let table = V::load(pair.table.as_ptr());
-                made = V::pick((first, second), table).or_else(made, table);
+        for (part, pairs) in pairs.iter().enumerate() {
+            let Some(first) = pairs.first() else { return };
+            // SAFETY: the caller's contract; a table is as long as a vector.
+            unsafe {
+                let mut made = V::load(first.table.as_ptr());
+                for pair in *pairs {
+                    let [first, second] = pair.from.map(|(row, behind)| {
+                        let row = if ONE { from[0] } else { from[usize::from(row)] };
+                        V::load(row.at.wrapping_add(n * group * row.step + usize::from(behind)))
+                    });
+                    let table = V::load(pair.table.as_ptr());
+                    made = V::pick((first, second), table).or_else(made, table);
+                }
+                put(made, dst.wrapping_add(n * step + part * V::LANES * LANE_BYTES));
             }
-            put(made, dst.wrapping_add(n * step));
         }
     }
 }
 
 /// How many records make a group, where the bytes of fields and of records are multiples of a
-/// number and vectors have so many lanes.
-pub(crate) fn group_of(bytes: usize, lanes: usize) -> usize {
-    let vector = lanes * LANE_BYTES;
-    vector >> bytes.trailing_zeros().min(vector.ilog2())
+/// number, and what is made at once are so many.
+pub(crate) fn group_of(bytes: usize, made: usize) -> usize {
+    made >> bytes.trailing_zeros().min(made.ilog2())
 }

@@ -4,7 +4,7 @@ use super::{Block, Fill, MOST_BY_TABLE, Records, Rows, Stage, Table, Windowed};
 use crate::element::{Line, move_line};
 use crate::narrow::{short_a, split};
 use crate::stream;
-use crate::tile::{Lanes, Tile, along_b, elements};
+use crate::tile::{Lanes, Tile, along_b, elements, is_line};
 use crate::vector::{LANE_BYTES, LINE_BYTES, Vector};
 use crate::window;
 use std::ops::Range;
@@ -33,12 +33,9 @@ pub(crate) unsafe fn run<V: Vector>(
                 6 => tables::<V, 6>(records, count, (&stage.table, rows)),
                 _ => tables::<V, MOST_BY_TABLE>(records, count, (&stage.table, rows)),
             },
-            Fill::Windows { group, .. } => {
-                let times = stage.windowed.times(records.count - start, group).min(count / group);
-                groups::<V>(&stage.windowed, (times, group), rows)
-            }
+            Fill::Windows { .. } => count,
         };
-        if done < count && !records.is_in_place() {
+        if done < count {
             for i in 0..records.fields.len() {
                 if !records.splits {
                     // What the block behind has of the field.
@@ -107,21 +104,30 @@ pub(super) unsafe fn one_by_one(records: &Records<'_>, i: usize, these: Range<us
     unsafe { move_line(field.bytes, line, from, to) };
 }
 
-/// Moves so many groups of so many records by windows, which is how many records it returns; and asks for
-/// as many behind them.
+/// Moves the groups that a block has by windows, and asks for as many behind them. What goes past the
+/// caches is made line by line, if need be by two vectors each.
 ///
 /// # Safety
-/// As [`run`], with what is found out about the records.
+/// As [`Records::run`], for records that windows are found out for; the processor has the instruction set
+/// of `V`.
 #[inline(always)]
-unsafe fn groups<V: Vector>(
-    windowed: &Windowed,
-    (times, group): (usize, usize),
-    rows: &Rows,
-) -> usize {
+pub(crate) unsafe fn windows<V: Vector>(
+    records: &Records<'_>,
+    (start, count): Block,
+    (rows, windowed): (&Rows, &Windowed),
+) {
+    let Fill::Windows { group } = records.fill else { return };
+    let times = windowed.times(records.count - start, group).min(count / group);
     let (from, to) = (&rows.from[..rows.lens.0], &rows.to[..rows.lens.1]);
+    let (plan, these) = (&windowed.plan, (times, group, windowed.streams));
+    let by_halves = records.streams && !is_line(V::LANES);
     // SAFETY: the caller's contract.
-    unsafe { window::groups::<V>(&windowed.plan, (times, group, windowed.streams), from, to) };
-    times * group
+    unsafe {
+        match by_halves {
+            true => window::groups::<V, 2>(plan, these, from, to),
+            false => window::groups::<V, 1>(plan, these, from, to),
+        }
+    }
 }
 
 /// Takes a block of records apart by squares: all of it, which is what it returns.

@@ -2,14 +2,16 @@
 
 use super::block::one_by_one;
 use super::{BLOCK_BYTES, Fill, MOST_FIELDS, Records, Rows};
+use crate::tile;
 use crate::vector::{Abilities, LANE_BYTES, LINE_BYTES};
 use crate::window::{self, MOST_WINDOWS, Place, Plan, Row};
 
 /// A block has so many groups at least.
 const LEAST_GROUPS: usize = 4;
 
-/// A block has so many groups that so many lines are asked for before each vector: fewer are late, more are
-/// held up; and is so much at most, of which a first-level cache has room for twice.
+/// A block has so many groups that so many lines are asked for before each vector, or twice as many before
+/// each line of two: fewer are late, more are held up; and is so much at most, of which a first-level cache
+/// has room for twice.
 const ASKED_LINES: usize = 12;
 const MOST_BYTES: usize = 16 << 10;
 
@@ -25,7 +27,7 @@ pub(crate) struct Windowed {
     heads: [usize; MOST_FIELDS],
     /// A group is moved if there are so many records from its first on.
     needs: usize,
-    /// Whether vectors are whole lines, which go past the caches.
+    /// Whether what is made is whole lines, which go past the caches.
     pub(super) streams: bool,
 }
 
@@ -48,7 +50,8 @@ impl Records<'_> {
         let payload: usize = self.fields.iter().map(|f| f.bytes).sum();
         let moves = |bytes: usize| bytes / 8 + (bytes % 8).count_ones() as usize;
         let moves: usize = self.fields.iter().map(|f| moves(f.bytes)).sum();
-        let group = window::group_of(bytes, by.lanes);
+        let vector = by.lanes * LANE_BYTES;
+        let group = window::group_of(bytes, if self.streams { LINE_BYTES } else { vector });
         let least = LEAST_GROUPS * group;
         let most = [self.count * moves / MOVES_TO_PLAN, group * moves / MOVES_A_WINDOW];
         let most = most.into_iter().fold(MOST_WINDOWS, usize::min);
@@ -61,7 +64,7 @@ impl Records<'_> {
             || 2 * payload < self.pitch
             || self.count < least
             || least * self.pitch > 4 * BLOCK_BYTES
-            || group * payload / (by.lanes * LANE_BYTES) > most
+            || group * payload / vector > most
         {
             return self;
         }
@@ -69,12 +72,10 @@ impl Records<'_> {
         let heads = &[0; MOST_FIELDS];
         self.vectors((group, by.lanes), heads, &mut |from, _| count += window::count(from));
         if count <= most {
-            let in_place = !self.streams || by.lanes * LANE_BYTES == LINE_BYTES;
-            let vectors = ASKED_LINES * LINE_BYTES / (by.lanes * LANE_BYTES);
-            // Records that are put together in the stage need room there, too.
-            let most = if in_place || self.splits { MOST_BYTES } else { BLOCK_BYTES };
-            let groups = (vectors * payload / self.pitch).min(most / (group * self.pitch));
-            self.fill = Fill::Windows { group, in_place };
+            let most = MOST_BYTES / (group * self.pitch);
+            let lines = ASKED_LINES * LINE_BYTES / vector;
+            let groups = (lines * payload / self.pitch).min(most);
+            self.fill = Fill::Windows { group };
             self.block = groups.max(LEAST_GROUPS) * group;
         }
         self
@@ -86,8 +87,8 @@ impl Records<'_> {
         ends.max().unwrap_or(0)
     }
 
-    /// Calls `each` for the vectors of a group, of so many `lanes`: with where their bytes come from, and
-    /// where they go. Groups start so many bytes behind the start of each row.
+    /// Calls `each` for the vectors of a group, of so many `lanes`, line by line: with where their bytes come
+    /// from, and where they go. Groups start so many bytes behind the start of each row.
     fn vectors(
         &self,
         (group, lanes): (usize, usize),
@@ -130,8 +131,8 @@ impl Records<'_> {
         (row as u16, (record * self.fields.at(row).bytes + at - self.place(row)) as u16)
     }
 
-    /// Finds out how groups are moved. What is written where it belongs starts with the first whole
-    /// vector of each row.
+    /// Finds out how groups are moved. What goes past the caches starts with the first whole line of each
+    /// row, else with the first whole vector.
     pub(super) fn plan(
         &self,
         (group, by): (usize, Abilities),
@@ -139,8 +140,9 @@ impl Records<'_> {
     ) {
         let vector = by.lanes * LANE_BYTES;
         let (from, rows) = (rows.from[0].at, &mut rows.to[..rows.lens.1]);
-        let begun = |row: &Row<*mut u8>| row.at.addr().wrapping_neg() % vector;
-        if self.is_in_place() && rows.iter().all(|row| begun(row).is_multiple_of(by.unit_bytes)) {
+        let first = if self.streams { LINE_BYTES } else { vector };
+        let begun = |row: &Row<*mut u8>| row.at.addr().wrapping_neg() % first;
+        if rows.iter().all(|row| begun(row).is_multiple_of(by.unit_bytes)) {
             windowed.streams = self.streams;
             for (head, row) in windowed.heads.iter_mut().zip(rows) {
                 *head = begun(row);
@@ -149,7 +151,7 @@ impl Records<'_> {
         }
         let Windowed { plan, heads, .. } = windowed;
         // A vector that is a line of the source is read faster than one that has parts of two.
-        let are_lines = vector == LINE_BYTES && from.addr().is_multiple_of(LINE_BYTES);
+        let are_lines = tile::is_line(by.lanes) && from.addr().is_multiple_of(LINE_BYTES);
         let unit = if self.splits && are_lines { LINE_BYTES } else { 1 };
         self.vectors((group, by.lanes), heads, &mut |from, to| plan.push((from, unit as u16), to));
         let written = (0..self.rows_to()).map(|i| heads[i].div_ceil(self.step(i)) + group);
@@ -168,7 +170,7 @@ impl Records<'_> {
     /// # Safety
     /// As [`Records::run`].
     pub(super) unsafe fn ends(&self, windowed: &Windowed, src: *const u8, dst: *mut u8) {
-        let Fill::Windows { group, .. } = self.fill else { return };
+        let Fill::Windows { group } = self.fill else { return };
         let (rows, done) = (self.rows((src, dst, dst)), group * windowed.times(self.count, group));
         for i in 0..self.fields.len() {
             let row = if self.splits { i } else { 0 };
