@@ -26,6 +26,6 @@ mod stats;
 
 pub use error::Error;
 pub use groups::{Counts, GROUPS, Group, check_counts, kernels_beside, named, run_counted};
-pub use peer::{Peer, Run, Spans, Strides, Task, View};
+pub use peer::{Peer, Ready, Run, Spans, Strides, Task, View, fastest};
 pub use report::Report;
 pub use settings::{Output, Settings, Stop};

@@ -1,22 +1,67 @@
 //! Others that do the same: what a case asks of them.
 
 use crate::Error;
+use crate::report::timed;
 use layout::{CopyDim, NdCopy};
 use std::marker::PhantomData;
 
 /// The most views that a case is taken apart into.
 const MOST_VIEWS: usize = 1 << 16;
 
+/// How often each way to do a task runs before the fastest is chosen, and how much slower than the
+/// fastest one run shows a way to be.
+const TRIALS: usize = 2;
+const HOPELESS: f64 = 2.0;
+
 /// One that does the same as the kernels, in this process: a library.
 pub trait Peer {
     /// What it is called in the table.
     fn name(&self) -> &str;
 
-    /// Makes ready for `task`; `None` where it has no way to do that.
+    /// Makes ready for `task`, in the fastest of its ways; `None` where it has none.
     ///
     /// # Errors
     /// Where it has a way, and it fails.
-    fn prepare<'a>(&mut self, task: &Task<'a>) -> Result<Option<Run<'a>>, Error>;
+    fn prepare<'a>(&mut self, task: &Task<'a>) -> Result<Option<Ready<'a>>, Error>;
+}
+
+/// A way to do a task.
+pub struct Ready<'a> {
+    /// Does it.
+    pub run: Run<'a>,
+    /// What a reader of its times should know.
+    pub remark: Option<String>,
+}
+
+impl<'a> From<Run<'a>> for Ready<'a> {
+    fn from(run: Run<'a>) -> Self {
+        Ready { run, remark: None }
+    }
+}
+
+/// The fastest of `ways` to do the same; none of none. Where there are several each runs.
+///
+/// # Errors
+/// Where one fails.
+pub fn fastest(ways: Vec<Ready<'_>>) -> Result<Option<Ready<'_>>, Error> {
+    if ways.len() < 2 {
+        return Ok(ways.into_iter().next());
+    }
+    let mut best: Option<(f64, Ready<'_>)> = None;
+    for mut way in ways {
+        let bound = best.as_ref().map_or(f64::MAX, |(seconds, _)| *seconds);
+        let mut seconds = f64::MAX;
+        for _ in 0..TRIALS {
+            seconds = seconds.min(timed(|| (way.run)())?);
+            if seconds > HOPELESS * bound {
+                break;
+            }
+        }
+        if seconds < bound {
+            best = Some((seconds, way));
+        }
+    }
+    Ok(best.map(|(_, way)| way))
 }
 
 /// Does a task once; the destination is complete when it returns.
@@ -67,13 +112,39 @@ pub struct View {
 
 impl View {
     /// The same bytes in items of a power of two that divides every length, offset and stride,
-    /// at most `most_bytes`: what typed, aligned arrays express.
+    /// at most `most_bytes`: what typed, aligned arrays express. What is dense on both sides is one
+    /// length.
     #[must_use]
     pub fn in_aligned_items(&self, most_bytes: u64) -> View {
+        let runs = self.in_runs();
         let all =
-            [&self.src, &self.dst].into_iter().flat_map(|s| s.strides.iter().chain([&s.offset]));
-        let bits = all.fold(self.item_bytes | most_bytes, |bits, &n| bits | n.unsigned_abs());
-        self.in_items(1 << bits.trailing_zeros())
+            [&runs.src, &runs.dst].into_iter().flat_map(|s| s.strides.iter().chain([&s.offset]));
+        let bits = all.fold(runs.item_bytes | most_bytes, |bits, &n| bits | n.unsigned_abs());
+        runs.in_items(1 << bits.trailing_zeros())
+    }
+
+    /// The same in items of a power of two that divides every length, at most `most_bytes`, wherever
+    /// they lie: what typed arrays express that need no alignment.
+    #[must_use]
+    pub fn in_long_items(&self, most_bytes: u64) -> View {
+        let runs = self.in_runs();
+        runs.in_items(1 << (runs.item_bytes | most_bytes).trailing_zeros())
+    }
+
+    /// The same, where an item is all that is dense on both sides.
+    fn in_runs(&self) -> View {
+        let mut view = self.clone();
+        let dense = |view: &View| {
+            let item = view.item_bytes.cast_signed();
+            let mut strides = view.src.strides.iter().zip(&view.dst.strides);
+            strides.position(|(&src, &dst)| [src, dst] == [item; 2])
+        };
+        while let Some(k) = dense(&view) {
+            view.item_bytes *= view.extents.remove(k);
+            view.src.strides.remove(k);
+            view.dst.strides.remove(k);
+        }
+        view
     }
 
     /// The same bytes in items of `item_bytes`, which divide its own.
@@ -200,7 +271,8 @@ mod tests {
         let mut expected = vec![0; 256];
         oracle::copy(copy, &src, 0, &mut expected, 0);
         let aligned: Vec<View> = views.iter().map(|v| v.in_aligned_items(4)).collect();
-        for views in [&views, &aligned] {
+        let long: Vec<View> = views.iter().map(|v| v.in_long_items(16)).collect();
+        for views in [&views, &aligned, &long] {
             let mut dst = vec![0; 256];
             moved(views, &src, &mut dst);
             assert_eq!(dst, expected);
@@ -222,6 +294,38 @@ mod tests {
         let views = checked(&NdCopy { dims: vec![dim(20, None)], fields }, &[1, 4]);
         assert_eq!(views.iter().map(|v| v.item_bytes).collect::<Vec<_>>(), [1, 4]);
         assert_eq!(views[1].in_aligned_items(4).item_bytes, 1);
+        assert_eq!(views[1].in_long_items(16).item_bytes, 4);
+    }
+
+    #[test]
+    fn what_is_dense_on_both_sides_goes_by_the_longest_items() {
+        let fields = vec![field(2, 0, 0, &[(24, 6), (6, 30), (2, 2)])];
+        let dims = vec![dim(5, None), dim(4, None), dim(3, None)];
+        let odd = &checked(&NdCopy { dims, fields }, &[2])[0];
+        assert_eq!((&odd.in_aligned_items(16).extents[..], odd.item_bytes), (&[5, 4, 3][..], 2));
+        let fields = vec![field(2, 0, 0, &[(48, 12), (12, 60), (4, 4), (2, 2)])];
+        let dims = vec![dim(5, None), dim(4, None), dim(3, None), dim(2, None)];
+        let even = checked(&NdCopy { dims, fields }, &[2])[0].in_aligned_items(16);
+        assert_eq!((&even.extents[..], even.item_bytes), (&[5, 4, 3][..], 4));
+        assert_eq!(
+            (&even.src.strides[..], &even.dst.strides[..]),
+            (&[48, 12, 4][..], &[12, 60, 4][..])
+        );
+    }
+
+    #[test]
+    fn the_fastest_way_is_chosen_by_trial() {
+        let slow: Run<'_> = Box::new(|| {
+            std::hint::black_box(vec![1u8; 64 << 20]);
+            Ok(())
+        });
+        let fast: Run<'_> = Box::new(|| Ok(()));
+        let fast = Ready { run: fast, remark: Some("fast".to_owned()) };
+        let chosen = fastest(vec![slow.into(), fast]).unwrap().unwrap();
+        assert_eq!(chosen.remark.as_deref(), Some("fast"));
+        assert!(fastest(Vec::new()).unwrap().is_none());
+        let fails: Run<'_> = Box::new(|| Err(Error::part("running")("it is broken")));
+        assert!(fastest(vec![chosen, fails.into()]).is_err());
     }
 
     #[test]

@@ -7,7 +7,7 @@
 //! `aligned` is true, items divide every offset and stride.
 #![forbid(unsafe_code)]
 
-use bench::{Error, Output, Peer, Run, Settings, Stop, Strides, Task, View};
+use bench::{Error, Output, Peer, Ready, Run, Settings, Stop, Strides, Task, View};
 use pyo3::exceptions::{PyKeyboardInterrupt, PyRuntimeError, PyValueError};
 use pyo3::prelude::*;
 use regex::Regex;
@@ -90,7 +90,7 @@ impl Peer for PythonPeer {
         &self.name
     }
 
-    fn prepare<'a>(&mut self, task: &Task<'a>) -> Result<Option<Run<'a>>, Error> {
+    fn prepare<'a>(&mut self, task: &Task<'a>) -> Result<Option<Ready<'a>>, Error> {
         let views: Vec<_> = task.views.iter().map(|view| self.view(view)).collect();
         let arguments = (task.spans.src, task.spans.dst, views, task.threads);
         let interrupted = Arc::clone(&self.interrupted);
@@ -103,7 +103,8 @@ impl Peer for PythonPeer {
         let run = move |py: Python<'_>| {
             call.call0(py).map(drop).map_err(|e| Self::failed(py, e, &interrupted))
         };
-        Ok(Some(Box::new(move || Python::attach(&run))))
+        let run: Run<'a> = Box::new(move || Python::attach(&run));
+        Ok(Some(run.into()))
     }
 }
 
@@ -112,7 +113,11 @@ type Side = (i64, Vec<i64>);
 
 impl PythonPeer {
     fn view(&self, view: &View) -> (Vec<u64>, u64, Side, Side) {
-        let view = if self.aligned { view.in_aligned_items(MOST_ITEM_BYTES) } else { view.clone() };
+        let view = if self.aligned {
+            view.in_aligned_items(MOST_ITEM_BYTES)
+        } else {
+            view.in_long_items(MOST_ITEM_BYTES)
+        };
         let side = |side: Strides| (side.offset, side.strides);
         (view.extents, view.item_bytes, side(view.src), side(view.dst))
     }

@@ -3,7 +3,7 @@
 
 use super::library::Loaded;
 use crate::Error;
-use crate::peer::{Peer, Run, Task, View};
+use crate::peer::{Peer, Ready, Run, Task, View};
 use std::ffi::c_int;
 
 type Transpose<T> = unsafe extern "C" fn(
@@ -79,30 +79,35 @@ impl Peer for Hptt {
         "hptt"
     }
 
-    fn prepare<'a>(&mut self, task: &Task<'a>) -> Result<Option<Run<'a>>, Error> {
+    fn prepare<'a>(&mut self, task: &Task<'a>) -> Result<Option<Ready<'a>>, Error> {
         let bases = (task.spans.src.0, task.spans.dst.0);
-        let tensors: Option<Vec<_>> = task.views.iter().map(|view| tensor(view, bases)).collect();
+        let tensors: Option<Vec<_>> = task.views.iter().map(|view| widest(view, bases)).collect();
         let Some(tensors) = tensors else { return Ok(None) };
         let (hptt, threads) = (*self, task.threads.cast_signed());
-        Ok(Some(Box::new(move || {
+        let run: Run<'a> = Box::new(move || {
             for tensor in &tensors {
                 // SAFETY: they are what the task's views move, which lies inside the buffers,
                 // and these outlive the run.
                 unsafe { hptt.transpose(tensor, threads) };
             }
             Ok(())
-        })))
+        });
+        Ok(Some(run.into()))
     }
 }
 
-/// `view` as a tensor; `None` where it is none that the library has.
+/// `view` as a tensor of the longest items that make it one; `None` where the library has none.
+fn widest(view: &View, bases: (usize, usize)) -> Option<Tensor> {
+    [8, 4].into_iter().find_map(|most| tensor(&view.in_aligned_items(most), bases))
+}
+
+/// `view` as a tensor of its items; `None` where it is none that the library has.
 fn tensor(view: &View, bases: (usize, usize)) -> Option<Tensor> {
-    let view = view.in_aligned_items(8);
     if view.item_bytes < 4 || view.extents.is_empty() {
         return None;
     }
-    let (from, src_outer) = nested(&view, &view.src.strides)?;
-    let (to, dst_outer) = nested(&view, &view.dst.strides)?;
+    let (from, src_outer) = nested(view, &view.src.strides)?;
+    let (to, dst_outer) = nested(view, &view.dst.strides)?;
     let position =
         |k: &usize| from.iter().position(|f| f == k).and_then(|p| c_int::try_from(p).ok());
     let sizes = from.iter().map(|&k| c_int::try_from(view.extents[k]).ok());
@@ -158,6 +163,21 @@ mod tests {
             dst: 32,
         };
         assert_eq!(found, expected);
+    }
+
+    #[test]
+    fn items_that_stay_together_are_as_long_as_the_library_has_them() {
+        let pages = View { item_bytes: 2, ..view(&[2, 3, 8], &[48, 16, 2], &[16, 32, 2]) };
+        let found = widest(&pages, (0, 0)).unwrap();
+        assert_eq!((found.item_bytes, &found.sizes[..]), (8, &[2, 3, 2][..]));
+        // As pairs of 4 bytes: neither side has a dense dimension of 8.
+        let pairs = View { item_bytes: 2, ..view(&[2, 3, 4], &[48, 16, 2], &[16, 32, 2]) };
+        let found = widest(&pairs, (0, 0)).unwrap();
+        assert_eq!((found.item_bytes, &found.sizes[..]), (4, &[2, 3, 2][..]));
+        assert_eq!(
+            widest(&View { item_bytes: 2, ..view(&[3, 5], &[10, 2], &[2, 6]) }, (0, 0)),
+            None
+        );
     }
 
     #[test]

@@ -2,7 +2,7 @@
 
 use super::library::Loaded;
 use crate::Error;
-use crate::peer::{Peer, Run, Task, View};
+use crate::peer::{Peer, Ready, Run, Task, View};
 use std::ffi::{c_char, c_int};
 
 type Omatcopy<T> =
@@ -78,24 +78,25 @@ impl Peer for Mkl {
         "mkl"
     }
 
-    fn prepare<'a>(&mut self, task: &Task<'a>) -> Result<Option<Run<'a>>, Error> {
+    fn prepare<'a>(&mut self, task: &Task<'a>) -> Result<Option<Ready<'a>>, Error> {
         let mut all = Vec::new();
         for view in task.views {
             let bases = (task.spans.src.0, task.spans.dst.0);
             let Some(matrices) = matrices(view, bases) else { return Ok(None) };
             all.extend(matrices);
         }
-        let (mkl, threads) = (*self, task.threads.cast_signed());
-        Ok(Some(Box::new(move || {
-            // SAFETY: a setting of the library.
-            unsafe { (mkl.set_threads)(threads) };
+        // SAFETY: a setting of the library, for what it is called for from now on.
+        unsafe { (self.set_threads)(task.threads.cast_signed()) };
+        let mkl = *self;
+        let run: Run<'a> = Box::new(move || {
             for matrix in &all {
                 // SAFETY: they are what the task's views move, which lies inside the buffers,
                 // and these outlive the run.
                 unsafe { mkl.transpose(matrix) };
             }
             Ok(())
-        })))
+        });
+        Ok(Some(run.into()))
     }
 }
 

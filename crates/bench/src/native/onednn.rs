@@ -2,9 +2,9 @@
 
 use super::library::Loaded;
 use crate::Error;
-use crate::peer::{Peer, Run, Strides, Task, View};
+use crate::peer::{Peer, Ready, Strides, Task, View, fastest};
 use std::collections::HashMap;
-use std::ffi::{c_int, c_void};
+use std::ffi::{CStr, c_char, c_int, c_void};
 use std::ptr::{null, null_mut};
 use std::rc::Rc;
 
@@ -17,6 +17,9 @@ const IN_ORDER: u32 = 1;
 /// `DNNL_ARG_FROM`, `DNNL_ARG_TO`.
 const FROM: c_int = 1;
 const TO: c_int = 17;
+/// `dnnl_query_impl_info_str`, and how the names of reference implementations begin.
+const IMPLEMENTATION: c_int = 8;
+const REFERENCE: [&str; 2] = ["simple", "ref"];
 /// `DNNL_MAX_NDIMS`.
 const MOST_DIMS: usize = 12;
 
@@ -30,6 +33,7 @@ struct Argument {
 struct Api {
     desc: unsafe extern "C" fn(*mut Raw, c_int, *const i64, c_int, *const i64) -> c_int,
     reorder: unsafe extern "C" fn(*mut Raw, Raw, Raw, Raw, Raw, *const c_void) -> c_int,
+    query: unsafe extern "C" fn(Raw, c_int, c_int, *mut *const c_char) -> c_int,
     primitive: unsafe extern "C" fn(*mut Raw, Raw) -> c_int,
     memory: unsafe extern "C" fn(*mut Raw, Raw, Raw, Raw) -> c_int,
     execute: unsafe extern "C" fn(Raw, Raw, c_int, *const Argument) -> c_int,
@@ -61,9 +65,17 @@ impl Drop for Owned {
     }
 }
 
+/// What views of one shape share: the primitive, what its two sides look like, and the name of a
+/// reference implementation where the library has no other.
+struct Shared {
+    primitive: Owned,
+    sides: [Owned; 2],
+    reference: Option<String>,
+}
+
 /// Made ready for one view: the reorder and its two memories.
 struct Reorder {
-    primitive: Rc<Owned>,
+    shared: Rc<Shared>,
     arguments: [Argument; 2],
     /// What the arguments point to.
     _memories: [Owned; 2],
@@ -79,6 +91,7 @@ impl OneDnn {
             let api = Api {
                 desc: library.function("dnnl_memory_desc_create_with_strides")?,
                 reorder: library.function("dnnl_reorder_primitive_desc_create")?,
+                query: library.function("dnnl_primitive_desc_query")?,
                 primitive: library.function("dnnl_primitive_create")?,
                 memory: library.function("dnnl_memory_create")?,
                 execute: library.function("dnnl_primitive_execute")?,
@@ -109,18 +122,32 @@ impl OneDnn {
     }
 
     /// The reorder of `view`, or none where the library has none.
-    fn primitive(&self, view: &View) -> Option<(Rc<Owned>, [Owned; 2])> {
+    fn shared(&self, view: &View) -> Option<Shared> {
         let [_, pd, primitive, _] = self.api.destroy;
-        let descs = [self.desc(view, &view.src)?, self.desc(view, &view.dst)?];
+        let sides = [self.desc(view, &view.src)?, self.desc(view, &view.dst)?];
         let (api, engine) = (&self.api, self.engine);
-        let [src, dst] = [descs[0].raw, descs[1].raw];
+        let [src, dst] = [sides[0].raw, sides[1].raw];
         // SAFETY: `at` is a place for the result; all others were made by the library and live;
         // no attributes are none.
         let reorder =
             owned(pd, |at| unsafe { (api.reorder)(at, src, engine, dst, engine, null()) })?;
         // SAFETY: as above.
-        let made = owned(primitive, |at| unsafe { (api.primitive)(at, reorder.raw) })?;
-        Some((Rc::new(made), descs))
+        let primitive = owned(primitive, |at| unsafe { (api.primitive)(at, reorder.raw) })?;
+        let name = self.implementation(&reorder)?;
+        let reference = Some(name).filter(|name| REFERENCE.iter().any(|r| name.starts_with(r)));
+        Some(Shared { primitive, sides, reference })
+    }
+
+    /// What the library calls how it does that.
+    fn implementation(&self, reorder: &Owned) -> Option<String> {
+        let mut name = null();
+        // SAFETY: the description lives, and this question puts a string there that is a part of it.
+        let status = unsafe { (self.api.query)(reorder.raw, IMPLEMENTATION, 0, &raw mut name) };
+        if status != 0 || name.is_null() {
+            return None;
+        }
+        // SAFETY: as above.
+        Some(unsafe { CStr::from_ptr(name) }.to_string_lossy().into_owned())
     }
 
     /// One side of `view`, whose strides its items divide.
@@ -158,40 +185,61 @@ fn owned(destroy: Destroy, make: impl FnOnce(*mut Raw) -> c_int) -> Option<Owned
 }
 
 /// What views must agree in to share a reorder.
-type Shape = (Vec<u64>, Vec<i64>, Vec<i64>);
+type Shape = (u64, Vec<u64>, (Vec<i64>, Vec<i64>));
+
+impl OneDnn {
+    /// How `task` is done by reorders of `views`; none where the library has none.
+    fn way<'a>(&self, task: &Task<'a>, views: &[View]) -> Option<Ready<'a>> {
+        let mut shapes: HashMap<Shape, Rc<Shared>> = HashMap::new();
+        let mut reorders = Vec::with_capacity(views.len());
+        for view in views {
+            if view.extents.len() > MOST_DIMS || view.extents.is_empty() {
+                return None;
+            }
+            let strides = (view.src.strides.clone(), view.dst.strides.clone());
+            let shape = (view.item_bytes, view.extents.clone(), strides);
+            if !shapes.contains_key(&shape) {
+                shapes.insert(shape.clone(), Rc::new(self.shared(view)?));
+            }
+            let shared = Rc::clone(&shapes[&shape]);
+            let at = |start: usize, offset: i64| start.wrapping_add_signed(offset as isize);
+            let src = self.memory(&shared.sides[0], at(task.spans.src.0, view.src.offset))?;
+            let dst = self.memory(&shared.sides[1], at(task.spans.dst.0, view.dst.offset))?;
+            let argument = |which, of: &Owned| Argument { which, memory: of.raw };
+            let arguments = [argument(FROM, &src), argument(TO, &dst)];
+            reorders.push(Reorder { shared, arguments, _memories: [src, dst] });
+        }
+        let remark = shapes.values().find_map(|shared| shared.reference.as_ref());
+        let remark = remark.map(|name| format!("its reference implementation ({name})"));
+        let (api, stream) = (Rc::clone(&self.api), self.stream);
+        Some(Ready { run: Box::new(move || run(&api, stream, &reorders)), remark })
+    }
+}
 
 impl Peer for OneDnn {
     fn name(&self) -> &str {
         "onednn"
     }
 
-    fn prepare<'a>(&mut self, task: &Task<'a>) -> Result<Option<Run<'a>>, Error> {
+    /// Elements of two bytes go as numbers of that size or as pairs of bytes: not every processor has
+    /// more than the reference implementation for the former.
+    fn prepare<'a>(&mut self, task: &Task<'a>) -> Result<Option<Ready<'a>>, Error> {
         // SAFETY: a setting of the calling thread, for what it starts from now on.
         unsafe { (self.api.set_threads)(task.threads.cast_signed()) };
-        let mut shapes: HashMap<Shape, (Rc<Owned>, [Owned; 2])> = HashMap::new();
-        let mut reorders = Vec::with_capacity(task.views.len());
-        for view in task.views {
-            let view = view.in_aligned_items(4);
-            let shape = (view.extents.clone(), view.src.strides.clone(), view.dst.strides.clone());
-            if view.extents.len() > MOST_DIMS || view.extents.is_empty() {
-                return Ok(None);
-            }
-            if !shapes.contains_key(&shape) {
-                let Some(made) = self.primitive(&view) else { return Ok(None) };
-                shapes.insert(shape.clone(), made);
-            }
-            let (primitive, [src, dst]) = &shapes[&shape];
-            let at = |start: usize, offset: i64| start.wrapping_add_signed(offset as isize);
-            let src = self.memory(src, at(task.spans.src.0, view.src.offset));
-            let dst = self.memory(dst, at(task.spans.dst.0, view.dst.offset));
-            let (Some(src), Some(dst)) = (src, dst) else { return Ok(None) };
-            let argument = |which, of: &Owned| Argument { which, memory: of.raw };
-            let arguments = [argument(FROM, &src), argument(TO, &dst)];
-            let primitive = Rc::clone(primitive);
-            reorders.push(Reorder { primitive, arguments, _memories: [src, dst] });
+        let whole: Vec<View> = task.views.iter().map(|view| view.in_aligned_items(4)).collect();
+        let mut ways: Vec<Ready<'a>> = self.way(task, &whole).into_iter().collect();
+        if whole.iter().any(|view| view.item_bytes == 2) {
+            let bytes = |view: &View| match view.item_bytes {
+                2 => view.in_items(1),
+                _ => view.clone(),
+            };
+            let pairs: Vec<View> = whole.iter().map(bytes).collect();
+            ways.extend(self.way(task, &pairs));
         }
-        let (api, stream) = (Rc::clone(&self.api), self.stream);
-        Ok(Some(Box::new(move || run(&api, stream, &reorders))))
+        if ways.iter().any(|way| way.remark.is_none()) {
+            ways.retain(|way| way.remark.is_none());
+        }
+        fastest(ways)
     }
 }
 
@@ -201,7 +249,7 @@ fn run(api: &Api, stream: Raw, reorders: &[Reorder]) -> Result<(), Error> {
         let arguments = reorder.arguments.as_ptr();
         // SAFETY: primitive, stream and memories live; the memories' bytes lie inside the task's
         // buffers, which outlive the run.
-        failed |= unsafe { (api.execute)(reorder.primitive.raw, stream, 2, arguments) };
+        failed |= unsafe { (api.execute)(reorder.shared.primitive.raw, stream, 2, arguments) };
     }
     // SAFETY: the stream lives as long as the process.
     match failed | unsafe { (api.wait)(stream) } {

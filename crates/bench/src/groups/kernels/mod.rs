@@ -18,7 +18,7 @@ mod summary;
 
 use crate::lanes::Lanes;
 use crate::native::{Buffers, HAS_STREAM, Hptt, Lines, Mkl, Move, Moves, OneDnn, Pattern};
-use crate::peer::{self, Peer, Run, Task, View};
+use crate::peer::{self, Peer, Ready, Run, Task, View};
 use crate::report::{Bench, Case, Contender, timed};
 use crate::{Error, Report, Settings};
 pub use counts::{Counts, check_counts, run_counted};
@@ -209,10 +209,8 @@ impl Group {
         let task = Task { views, spans, threads: case.threads, buffers: PhantomData };
         for peer in &mut self.peers {
             let name = peer.name().to_owned();
-            match peer
-                .prepare(&task)
-                .and_then(|run| run.map(|r| checked.check(scene, name.clone(), r)).transpose())
-            {
+            let ready = peer.prepare(&task);
+            match ready.and_then(|r| r.map(|r| checked.check_peer(scene, &name, r)).transpose()) {
                 Ok(Some(())) => {}
                 Ok(None) => checked.unable.push(name),
                 Err(Error::Interrupted) => return Err(Error::Interrupted),
@@ -300,6 +298,7 @@ impl Group {
         }
         notes.push(("size".to_owned(), size_label(case.bytes, self.cache_bytes)));
         notes.extend(self.bench.cases().last().map(summary::best).unwrap_or_default());
+        notes.extend(self.bench.cases().last().and_then(summary::far));
         notes.iter().try_for_each(|(name, text)| self.bench.note(name, text))
     }
 }
@@ -338,6 +337,12 @@ struct Checked<'a> {
 }
 
 impl<'a> Checked<'a> {
+    /// As [`Checked::check`], for a peer.
+    fn check_peer(&mut self, scene: &Scene, name: &str, ready: Ready<'a>) -> Result<(), Error> {
+        self.notes.extend(ready.remark.map(|remark| (name.to_owned(), remark)));
+        self.check(scene, name.to_owned(), ready.run)
+    }
+
     /// Runs one, and looks at every byte of the destination.
     fn check(&mut self, scene: &Scene, name: String, mut run: Run<'a>) -> Result<(), Error> {
         scene.buffers.poison()?;

@@ -8,6 +8,12 @@ use serde::Deserialize;
 
 const AIMS: &str = include_str!("../../../../../bench/problems/kernels/aims.toml");
 
+/// So many times as slow as NumPy a required peer says little of what it could do.
+const FAR: f64 = 3.0;
+
+/// What the note of these is called.
+const FAR_NOTE: &str = "far slower than numpy";
+
 /// Below this part of the best peer's speed a case counts as lost.
 const LOST: f64 = 0.9;
 
@@ -65,6 +71,15 @@ pub(super) fn best(case: &Measured) -> Vec<(String, String)> {
     let roof = roof(case).map(|r| named("roof", r));
     let peer = peer(case).map(|p| named("best peer", p));
     roof.into_iter().chain(peer).collect()
+}
+
+/// The note that names required peers far slower than NumPy.
+pub(super) fn far(case: &Measured) -> Option<(String, String)> {
+    let numpy = case.seconds.get("numpy")?;
+    let times = |name: &&str| Some(case.seconds.get(*name)? / numpy);
+    let far = REQUIRED.iter().filter_map(|name| Some((name, times(name).filter(|t| *t > FAR)?)));
+    let all: Vec<String> = far.map(|(name, times)| format!("{name} x{times:.1}")).collect();
+    Some((FAR_NOTE.to_owned(), all.join(", "))).filter(|(_, text)| !text.is_empty())
 }
 
 /// The faster of the plain copies, and what of its speed ours has.
@@ -250,6 +265,15 @@ mod tests {
         assert_eq!(roof(&third).unwrap().0, "memcpy");
         assert_eq!(peer(&first).unwrap().0, "mkl");
         assert_eq!(peer(&second), None);
+    }
+
+    #[test]
+    fn a_required_peer_far_behind_numpy_is_named() {
+        let beside = |numpy| [("isometry", 1.0), ("numpy", numpy), ("onednn", 8.0), ("mkl", 99.0)];
+        let (name, text) = far(&case("a", 1, &beside(2.0))).unwrap();
+        assert_eq!((&*name, &*text), (FAR_NOTE, "onednn x4.0"));
+        assert_eq!(far(&case("a", 1, &beside(3.0))), None);
+        assert_eq!(far(&case("a", 1, &[("isometry", 1.0), ("onednn", 8.0)])), None);
     }
 
     #[test]

@@ -12,10 +12,13 @@ impl Peer for Fake {
         self.0
     }
 
-    fn prepare<'a>(&mut self, task: &Task<'a>) -> Result<Option<Run<'a>>, Error> {
+    fn prepare<'a>(&mut self, task: &Task<'a>) -> Result<Option<Ready<'a>>, Error> {
         assert_eq!(task.spans.src.1, 256 * 256);
         match self.0 {
-            "idle" => Ok(Some(Box::new(|| Ok(())))),
+            "idle" => {
+                let run: Run<'a> = Box::new(|| Ok(()));
+                Ok(Some(run.into()))
+            }
             "broken" => Err(Error::part("preparing")("it is broken")),
             _ => Ok(None),
         }
