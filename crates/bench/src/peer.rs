@@ -131,6 +131,23 @@ impl View {
         runs.in_items(1 << (runs.item_bytes | most_bytes).trailing_zeros())
     }
 
+    /// The same with its dimensions in other orders too, those of either side: what typed arrays are
+    /// the faster by differs. The first is its own; equal ones may be among them.
+    #[must_use]
+    pub fn in_all_orders(&self) -> [View; 3] {
+        let by = |side: &Strides| {
+            let mut order: Vec<usize> = (0..self.extents.len()).collect();
+            order.sort_by_key(|&k| std::cmp::Reverse(side.strides[k].unsigned_abs()));
+            let strides = |side: &Strides| Strides {
+                strides: order.iter().map(|&k| side.strides[k]).collect(),
+                ..*side
+            };
+            let extents = order.iter().map(|&k| self.extents[k]).collect();
+            View { extents, src: strides(&self.src), dst: strides(&self.dst), ..*self }
+        };
+        [self.clone(), by(&self.src), by(&self.dst)]
+    }
+
     /// The same, where an item is all that is dense on both sides.
     fn in_runs(&self) -> View {
         let mut view = self.clone();
@@ -311,6 +328,22 @@ mod tests {
             (&even.src.strides[..], &even.dst.strides[..]),
             (&[48, 12, 4][..], &[12, 60, 4][..])
         );
+    }
+
+    #[test]
+    fn dimensions_go_in_the_order_of_either_side_too() {
+        let fields = (0..3).map(|f| field(4, f * 80, f * 4, &[(4, 12)])).collect();
+        let views = checked(&NdCopy { dims: vec![dim(20, None)], fields }, &[4, 4, 4]);
+        let [own, by_src, by_dst] = views[0].in_all_orders();
+        assert_eq!((&own, &own), (&views[0], &by_dst));
+        assert_eq!((&by_src.extents[..], &by_src.src.strides[..]), (&[3, 20][..], &[80, 4][..]));
+        assert_eq!(by_src.dst.strides, [4, 12]);
+        let moves = |view| {
+            let (src, mut dst) = ((0..=255).collect::<Vec<u8>>(), vec![0; 256]);
+            moved(&[view], &src, &mut dst);
+            dst
+        };
+        assert_eq!(moves(own), moves(by_src));
     }
 
     #[test]

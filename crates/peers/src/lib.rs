@@ -2,12 +2,13 @@
 //!
 //! `scripts/bench_kernels.py` drives it. A peer is an object with a `name` and a method
 //! `prepare(source, destination, views, threads)`, which returns a callable that does the task
-//! once, or None. `source` and `destination` are an address and a length; a view is
+//! once, or None; it is called for each order of the dimensions, and the fastest is timed. `source`
+//! and `destination` are an address and a length; a view is
 //! `(extents, item_bytes, (offset, strides), (offset, strides))`, all in bytes. Where the object's
 //! `aligned` is true, items divide every offset and stride.
 #![forbid(unsafe_code)]
 
-use bench::{Error, Output, Peer, Ready, Run, Settings, Stop, Strides, Task, View};
+use bench::{Error, Output, Peer, Ready, Run, Settings, Stop, Strides, Task, View, fastest};
 use pyo3::exceptions::{PyKeyboardInterrupt, PyRuntimeError, PyValueError};
 use pyo3::prelude::*;
 use regex::Regex;
@@ -91,7 +92,41 @@ impl Peer for PythonPeer {
     }
 
     fn prepare<'a>(&mut self, task: &Task<'a>) -> Result<Option<Ready<'a>>, Error> {
-        let views: Vec<_> = task.views.iter().map(|view| self.view(view)).collect();
+        let orders: Vec<[View; 3]> =
+            task.views.iter().map(|v| self.typed(v).in_all_orders()).collect();
+        let mut tried: Vec<Vec<&View>> = Vec::new();
+        let mut ways = Vec::new();
+        for k in 0..3 {
+            let views: Vec<&View> = orders.iter().map(|orders| &orders[k]).collect();
+            if tried.contains(&views) {
+                continue;
+            }
+            ways.extend(self.way(task, &views)?);
+            tried.push(views);
+        }
+        fastest(ways)
+    }
+}
+
+/// A side of a view: its offset and its strides.
+type Side = (i64, Vec<i64>);
+
+impl PythonPeer {
+    /// `view` in the longest items that the peer's arrays express.
+    fn typed(&self, view: &View) -> View {
+        match self.aligned {
+            true => view.in_aligned_items(MOST_ITEM_BYTES),
+            false => view.in_long_items(MOST_ITEM_BYTES),
+        }
+    }
+
+    /// How the peer does `task` by `views`.
+    fn way<'a>(&self, task: &Task<'a>, views: &[&View]) -> Result<Option<Ready<'a>>, Error> {
+        let side = |side: &Strides| -> Side { (side.offset, side.strides.clone()) };
+        let told = |view: &&View| {
+            (view.extents.clone(), view.item_bytes, side(&view.src), side(&view.dst))
+        };
+        let views: Vec<_> = views.iter().map(told).collect();
         let arguments = (task.spans.src, task.spans.dst, views, task.threads);
         let interrupted = Arc::clone(&self.interrupted);
         let prepared = Python::attach(|py| {
@@ -105,20 +140,5 @@ impl Peer for PythonPeer {
         };
         let run: Run<'a> = Box::new(move || Python::attach(&run));
         Ok(Some(run.into()))
-    }
-}
-
-/// A side of a view: its offset and its strides.
-type Side = (i64, Vec<i64>);
-
-impl PythonPeer {
-    fn view(&self, view: &View) -> (Vec<u64>, u64, Side, Side) {
-        let view = if self.aligned {
-            view.in_aligned_items(MOST_ITEM_BYTES)
-        } else {
-            view.in_long_items(MOST_ITEM_BYTES)
-        };
-        let side = |side: Strides| (side.offset, side.strides);
-        (view.extents, view.item_bytes, side(view.src), side(view.dst))
     }
 }
