@@ -23,6 +23,7 @@ mod report;
 mod ring;
 mod settings;
 mod stats;
+mod turns;
 
 pub use error::Error;
 pub use groups::{Counts, GROUPS, Group, check_counts, kernels_beside, named, run_counted};

@@ -1,14 +1,15 @@
 //! The cases of a group as they are timed: a table, and at the end JSON.
 
 use crate::settings::{Output, Settings, Stop};
-use crate::stats::{Ratio, median};
+use crate::stats::{Ratio, median, ratios};
+use crate::turns::{self, SLOW_RUNS};
 use crate::{Error, process};
 use serde::Serialize;
 use serde_json::Value;
 use std::collections::BTreeMap;
 use std::fmt::Display;
 use std::io::Write;
-use std::time::Instant;
+use std::time::{Duration, Instant};
 
 /// The fewest runs that a time budget leaves of a case: a median with something on either side.
 const LEAST_RUNS: usize = 5;
@@ -22,6 +23,8 @@ pub struct Report {
     pub wrong: Vec<String>,
     /// The contenders that this machine does not have.
     pub absent: Vec<String>,
+    /// The contenders that are required, and absent or never right: without them it says nothing.
+    pub void: Vec<String>,
 }
 
 /// One that runs the work of a case, by name. The first of a case is ours.
@@ -53,6 +56,8 @@ pub(crate) struct Case {
 #[derive(Debug)]
 pub(crate) struct Bench {
     settings: Settings,
+    /// So many times as slow as ours one is timed no more.
+    slow: Option<f64>,
     found: Found,
 }
 
@@ -82,6 +87,9 @@ pub(crate) struct Measured {
     pub(crate) ratio: BTreeMap<String, [f64; 3]>,
     /// The 95% intervals of the medians of these.
     pub(crate) interval: BTreeMap<String, [f64; 2]>,
+    /// Run by run.
+    #[serde(skip)]
+    pub(crate) ratios: BTreeMap<String, Vec<f64>>,
     #[serde(skip_serializing_if = "BTreeMap::is_empty")]
     pub(crate) figures: BTreeMap<String, f64>,
     #[serde(skip_serializing_if = "BTreeMap::is_empty")]
@@ -95,7 +103,7 @@ impl Bench {
         let (group, absent, cases) = (name.to_owned(), Vec::new(), Vec::new());
         let (left_out, summary) = (Vec::new(), Vec::new());
         let found = Found { group, machine, absent, left_out, cases, summary };
-        let bench = Bench { settings: settings.clone(), found };
+        let bench = Bench { settings: settings.clone(), slow: None, found };
         bench.line(format_args!("# {name} on {}", bench.found.machine))?;
         Ok(bench)
     }
@@ -104,6 +112,12 @@ impl Bench {
     pub(crate) fn also_on(&mut self, device: &str) -> Result<(), Error> {
         self.found.machine += &format!("; {device}");
         self.line(format_args!("# {device}"))
+    }
+
+    /// Has who is more than `times` as slow as ours run [`SLOW_RUNS`] times in a case and no more, so
+    /// that the others have their runs before its time is over.
+    pub(crate) fn leave_slow(&mut self, times: f64) {
+        self.slow = Some(times);
     }
 
     /// How the group is to run.
@@ -187,29 +201,47 @@ impl Bench {
     ) -> Result<(), Error> {
         let seconds = if verified { self.alternate(case, contenders, settle)? } else { Vec::new() };
         let names: Vec<_> = contenders.iter().map(|c| c.name).collect();
-        self.record(case, verified, &names, &seconds)
+        self.record(case, verified, &names, &seconds)?;
+        let most = seconds.first().map_or(0, Vec::len);
+        let left = names.iter().zip(&seconds).filter(|(_, times)| times.len() < most);
+        let told = format!("x {} or more slower: {SLOW_RUNS} runs", self.slow.unwrap_or_default());
+        left.into_iter().try_for_each(|(name, _)| self.note(name, &told))
     }
 
-    /// Times `contenders` in turns, until the case has its runs or its time is over.
+    /// Times `contenders` in turns, until the case has its runs or its time is over; that of those who
+    /// are left out is not counted.
     fn alternate(
         &self,
         case: &Case,
         contenders: &mut [Contender<'_>],
         settle: &mut dyn FnMut() -> Result<(), Error>,
     ) -> Result<Vec<Vec<f64>>, Error> {
-        let started = Instant::now();
-        contenders.iter_mut().skip(1).try_for_each(|c| (c.run)())?;
+        let count = contenders.len();
+        let mut spent = vec![Duration::ZERO; count];
+        for k in 1..count {
+            spent[k] = Duration::from_secs_f64(timed(|| (contenders[k].run)())?);
+        }
         let runs = self.runs(case.runs);
         let least = self.settings.runs.unwrap_or(LEAST_RUNS);
-        let mut seconds = vec![Vec::with_capacity(runs); contenders.len()];
-        for run in 0..runs {
-            if run >= least && started.elapsed() > self.settings.budget {
+        let mut seconds = vec![Vec::with_capacity(runs); count];
+        let mut left_out = Vec::new();
+        for round in 0..runs {
+            if round == SLOW_RUNS
+                && let Some(times) = self.slow
+            {
+                left_out = turns::slow(&seconds, times);
+            }
+            let takes_part = |k: &usize| !left_out.contains(k);
+            let all: Duration = (0..count).filter(takes_part).map(|k| spent[k]).sum();
+            if round >= least && all > self.settings.budget {
                 break;
             }
-            for (contender, times) in contenders.iter_mut().zip(&mut seconds) {
+            for k in turns::order(round, count).filter(takes_part) {
                 self.settings.stop.check()?;
+                let started = Instant::now();
                 settle()?;
-                times.push(timed_calls(&mut contender.run, case.calls)?);
+                seconds[k].push(timed_calls(&mut contenders[k].run, case.calls)?);
+                spent[k] += started.elapsed();
             }
         }
         Ok(seconds)
@@ -237,10 +269,12 @@ impl Bench {
         self.line(format_args!("    {name} = {value:.6}"))
     }
 
-    /// Adds a word of its own to the last case.
+    /// Adds a word of its own to the last case, behind what there is of that name.
     pub(crate) fn note(&mut self, name: &str, text: &str) -> Result<(), Error> {
         let Some(case) = self.found.cases.last_mut() else { return Ok(()) };
-        case.notes.insert(name.to_owned(), text.to_owned());
+        let known = case.notes.entry(name.to_owned()).or_default();
+        *known += if known.is_empty() { "" } else { "; " };
+        *known += text;
         self.line(format_args!("    {name}: {text}"))
     }
 
@@ -260,7 +294,8 @@ impl Bench {
             self.write(&json)?;
         }
         let wrong = self.found.cases.iter().filter(|c| !c.verified).map(|c| c.case.clone());
-        Ok(Report { json, wrong: wrong.collect(), absent: self.found.absent.clone() })
+        let (wrong, absent) = (wrong.collect(), self.found.absent.clone());
+        Ok(Report { json, wrong, absent, void: Vec::new() })
     }
 
     fn write(&self, json: &Value) -> Result<(), Error> {
@@ -305,6 +340,7 @@ fn measured(case: &Case, verified: bool, names: &[&str], seconds: &[Vec<f64>]) -
             let ratio = Ratio::paired(times, &seconds[0]);
             measured.ratio.insert((*name).to_owned(), ratio.quartiles);
             measured.interval.insert((*name).to_owned(), ratio.interval);
+            measured.ratios.insert((*name).to_owned(), ratios(times, &seconds[0]));
         }
     }
     measured

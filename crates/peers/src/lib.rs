@@ -25,7 +25,7 @@ mod isometry_peers {
 /// The longest items that Python's arrays know: complex numbers.
 const MOST_ITEM_BYTES: u64 = 16;
 
-/// The names of cases that are wrong, and of contenders that are absent.
+/// The names of cases that are wrong, and of the peers without which the table is void.
 type Ended = (Vec<String>, Vec<String>);
 
 /// Runs the group beside `peers`.
@@ -59,7 +59,7 @@ fn kernels(
     let ended = bench::kernels_beside(&settings, peers);
     py.check_signals()?;
     match ended {
-        Ok(report) => Ok((report.wrong, report.absent)),
+        Ok(report) => Ok((report.wrong, report.void)),
         Err(Error::Interrupted) => Err(PyKeyboardInterrupt::new_err(())),
         Err(e) => Err(PyRuntimeError::new_err(e.to_string())),
     }

@@ -10,6 +10,7 @@
 //! it takes longer than the roof is not the kernels', as far as these have no better order: where ours is
 //! faster it bounds nothing.
 
+mod aims;
 mod cells;
 mod counts;
 mod family;
@@ -49,6 +50,12 @@ const PATTERN: &str = "pattern";
 /// What ours on one thread is called beside ours on two.
 const ALONE: &str = "one thread";
 
+/// The note that names the peers that have no way to do a case.
+const UNABLE: &str = "unable";
+
+/// So many times as slow as ours a contender is timed no more.
+const SLOW: f64 = 10.0;
+
 /// How often each pattern runs before the fastest is chosen.
 const TRIALS: usize = 2;
 
@@ -82,6 +89,7 @@ fn run_on(
     peers: Vec<Box<dyn Peer>>,
 ) -> Result<Report, Error> {
     let mut bench = Bench::new("kernels", settings)?;
+    bench.leave_slow(SLOW);
     let peers = all_peers(&mut bench, peers);
     let (lanes, cache_bytes) = (Arc::new(Lanes::new(2)?), last_cache_bytes());
     let crossover = crossover_of(&machine);
@@ -90,8 +98,8 @@ fn run_on(
     for problem in &problems {
         group.problem(problem)?;
     }
-    summary::sum_up(&mut group.bench)?;
-    group.bench.finish()
+    let void = summary::sum_up(&mut group.bench)?;
+    Ok(Report { void, ..group.bench.finish()? })
 }
 
 /// `peers`, and the libraries that this machine has.
@@ -202,7 +210,8 @@ impl Group {
         let spans = scene.buffers.spans()?;
         let Some(views) = &scene.views else {
             if !scene.both_stores {
-                checked.unable = self.peers.iter().map(|peer| peer.name().to_owned()).collect();
+                let why = "none: more pieces than they are given";
+                checked.notes.push(("peers".to_owned(), why.to_owned()));
             }
             return self.time(checked, case);
         };
@@ -294,7 +303,7 @@ impl Group {
         };
         self.bench.time((case, verified), &mut contenders, &mut settle)?;
         if !unable.is_empty() {
-            notes.push(("unable".to_owned(), unable.join(", ")));
+            notes.push((UNABLE.to_owned(), unable.join(", ")));
         }
         notes.push(("size".to_owned(), size_label(case.bytes, self.cache_bytes)));
         notes.extend(self.bench.cases().last().map(summary::best).unwrap_or_default());

@@ -1,12 +1,9 @@
-//! What all cases come to: how near the roof, how far ahead of the peers, and each aim.
+//! What all cases come to: how near the roof, and how far ahead of the peers.
 
-use super::{ALONE, PATTERN, REQUIRED, ROOFS, STORES};
+use super::{ALONE, PATTERN, REQUIRED, ROOFS, STORES, UNABLE, aims};
+use crate::Error;
 use crate::report::{Bench, Measured};
-use crate::{Error, problems};
-use regex::Regex;
-use serde::Deserialize;
-
-const AIMS: &str = include_str!("../../../../../bench/problems/kernels/aims.toml");
+use crate::stats::mean;
 
 /// So many times as slow as NumPy a required peer says little of what it could do.
 const FAR: f64 = 3.0;
@@ -17,56 +14,25 @@ const FAR_NOTE: &str = "far slower than numpy";
 /// Below this part of the best peer's speed a case counts as lost.
 const LOST: f64 = 0.9;
 
-#[derive(Debug, Deserialize)]
-#[serde(deny_unknown_fields)]
-struct Aims {
-    aim: Vec<Aim>,
-}
-
-/// What cases of one thread are to reach.
-#[derive(Debug, Deserialize)]
-#[serde(deny_unknown_fields)]
-struct Aim {
-    about: String,
-    /// The cases, by name.
-    cases: String,
-    /// Of the roof, of memcpy, or of the better kind of stores.
-    #[serde(default)]
-    of: Of,
-    /// Each case, or their geometric mean.
-    #[serde(default)]
-    by: By,
-    reach: f64,
-}
-
-#[derive(Debug, Clone, Copy, Default, PartialEq, Deserialize)]
-#[serde(rename_all = "lowercase")]
-enum Of {
-    #[default]
-    Roof,
-    Memcpy,
-    Stores,
-}
-
-#[derive(Debug, Clone, Copy, Default, PartialEq, Deserialize)]
-#[serde(rename_all = "lowercase")]
-enum By {
-    #[default]
-    Each,
-    Mean,
-}
-
-/// A ratio's median, and the upper end of the interval that it lies in.
+/// A ratio's median, the interval that it lies in, and what it is of, run by run.
 #[derive(Debug, Clone, Copy, PartialEq)]
-struct Reached {
-    median: f64,
-    upper: f64,
+pub(super) struct Figure<'a> {
+    pub(super) median: f64,
+    pub(super) interval: [f64; 2],
+    pub(super) runs: &'a [f64],
+}
+
+impl Figure<'_> {
+    /// What an aim is held to.
+    pub(super) fn upper(&self) -> f64 {
+        self.interval[1]
+    }
 }
 
 /// The notes that name a case's roof and its best peer.
 pub(super) fn best(case: &Measured) -> Vec<(String, String)> {
-    let named = |what: &str, (name, reached): (&str, Reached)| {
-        (what.to_owned(), format!("{name} x{:.3}", reached.median))
+    let named = |what: &str, (name, figure): (&str, Figure<'_>)| {
+        (what.to_owned(), format!("{name} x{:.3}", figure.median))
     };
     let roof = roof(case).map(|r| named("roof", r));
     let peer = peer(case).map(|p| named("best peer", p));
@@ -83,46 +49,59 @@ pub(super) fn far(case: &Measured) -> Option<(String, String)> {
 }
 
 /// The faster of the plain copies, and what of its speed ours has.
-fn roof(case: &Measured) -> Option<(&str, Reached)> {
+pub(super) fn roof(case: &Measured) -> Option<(&str, Figure<'_>)> {
     fastest(case, |name| ROOFS.contains(&name))
 }
 
 /// The fastest peer, likewise.
-fn peer(case: &Measured) -> Option<(&str, Reached)> {
+pub(super) fn peer(case: &Measured) -> Option<(&str, Figure<'_>)> {
     let is_ours = |name: &str| STORES.contains(&name) || [PATTERN, ALONE].contains(&name);
     fastest(case, |name| !ROOFS.contains(&name) && !is_ours(name))
 }
 
-fn fastest(case: &Measured, wanted: impl Fn(&str) -> bool) -> Option<(&str, Reached)> {
+/// The fastest of those that are `wanted`, likewise.
+pub(super) fn fastest(
+    case: &Measured,
+    wanted: impl Fn(&str) -> bool,
+) -> Option<(&str, Figure<'_>)> {
     let names = case.ratio.keys().map(String::as_str).filter(|name| wanted(name));
     let name = names.min_by(|a, b| case.seconds[*a].total_cmp(&case.seconds[*b]))?;
-    Some((name, reached(case, name)?))
+    Some((name, figure(case, name)?))
 }
 
-fn reached(case: &Measured, name: &str) -> Option<Reached> {
-    Some(Reached { median: case.ratio.get(name)?[1], upper: case.interval.get(name)?[1] })
+/// What of the speed of `name` ours has.
+pub(super) fn figure<'a>(case: &'a Measured, name: &str) -> Option<Figure<'a>> {
+    let (ratio, interval) = (case.ratio.get(name)?, case.interval.get(name)?);
+    let runs = case.ratios.get(name).map_or(&[][..], Vec::as_slice);
+    Some(Figure { median: ratio[1], interval: *interval, runs })
 }
 
-/// Says what the cases so far come to.
-pub(super) fn sum_up(bench: &mut Bench) -> Result<(), Error> {
+/// Says what the cases so far come to. Returns the peers without which it says nothing.
+pub(super) fn sum_up(bench: &mut Bench) -> Result<Vec<String>, Error> {
     let mut lines = Vec::new();
     for threads in [1, 2] {
         let cases: Vec<&Measured> =
             bench.cases().iter().filter(|c| c.threads == threads && c.verified).collect();
         lines.extend(of_threads(threads, &cases));
-        if threads == 1 {
-            let aims: Aims = problems::read("kernels/aims", AIMS)?;
-            for aim in &aims.aim {
-                lines.extend(aim.line(&cases)?);
-            }
-        }
+        lines.extend(aims::lines(threads, &cases)?);
     }
-    lines.extend(not_slower(bench.cases()));
-    let absent: Vec<&str> = REQUIRED.into_iter().filter(|name| bench.is_absent(name)).collect();
-    if !absent.is_empty() {
-        lines.push(format!("VOID: this table lacks {}", absent.join(", ")));
+    let is_void = |name: &&str| bench.is_absent(name) || is_never_timed(bench.cases(), name);
+    let void: Vec<&str> = REQUIRED.into_iter().filter(is_void).collect();
+    if !void.is_empty() {
+        lines.push(format!("VOID: this table lacks {}", void.join(", ")));
     }
-    lines.into_iter().try_for_each(|line| bench.sum_up(format!("# {line}")))
+    lines.into_iter().try_for_each(|line| bench.sum_up(format!("# {line}")))?;
+    Ok(void.into_iter().map(str::to_owned).collect())
+}
+
+/// Whether the peer `name` was asked to do cases that ours does, and failed or was unable in all.
+fn is_never_timed(cases: &[Measured], name: &str) -> bool {
+    let is_unable = |case: &Measured| {
+        case.notes.get(UNABLE).is_some_and(|names| names.split(", ").any(|unable| unable == name))
+    };
+    let was_asked = |case: &Measured| case.notes.contains_key(name) || is_unable(case);
+    let mut right = cases.iter().filter(|case| case.verified);
+    right.clone().any(was_asked) && !right.any(|case| case.ratio.contains_key(name))
 }
 
 fn of_threads(threads: u32, cases: &[&Measured]) -> Vec<String> {
@@ -154,89 +133,11 @@ fn least<'a>(ratios: &[(f64, &'a str)]) -> Option<(f64, &'a str)> {
     ratios.iter().copied().min_by(|a, b| a.0.total_cmp(&b.0))
 }
 
-fn mean(values: impl Iterator<Item = f64>) -> f64 {
-    let (sum, count) = values.fold((0.0, 0.0), |(sum, count), v| (sum + v.ln(), count + 1.0));
-    f64::exp(sum / count)
-}
-
-/// Whether two threads are never slower than one, timed in turn with them.
-fn not_slower(cases: &[Measured]) -> Option<String> {
-    let ratios: Vec<(Reached, &str)> =
-        cases.iter().filter_map(|c| Some((reached(c, ALONE)?, &*c.case))).collect();
-    let (worst, name) = ratios.iter().min_by(|a, b| a.0.upper.total_cmp(&b.0.upper))?;
-    let (count, slower) = (ratios.len(), ratios.iter().filter(|r| r.0.upper < 1.0).count());
-    let Reached { median, upper } = worst;
-    Some(format!(
-        "2 threads over 1: slower in {slower} of {count} cases, worst x{median:.3} (up to \
-         {upper:.3}, {name})"
-    ))
-}
-
-impl Aim {
-    /// How it stands, in a line; none where no case was measured.
-    fn line(&self, cases: &[&Measured]) -> Result<Option<String>, Error> {
-        let pattern = Regex::new(&self.cases).map_err(Error::part("reading an aim"))?;
-        let of = |case: &Measured| match self.of {
-            Of::Roof => roof(case).map(|r| r.1),
-            Of::Memcpy => reached(case, "memcpy"),
-            Of::Stores => fastest(case, |name| STORES.contains(&name)).map(|s| s.1),
-        };
-        let matching = cases.iter().filter(|c| pattern.is_match(&c.case));
-        let all: Vec<(Reached, &Measured)> = matching.filter_map(|c| Some((of(c)?, *c))).collect();
-        let Some((worst, case)) = all.iter().min_by(|a, b| a.0.upper.total_cmp(&b.0.upper)) else {
-            return Ok(None);
-        };
-        let (about, reach, count) = (&self.about, self.reach, all.len());
-        let (is_reached, text, short) = match self.by {
-            By::Mean => {
-                let median = mean(all.iter().map(|r| r.0.median));
-                let upper = mean(all.iter().map(|r| r.0.upper));
-                let text = format!("{median:.3} (up to {upper:.3}) of {count}, aim {reach}");
-                (upper >= reach, text, all.clone())
-            }
-            By::Each => {
-                let short: Vec<_> = all.iter().filter(|r| r.0.upper < reach).copied().collect();
-                let Reached { median, upper } = worst;
-                let (good, name) = (count - short.len(), &case.case);
-                let text = format!(
-                    "{good} of {count} at {reach}, worst {median:.3} (up to {upper:.3}, {name})"
-                );
-                (short.is_empty(), text, short)
-            }
-        };
-        let mark = if is_reached { "reached" } else { "MISSED " };
-        let why = if is_reached { None } else { self.traffic(&short) };
-        Ok(Some(format!("{mark} {about}: {text}{}", why.unwrap_or_default())))
-    }
-
-    /// What the traffic without the conversion says of cases that fall short: where ours is faster than it,
-    /// nothing.
-    fn traffic(&self, cases: &[(Reached, &Measured)]) -> Option<String> {
-        let of_pattern =
-            |r: &(Reached, &Measured)| Some((r.0.median, reached(r.1, PATTERN)?.median));
-        let ratios: Vec<(f64, f64)> = cases.iter().filter_map(of_pattern).collect();
-        let (count, reach) = (ratios.len(), self.reach);
-        if count == 0 {
-            return None;
-        }
-        let without = mean(ratios.iter().map(|(ours, of)| ours / of));
-        let ours = mean(ratios.iter().map(|(_, of)| *of));
-        let below = ratios.iter().filter(|(ours, of)| ours / of < reach).count();
-        let faster = ratios.iter().filter(|(_, of)| *of > 1.0).count();
-        Some(format!(
-            "; what falls short is at {without:.3} without converting, {below} of {count} below {reach}, \
-             and ours at {ours:.3} of that, faster in {faster}"
-        ))
-    }
-}
-
 #[cfg(test)]
-mod tests {
+pub(super) mod tests {
     use super::*;
-    use crate::groups::kernels::family;
-    use model::Crossover;
 
-    fn case(name: &str, threads: u32, times: &[(&str, f64)]) -> Measured {
+    pub(in super::super) fn case(name: &str, threads: u32, times: &[(&str, f64)]) -> Measured {
         let others = || times.iter().filter(|t| t.0 != "isometry");
         Measured {
             case: name.to_owned(),
@@ -244,12 +145,13 @@ mod tests {
             threads,
             seconds: times.iter().map(|t| (t.0.to_owned(), t.1)).collect(),
             ratio: others().map(|t| (t.0.to_owned(), [0.0, t.1, 9.0])).collect(),
-            interval: others().map(|t| (t.0.to_owned(), [0.0, t.1 + 0.1])).collect(),
+            interval: others().map(|t| (t.0.to_owned(), [t.1 - 0.01, t.1 + 0.01])).collect(),
+            ratios: others().map(|t| (t.0.to_owned(), vec![t.1 - 0.01, t.1, t.1 + 0.01])).collect(),
             ..Measured::default()
         }
     }
 
-    fn cases() -> [Measured; 3] {
+    pub(in super::super) fn cases() -> [Measured; 3] {
         let one = ("isometry", 1.0);
         [
             case("a 1", 1, &[one, ("memcpy", 0.9), ("stream", 0.4), ("numpy", 3.0), ("mkl", 0.8)]),
@@ -261,7 +163,9 @@ mod tests {
     #[test]
     fn the_roof_is_the_faster_copy_and_the_best_peer_the_fastest_other() {
         let [first, second, third] = cases();
-        assert_eq!(roof(&first).unwrap(), ("stream", Reached { median: 0.4, upper: 0.5 }));
+        let runs = &first.ratios["stream"][..];
+        let figure = Figure { median: 0.4, interval: [0.4 - 0.01, 0.4 + 0.01], runs };
+        assert_eq!(roof(&first).unwrap(), ("stream", figure));
         assert_eq!(roof(&third).unwrap().0, "memcpy");
         assert_eq!(peer(&first).unwrap().0, "mkl");
         assert_eq!(peer(&second), None);
@@ -285,73 +189,19 @@ mod tests {
     }
 
     #[test]
-    fn two_threads_are_slower_where_all_of_the_interval_is() {
-        let two = |name, one| case(name, 2, &[("isometry", 1.0), ("one thread", one)]);
-        let noisy = not_slower(&[two("a, 2 threads", 1.5), two("b, 2 threads", 0.95)]).unwrap();
-        assert!(noisy.contains("slower in 0 of 2 cases, worst x0.950 (up to 1.050, b, 2 threads)"));
-        let slower = not_slower(&[two("a, 2 threads", 0.85)]).unwrap();
-        assert!(slower.contains("slower in 1 of 1 cases"), "{slower}");
-        assert_eq!(not_slower(&[case("a", 1, &[("isometry", 1.0)])]), None);
-    }
-
-    #[test]
-    fn an_aim_is_reached_by_the_upper_end_of_the_interval() {
-        let [first, _, third] = cases();
-        let cases = [&first, &third];
-        let aim =
-            |of, by, reach| Aim { about: "it".to_owned(), cases: "^a ".to_owned(), of, by, reach };
-        let line = |aim: Aim| aim.line(&cases).unwrap().unwrap();
-        assert_eq!(
-            line(aim(Of::Roof, By::Each, 0.5)),
-            "reached it: 2 of 2 at 0.5, worst 0.400 (up to 0.500, a 1)"
-        );
-        assert!(line(aim(Of::Roof, By::Each, 0.51)).starts_with("MISSED  it: 1 of 2 at 0.51"));
-        assert!(line(aim(Of::Memcpy, By::Each, 0.95)).starts_with("reached it: 2 of 2"));
-        let either = case("a 3", 1, &[("isometry", 1.0), ("cached", 1.1), ("streamed", 0.8)]);
-        let of_stores = aim(Of::Stores, By::Each, 0.95).line(&[&first, &either]).unwrap().unwrap();
-        assert!(of_stores.starts_with("MISSED  it: 0 of 1 at 0.95, worst 0.800"), "{of_stores}");
-        assert_eq!((peer(&either), roof(&either)), (None, None));
-        let mean = line(aim(Of::Roof, By::Mean, 0.7));
-        assert_eq!(mean, "reached it: 0.600 (up to 0.707) of 2, aim 0.7");
-        let none = Aim { cases: "^b".to_owned(), ..aim(Of::Roof, By::Mean, 0.7) };
-        assert_eq!(none.line(&cases).unwrap(), None);
-    }
-
-    #[test]
-    fn what_falls_short_is_told_with_its_traffic() {
-        let one = ("isometry", 1.0);
-        let cases = [
-            case("a 1", 1, &[one, ("memcpy", 0.4), ("pattern", 0.8)]),
-            case("a 2", 1, &[one, ("memcpy", 0.5), ("pattern", 0.5)]),
-        ];
-        let aim = |by, reach| Aim {
-            about: "it".to_owned(),
-            cases: "^a ".to_owned(),
-            of: Of::Roof,
-            by,
-            reach,
+    fn a_peer_that_fails_everywhere_is_as_good_as_absent() {
+        let asked = |mut case: Measured, note: (&str, &str)| {
+            case.notes.insert(note.0.to_owned(), note.1.to_owned());
+            case
         };
-        let line = |aim: Aim| aim.line(&cases.iter().collect::<Vec<_>>()).unwrap().unwrap();
-        let each = line(aim(By::Each, 0.6));
-        let why = "is at 0.500 without converting, 1 of 1 below 0.6, and ours at 0.800 of that, faster in 0";
-        assert!(each.starts_with("MISSED  it: 1 of 2 at 0.6") && each.contains(why), "{each}");
-        let mean = line(aim(By::Mean, 0.7));
-        let why = "is at 0.707 without converting, 1 of 2 below 0.7, and ours at 0.632 of that";
-        assert!(mean.contains(why), "{mean}");
-        assert!(!line(aim(By::Each, 0.5)).contains("without converting"));
-        let faster = case("a 3", 1, &[one, ("memcpy", 0.4), ("pattern", 1.25)]);
-        let why = aim(By::Each, 0.6).line(&[&faster]).unwrap().unwrap();
-        assert!(why.ends_with("and ours at 1.250 of that, faster in 1"), "{why}");
-        assert_eq!(peer(&cases[0]), None);
-    }
-
-    #[test]
-    fn every_aim_is_about_some_case() {
-        let problems = family::problems(Crossover::default()).unwrap();
-        let aims: Aims = problems::read("kernels/aims", AIMS).unwrap();
-        for aim in aims.aim {
-            let pattern = Regex::new(&aim.cases).unwrap();
-            assert!(problems.iter().any(|p| pattern.is_match(&p.name)), "{}", aim.about);
-        }
+        let [first, second, _] = cases();
+        let without = case("b", 1, &[("isometry", 1.0), ("memcpy", 0.9)]);
+        assert!(!is_never_timed(&[first.clone(), second.clone(), without.clone()], "onednn"));
+        let failed = asked(second, ("numpy", "failed: it is broken"));
+        assert!(is_never_timed(std::slice::from_ref(&failed), "numpy"));
+        assert!(!is_never_timed(&[first.clone(), failed], "numpy"));
+        let unable = asked(without, (UNABLE, "hptt, onednn"));
+        assert!(is_never_timed(&[first, unable.clone()], "onednn"));
+        assert!(!is_never_timed(&[unable], "numpy"));
     }
 }

@@ -57,6 +57,7 @@ fn every_contender_is_checked_and_those_that_fail_are_named() {
     }
     let absent = report.json["absent"].as_array().unwrap();
     assert!(absent.contains(&"numpy".into()) && absent.contains(&"pytorch".into()));
+    assert_eq!(report.void, ["numpy", "pytorch", "onednn"]);
     let summary = report.json["summary"].as_array().unwrap();
     assert!(summary.last().unwrap().as_str().unwrap().contains("VOID"), "{summary:?}");
 }
