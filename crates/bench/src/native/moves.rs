@@ -4,14 +4,12 @@ use super::Buffers;
 use super::stream;
 use crate::lanes::{Lanes, Task};
 use crate::{Error, peer::Spans};
+use channel_host::{SPLIT_BYTES, cut};
 use kernels::Stores;
 use layout::{NdCopy, lies_in, touched};
 use model::Crossover;
 use std::marker::PhantomData;
 use std::sync::Arc;
-
-/// Below this, two lanes work like one: the Memcpy channel's rule.
-const SPLIT_BYTES: u64 = 1 << 20;
 
 /// Two lanes part a plain copy at a multiple of this.
 const PART_BYTES: usize = 4096;
@@ -47,7 +45,7 @@ impl<'a> Moves<'a> {
     ) -> Result<Self, Error> {
         let spans = buffers.spans()?;
         let bytes = payload_bytes(what);
-        let parts = if bytes < SPLIT_BYTES { 1 } else { threads as usize };
+        let threads = threads as usize;
         let inside = match what {
             Move::Kernels(list, _) => list.iter().all(|copy| is_inside(copy, &spans)),
             Move::Memcpy(_) | Move::Stream(_) => bytes <= spans.src.1.min(spans.dst.1) as u64,
@@ -55,13 +53,16 @@ impl<'a> Moves<'a> {
         if !inside {
             return Err(Error::part("preparing a copy")("it reaches outside its buffers"));
         }
-        let task = match what {
+        let parts = if bytes < SPLIT_BYTES { 1 } else { threads };
+        let (task, parts) = match what {
+            // As the Memcpy channel does it.
             Move::Kernels(list, crossover) => {
-                let stores = Stores::of(list, bytes, crossover.by(parts));
-                kernels_task(list, spans, (parts, stores))
+                let stores = Stores::of(list, bytes, crossover.by(threads));
+                let (pieces, parts) = cut(&Arc::from(&list[..]), bytes, threads);
+                (kernels_task(pieces, spans, (parts, stores)), parts)
             }
-            Move::Memcpy(_) => plain_task(memcpy, spans, (bytes as usize, parts)),
-            Move::Stream(_) => plain_task(stream::copy, spans, (bytes as usize, parts)),
+            Move::Memcpy(_) => (plain_task(memcpy, spans, (bytes as usize, parts)), parts),
+            Move::Stream(_) => (plain_task(stream::copy, spans, (bytes as usize, parts)), parts),
         };
         Ok(Moves { lanes: Arc::clone(lanes), task, parts, buffers: PhantomData })
     }
@@ -87,10 +88,7 @@ pub(super) fn is_inside(copy: &NdCopy, spans: &Spans) -> bool {
         && lies_in(&written, 0, spans.dst.1 as u64)
 }
 
-fn kernels_task(list: &[NdCopy], spans: Spans, (parts, stores): (usize, Stores)) -> Task {
-    let cut =
-        |copy| if parts == 1 { vec![NdCopy::clone(copy)] } else { kernels::split(copy, parts) };
-    let pieces: Vec<NdCopy> = list.iter().flat_map(cut).collect();
+fn kernels_task(pieces: Arc<[NdCopy]>, spans: Spans, (parts, stores): (usize, Stores)) -> Task {
     let (src, dst) = (spans.src.0, spans.dst.0);
     Arc::new(move |part| {
         let bound = |n| n * pieces.len() / parts;

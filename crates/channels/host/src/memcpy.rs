@@ -4,7 +4,7 @@ use crate::copy;
 use crate::cores::Cores;
 use crate::lanes::{Lanes, Running, Task};
 use channel::layout::NdCopy;
-use channel::model::{ChannelError, ChannelErrorKind, Completion, CopyWork, Crossover, Work};
+use channel::model::{ChannelError, ChannelErrorKind, Completion, Crossover, Work};
 use channel::{Bell, Capabilities, Channel, DoneQueue, Held, Job};
 use kernels::Stores;
 use std::collections::BTreeSet;
@@ -14,7 +14,7 @@ use std::sync::atomic::{AtomicBool, AtomicUsize};
 use std::sync::{Arc, Mutex};
 
 /// Below this, cutting a request over lanes costs more than it brings.
-const SPLIT_BYTES: u64 = 1 << 20;
+pub const SPLIT_BYTES: u64 = 1 << 20;
 
 /// How a Memcpy channel is made.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -86,9 +86,7 @@ impl MemcpyChannel {
         let lanes = self.lanes.count();
         let stores = Stores::of(&work.list, work.result_bytes, self.crossover.by(lanes));
         let bases = copy::check(work, (&job.src, &job.dst), stores)?;
-        let copies = cut(work, lanes);
-        let tasks = if work.payload_bytes < SPLIT_BYTES { 1 } else { lanes.min(copies.len()) };
-        let tasks = tasks.max(1);
+        let (copies, tasks) = cut(&work.list, work.payload_bytes, lanes);
         let (left, broken) = (AtomicUsize::new(tasks), AtomicBool::new(false));
         let (request, job) = (job.request, Mutex::new(Some(job)));
         let running = Arc::new(Running { request, job, copies, bases, left, broken });
@@ -101,12 +99,19 @@ impl MemcpyChannel {
     }
 }
 
-/// The copies of `work`, each cut into a piece for every lane where they are few and large.
-fn cut(work: &CopyWork, lanes: usize) -> Arc<[NdCopy]> {
-    if lanes == 1 || work.payload_bytes < SPLIT_BYTES || work.list.len() >= lanes * 4 {
-        return Arc::clone(&work.list);
+/// The copies of `list`, which move `payload_bytes`, each cut into a piece for every lane where they
+/// are few and large, and how many of `lanes` are to share them in their order.
+#[must_use]
+pub fn cut(list: &Arc<[NdCopy]>, payload_bytes: u64, lanes: usize) -> (Arc<[NdCopy]>, usize) {
+    if lanes < 2 || payload_bytes < SPLIT_BYTES {
+        return (Arc::clone(list), 1);
     }
-    work.list.iter().flat_map(|copy| kernels::split(copy, lanes)).collect()
+    let copies = match list.len() >= lanes * 4 {
+        true => Arc::clone(list),
+        false => list.iter().flat_map(|copy| kernels::split(copy, lanes)).collect(),
+    };
+    let tasks = lanes.min(copies.len()).max(1);
+    (copies, tasks)
 }
 
 fn no_commit() -> ChannelError {
@@ -134,5 +139,32 @@ impl Channel for MemcpyChannel {
 
     fn drain(&mut self) {
         self.held.drain(&self.done);
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use channel::layout::{CopyDim, FieldCopy, Stride};
+
+    fn list(copies: usize) -> Arc<[NdCopy]> {
+        let strides = vec![Stride { src: 8, dst: 4 }];
+        let dims = vec![CopyDim { extent: 1 << 18, src_index: None, dst_index: None }];
+        let fields = vec![FieldCopy { bytes: 4, src_offset: 0, dst_offset: 0, strides }];
+        vec![NdCopy { dims, fields }; copies].into()
+    }
+
+    #[test]
+    fn few_large_copies_are_cut_and_others_only_shared() {
+        let cut = |copies, bytes, lanes| {
+            let (cut, tasks) = cut(&list(copies), bytes, lanes);
+            (cut.len(), tasks)
+        };
+        assert_eq!(cut(1, SPLIT_BYTES, 2), (2, 2));
+        assert_eq!(cut(7, SPLIT_BYTES, 2), (14, 2));
+        assert_eq!(cut(8, SPLIT_BYTES, 2), (8, 2));
+        assert_eq!(cut(1, SPLIT_BYTES - 1, 2), (1, 1));
+        assert_eq!(cut(8, SPLIT_BYTES, 1), (8, 1));
+        assert_eq!(cut(0, SPLIT_BYTES, 2), (0, 1));
     }
 }
