@@ -49,6 +49,7 @@ class NumPy:
     """`np.copyto` of strided views."""
 
     name = "numpy"
+    version = np.__version__
     aligned = False
 
     TYPES = {1: "u1", 2: "u2", 4: "u4", 8: "u8", 16: "c16"}
@@ -71,6 +72,7 @@ class PyTorch:
     """`Tensor.copy_` of strided views."""
 
     name = "pytorch"
+    version = torch.__version__
     aligned = True
 
     TYPES = {
@@ -108,7 +110,7 @@ def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("--filter", default="")
     parser.add_argument("--runs", type=int)
-    parser.add_argument("--budget", type=int, default=5, help="seconds of timing for a case")
+    parser.add_argument("--budget", type=int, help="seconds of timing for a case")
     arguments = parser.parse_args()
     find_libraries()
     wrong, void = isometry_peers.kernels(

@@ -18,6 +18,11 @@ pub trait Peer {
     /// What it is called in the table.
     fn name(&self) -> &str;
 
+    /// Its version, where it tells one.
+    fn version(&self) -> Option<String> {
+        None
+    }
+
     /// Makes ready for `task`, in the fastest of its ways; `None` where it has none.
     ///
     /// # Errors

@@ -66,6 +66,9 @@ struct Found {
     group: String,
     machine: String,
     absent: Vec<String>,
+    /// Of those beside ours that tell theirs.
+    #[serde(skip_serializing_if = "BTreeMap::is_empty")]
+    versions: BTreeMap<String, String>,
     /// Cases that this machine has no room for.
     #[serde(skip_serializing_if = "Vec::is_empty")]
     left_out: Vec<String>,
@@ -102,7 +105,8 @@ impl Bench {
         let machine = process::machine();
         let (group, absent, cases) = (name.to_owned(), Vec::new(), Vec::new());
         let (left_out, summary) = (Vec::new(), Vec::new());
-        let found = Found { group, machine, absent, left_out, cases, summary };
+        let versions = BTreeMap::new();
+        let found = Found { group, machine, absent, versions, left_out, cases, summary };
         let bench = Bench { settings: settings.clone(), slow: None, found };
         bench.line(format_args!("# {name} on {}", bench.found.machine))?;
         Ok(bench)
@@ -146,6 +150,14 @@ impl Bench {
         if !self.found.absent.iter().any(|known| known == name) {
             self.found.absent.push(name.to_owned());
         }
+    }
+
+    /// Notes the version of a contender, where it tells one.
+    pub(crate) fn beside(&mut self, name: &str, version: Option<String>) -> Result<(), Error> {
+        let Some(version) = version else { return Ok(()) };
+        self.line(format_args!("# {name} {version}"))?;
+        self.found.versions.insert(name.to_owned(), version);
+        Ok(())
     }
 
     /// Whether nobody has that contender.

@@ -39,6 +39,11 @@ pub struct Settings {
     pub stop: Stop,
 }
 
+impl Settings {
+    /// The budget of who names none.
+    pub const BUDGET_SECONDS: u64 = 40;
+}
+
 /// A flag that ends a run as soon as may be. Clones are the same flag.
 #[derive(Debug, Clone, Default)]
 pub struct Stop(Arc<AtomicBool>);

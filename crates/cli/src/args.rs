@@ -292,7 +292,7 @@ pub(crate) struct Bench {
     #[arg(long, value_name = "N")]
     pub(crate) runs: Option<NonZeroUsize>,
     /// After so many seconds of timing a case runs no more, once it has run 5 times.
-    #[arg(long, value_name = "SECONDS", default_value_t = 40)]
+    #[arg(long, value_name = "SECONDS", default_value_t = bench::Settings::BUDGET_SECONDS)]
     pub(crate) budget: u64,
     /// Where GROUP.json is written.
     #[arg(long, value_name = "DIR", default_value = "bench/out")]

@@ -1,6 +1,6 @@
 //! The benchmark of the kernels inside a Python process, where NumPy and PyTorch are.
 //!
-//! `scripts/bench_kernels.py` drives it. A peer is an object with a `name` and a method
+//! `scripts/bench_kernels.py` drives it. A peer is an object with a `name`, a `version` and a method
 //! `prepare(source, destination, views, threads)`, which returns a callable that does the task
 //! once, or None; it is called for each order of the dimensions, and the fastest is timed. `source`
 //! and `destination` are an address and a length; a view is
@@ -30,27 +30,28 @@ type Ended = (Vec<String>, Vec<String>);
 
 /// Runs the group beside `peers`.
 #[pyfunction]
-#[pyo3(signature = (peers, *, filter = "", runs = None, budget = 40))]
+#[pyo3(signature = (peers, *, filter = "", runs = None, budget = None))]
 fn kernels(
     py: Python<'_>,
     peers: Vec<Py<PyAny>>,
     filter: &str,
     runs: Option<usize>,
-    budget: u64,
+    budget: Option<u64>,
 ) -> PyResult<Ended> {
     let interrupted = Arc::new(AtomicBool::new(false));
     let peer = |object: Py<PyAny>| {
         let name = object.getattr(py, "name")?.extract(py)?;
+        let version = object.getattr(py, "version")?.extract(py)?;
         let aligned = object.getattr(py, "aligned")?.extract(py)?;
         let interrupted = Arc::clone(&interrupted);
-        Ok(Box::new(PythonPeer { name, aligned, object, interrupted }) as Box<dyn Peer>)
+        Ok(Box::new(PythonPeer { name, version, aligned, object, interrupted }) as Box<dyn Peer>)
     };
     let peers = peers.into_iter().map(peer).collect::<PyResult<Vec<_>>>()?;
     let pattern = Regex::new(filter).map_err(|e| PyValueError::new_err(e.to_string()))?;
     let settings = Settings {
         filter: Some(pattern).filter(|_| !filter.is_empty()),
         runs,
-        budget: Duration::from_secs(budget),
+        budget: Duration::from_secs(budget.unwrap_or(Settings::BUDGET_SECONDS)),
         out: "bench/out".into(),
         files: ".".into(),
         output: Output::Standard,
@@ -68,6 +69,7 @@ fn kernels(
 /// A peer that is a Python object.
 struct PythonPeer {
     name: String,
+    version: String,
     /// Whether it wants items that divide every offset and stride.
     aligned: bool,
     object: Py<PyAny>,
@@ -89,6 +91,10 @@ impl PythonPeer {
 impl Peer for PythonPeer {
     fn name(&self) -> &str {
         &self.name
+    }
+
+    fn version(&self) -> Option<String> {
+        Some(self.version.clone())
     }
 
     fn prepare<'a>(&mut self, task: &Task<'a>) -> Result<Option<Ready<'a>>, Error> {

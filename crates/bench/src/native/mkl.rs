@@ -23,6 +23,7 @@ pub(crate) struct Mkl {
     double: Omatcopy<f64>,
     complex: Omatcopy<Complex>,
     set_threads: unsafe extern "C" fn(c_int),
+    version: unsafe extern "C" fn(*mut c_char, c_int),
 }
 
 /// A matrix to transpose.
@@ -48,6 +49,7 @@ impl Mkl {
                 double: library.function("MKL_Domatcopy")?,
                 complex: library.function("MKL_Zomatcopy")?,
                 set_threads: library.function("MKL_Set_Num_Threads")?,
+                version: library.function("MKL_Get_Version_String")?,
             }
         };
         library.keep();
@@ -76,6 +78,16 @@ impl Mkl {
 impl Peer for Mkl {
     fn name(&self) -> &str {
         "mkl"
+    }
+
+    /// What stands behind the word in what it says of itself.
+    fn version(&self) -> Option<String> {
+        let mut text = [0u8; 198];
+        // SAFETY: so many bytes may be written.
+        unsafe { (self.version)(text.as_mut_ptr().cast(), 198) };
+        let text = String::from_utf8_lossy(&text);
+        let (_, version) = text.split_once("Version ")?;
+        version.split(['-', ' ', '\0']).next().map(str::to_owned)
     }
 
     fn prepare<'a>(&mut self, task: &Task<'a>) -> Result<Option<Ready<'a>>, Error> {

@@ -30,7 +30,12 @@ struct Argument {
     memory: Raw,
 }
 
+/// How `dnnl_version_t` begins.
+#[repr(C)]
+struct Version([c_int; 3]);
+
 struct Api {
+    version: unsafe extern "C" fn() -> *const Version,
     desc: unsafe extern "C" fn(*mut Raw, c_int, *const i64, c_int, *const i64) -> c_int,
     reorder: unsafe extern "C" fn(*mut Raw, Raw, Raw, Raw, Raw, *const c_void) -> c_int,
     query: unsafe extern "C" fn(Raw, c_int, c_int, *mut *const c_char) -> c_int,
@@ -89,6 +94,7 @@ impl OneDnn {
         // SAFETY: the types are those of dnnl.h, version 3, and of omp.h.
         let (make, stream, api) = unsafe {
             let api = Api {
+                version: library.function("dnnl_version")?,
                 desc: library.function("dnnl_memory_desc_create_with_strides")?,
                 reorder: library.function("dnnl_reorder_primitive_desc_create")?,
                 query: library.function("dnnl_primitive_desc_query")?,
@@ -219,6 +225,13 @@ impl OneDnn {
 impl Peer for OneDnn {
     fn name(&self) -> &str {
         "onednn"
+    }
+
+    fn version(&self) -> Option<String> {
+        // SAFETY: the library returns a constant of its own, or null.
+        let version = unsafe { (self.api.version)().as_ref() }?;
+        let Version([major, minor, patch]) = version;
+        Some(format!("{major}.{minor}.{patch}"))
     }
 
     /// Elements of two bytes go as numbers of that size or as pairs of bytes: not every processor has

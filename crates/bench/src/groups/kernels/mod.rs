@@ -90,7 +90,7 @@ fn run_on(
 ) -> Result<Report, Error> {
     let mut bench = Bench::new("kernels", settings)?;
     bench.leave_slow(SLOW);
-    let peers = all_peers(&mut bench, peers);
+    let peers = all_peers(&mut bench, peers)?;
     let (lanes, cache_bytes) = (Arc::new(Lanes::new(2)?), last_cache_bytes());
     let crossover = crossover_of(&machine);
     let problems = family::problems(crossover)?;
@@ -103,7 +103,10 @@ fn run_on(
 }
 
 /// `peers`, and the libraries that this machine has.
-fn all_peers(bench: &mut Bench, mut peers: Vec<Box<dyn Peer>>) -> Vec<Box<dyn Peer>> {
+fn all_peers(
+    bench: &mut Bench,
+    mut peers: Vec<Box<dyn Peer>>,
+) -> Result<Vec<Box<dyn Peer>>, Error> {
     type Loaded = Result<Box<dyn Peer>, Error>;
     let loaded: [(&str, Loaded); 3] = [
         ("onednn", OneDnn::load().map(|p| Box::new(p) as _)),
@@ -122,10 +125,13 @@ fn all_peers(bench: &mut Bench, mut peers: Vec<Box<dyn Peer>>) -> Vec<Box<dyn Pe
             bench.absent(name, &Error::part("looking for it")(why));
         }
     }
+    for peer in &peers {
+        bench.beside(peer.name(), peer.version())?;
+    }
     if !HAS_STREAM {
         bench.absent("stream", &Error::part("looking for it")("no streaming stores here"));
     }
-    peers
+    Ok(peers)
 }
 
 /// From where on results are written past the caches there, as the Memcpy channel does it.
@@ -167,12 +173,11 @@ impl Group {
         if wanted.iter().all(Option::is_none) {
             return Ok(());
         }
-        let [src, dst] = problem.side_bytes()?;
+        let sides: u64 = problem.side_bytes()?.iter().sum();
         let room = Limits::detect().usable_bytes().map_or(u64::MAX, |bytes| bytes / 2);
-        if src + dst > room {
+        if sides > room {
             for name in wanted.iter().flatten() {
-                self.bench
-                    .leave_out(name, format_args!("{} B are more than half the memory", src + dst));
+                self.bench.leave_out(name, format_args!("{sides} B are more than half the memory"));
             }
             return Ok(());
         }
@@ -181,16 +186,16 @@ impl Group {
             if let Some(name) = name {
                 self.bench.stop().check()?;
                 self.bench.say(&name);
-                let case = self.case(problem, name, threads);
+                let case = self.case(problem, name, (threads, sides));
                 self.run_case(&scene, &case)?;
             }
         }
         Ok(())
     }
 
-    fn case(&self, problem: &Problem, name: String, threads: u32) -> Case {
+    fn case(&self, problem: &Problem, name: String, (threads, sides): (u32, u64)) -> Case {
         let bytes = problem.payload_bytes();
-        let cached = self.cache_bytes.is_some_and(|cache| 2 * bytes <= cache);
+        let cached = self.cache_bytes.is_some_and(|cache| sides <= cache);
         let calls = (BATCH_BYTES / bytes.max(1)).clamp(LEAST_CACHED_CALLS, MOST_CALLS);
         let calls = if cached { calls as usize } else { 1 };
         Case { name, bytes, threads, runs: problem.runs, calls }
@@ -208,6 +213,8 @@ impl Group {
             checked.right.push((PATTERN.to_owned(), run));
         }
         let spans = scene.buffers.spans()?;
+        let size = size_label(spans.src.1 + spans.dst.1, self.cache_bytes);
+        checked.notes.push(("size".to_owned(), size));
         let Some(views) = &scene.views else {
             if !scene.both_stores {
                 let why = "none: more pieces than they are given";
@@ -305,7 +312,6 @@ impl Group {
         if !unable.is_empty() {
             notes.push((UNABLE.to_owned(), unable.join(", ")));
         }
-        notes.push(("size".to_owned(), size_label(case.bytes, self.cache_bytes)));
         notes.extend(self.bench.cases().last().map(summary::best).unwrap_or_default());
         notes.extend(self.bench.cases().last().and_then(summary::far));
         notes.iter().try_for_each(|(name, text)| self.bench.note(name, text))
@@ -374,9 +380,9 @@ fn never_fails<'a>(run: impl Fn() + 'a) -> Run<'a> {
 }
 
 /// Source and destination against the last-level cache.
-fn size_label(bytes: u64, cache_bytes: Option<u64>) -> String {
+fn size_label(sides: usize, cache_bytes: Option<u64>) -> String {
     let Some(cache) = cache_bytes else { return "no cache known".to_owned() };
-    let share = 2.0 * bytes as f64 / cache as f64;
+    let share = sides as f64 / cache as f64;
     let label = match share {
         ..=0.5 => "in the last-level cache",
         ..=2.0 => "about the last-level cache",

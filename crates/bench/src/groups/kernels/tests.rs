@@ -12,6 +12,10 @@ impl Peer for Fake {
         self.0
     }
 
+    fn version(&self) -> Option<String> {
+        (self.0 == "idle").then(|| "1.2".to_owned())
+    }
+
     fn prepare<'a>(&mut self, task: &Task<'a>) -> Result<Option<Ready<'a>>, Error> {
         assert_eq!(task.spans.src.1, 256 * 256);
         match self.0 {
@@ -55,6 +59,8 @@ fn every_contender_is_checked_and_those_that_fail_are_named() {
         assert_eq!(seconds.contains_key(PATTERN), threads == 1);
         assert_eq!(seconds.contains_key(ALONE), threads == 2);
     }
+    assert_eq!(report.json["versions"]["idle"], "1.2");
+    assert!(report.json["versions"].get("broken").is_none());
     let absent = report.json["absent"].as_array().unwrap();
     assert!(absent.contains(&"numpy".into()) && absent.contains(&"pytorch".into()));
     assert_eq!(report.void, ["numpy", "pytorch", "onednn"]);
@@ -64,7 +70,7 @@ fn every_contender_is_checked_and_those_that_fail_are_named() {
 
 #[test]
 fn sizes_are_told_by_both_sides() {
-    assert!(size_label(1 << 20, Some(8 << 20)).starts_with("in the"));
-    assert!(size_label(4 << 20, Some(8 << 20)).starts_with("about the"));
-    assert!(size_label(16 << 20, Some(8 << 20)).starts_with("beyond the"));
+    assert!(size_label(2 << 20, Some(8 << 20)).starts_with("in the"));
+    assert!(size_label(8 << 20, Some(8 << 20)).starts_with("about the"));
+    assert!(size_label(32 << 20, Some(8 << 20)).starts_with("beyond the"));
 }
