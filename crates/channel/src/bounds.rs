@@ -4,7 +4,8 @@ use layout::lies_in;
 use model::{ChannelError, ChannelErrorKind, CopyWork, MOST_LOOPS, NdCopy};
 use std::ops::Range;
 
-/// Whether `work` is well-formed ([`NdCopy::is_well_formed`]) and stays inside a source of `src_bytes` and a destination of `dst_bytes`.
+/// Whether `work` is well-formed ([`NdCopy::is_well_formed`]) and stays inside a source of `src_bytes` and a
+/// destination of `dst_bytes`.
 ///
 /// # Errors
 /// [`ChannelErrorKind::OutOfBounds`] for the first copy that does not, naming its bytes.

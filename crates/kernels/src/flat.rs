@@ -4,10 +4,10 @@
 //! two, each in another page, cost more than what they move. **Structure.** The loops in which the
 //! destination goes on are one long row, those in which the source does are another, whatever their
 //! extents: where their elements lie stands in a table for each panel. Panels are pieces of 512 B
-//! each way, or of 128 rows where vectors of half a line read the source. They are put together in
-//! strips in a first-level cache, from a copy in a second-level one or, where squares have sides of
-//! a line, from the source; of each row whole lines are written past the caches, and what is left
-//! of it is carried to the panel behind.
+//! each way, or, by vectors of half a line and from elements of 4 bytes on, of 128 rows of the source. They
+//! are put together in strips in a first-level cache, from a copy in a second-level one or, where squares
+//! have sides of a line, from the source; of each row whole lines are written past the caches, and what is
+//! left of it is carried to the panel behind.
 
 use crate::element::{Line, move_line};
 use crate::instance::Instance;

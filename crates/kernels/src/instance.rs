@@ -249,7 +249,7 @@ mod avx512vbmi {
         ..avx512::INSTANCE
     };
 }
-#[cfg(target_arch = "aarch64")]
+#[cfg(all(target_arch = "aarch64", target_endian = "little"))]
 instance!(neon, crate::vector::neon::Neon, "NEON", "neon");
 
 #[cfg(test)]
@@ -267,9 +267,12 @@ pub(crate) fn available() -> impl Iterator<Item = Instance> {
         (has_avx512, avx512::INSTANCE),
         (is_x86_feature_detected!("avx2"), avx2::INSTANCE),
     ];
-    #[cfg(all(target_arch = "aarch64", not(miri)))]
+    #[cfg(all(target_arch = "aarch64", target_endian = "little", not(miri)))]
     let special = [(std::arch::is_aarch64_feature_detected!("neon"), neon::INSTANCE)];
-    #[cfg(any(miri, not(any(target_arch = "x86_64", target_arch = "aarch64"))))]
+    #[cfg(any(
+        miri,
+        not(any(target_arch = "x86_64", all(target_arch = "aarch64", target_endian = "little")))
+    ))]
     let special: [(bool, Instance); 0] = [];
     #[cfg(test)]
     let emulated = [emulated::INSTANCE, emulated_halves::INSTANCE];

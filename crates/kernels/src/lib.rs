@@ -172,8 +172,11 @@ pub fn check_bounds(
     (src_base, src_bytes): (usize, usize),
     (dst_base, dst_bytes): (usize, usize),
 ) -> Result<(), OutOfBounds> {
+    if !list.is_well_formed() {
+        return Err(OutOfBounds { side: "source" });
+    }
     let (read, written) = touched(list);
-    if !list.is_well_formed() || !lies_in(&read, src_base as u64, src_bytes as u64) {
+    if !lies_in(&read, src_base as u64, src_bytes as u64) {
         return Err(OutOfBounds { side: "source" });
     }
     match lies_in(&written, dst_base as u64, dst_bytes as u64) {

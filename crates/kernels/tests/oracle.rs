@@ -206,6 +206,12 @@ fn what_reaches_outside_is_refused() {
     down.dims = vec![short];
     down.fields[0].strides = vec![Stride { src: 1, dst: 1 }];
     assert_eq!(copy_slices(&down, &src, 1, &mut dst, 0), source);
+    for strides in [0, 2] {
+        let mut odd = run(1);
+        odd.dims = vec![CopyDim { extent: 2, src_index: None, dst_index: None }];
+        odd.fields[0].strides = vec![Stride { src: 1, dst: 1 }; strides];
+        assert_eq!(copy_slices(&odd, &src, 0, &mut dst, 0), source);
+    }
     assert_eq!(dst, [1, 0, 0, 0, 0, 0, 0, 0]);
     // Farther down than any base is up, though what is known of that would fit behind one.
     let once = CopyDim { extent: 2, src_index: None, dst_index: None };

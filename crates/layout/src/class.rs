@@ -19,7 +19,8 @@ const RUN_BYTES: u64 = 64;
 pub fn shape_class(copies: &[NdCopy]) -> ShapeClass {
     let mut bytes = [0u64; 4];
     for copy in copies {
-        bytes[class_of(copy) as usize] += copy.payload_bytes();
+        let bytes = &mut bytes[class_of(copy) as usize];
+        *bytes = bytes.saturating_add(copy.payload_bytes());
     }
     let classes =
         [ShapeClass::Run, ShapeClass::Interleave, ShapeClass::Transpose, ShapeClass::Gather];
@@ -38,7 +39,8 @@ fn class_of(copy: &NdCopy) -> ShapeClass {
         ShapeClass::Run
     } else {
         let ends = [fastest(&|k| strides[k].src), fastest(&|k| strides[k].dst)];
-        let is_narrow = |k: usize| copy.dims[k].extent * copy.fields[0].bytes <= RUN_BYTES;
+        let is_narrow =
+            |k: usize| copy.dims[k].extent.saturating_mul(copy.fields[0].bytes) <= RUN_BYTES;
         match ends[0] == ends[1] || ends.into_iter().flatten().any(is_narrow) {
             true => ShapeClass::Interleave,
             false => ShapeClass::Transpose,

@@ -33,7 +33,7 @@ pub(crate) unsafe fn run<V: Vector>(
                 6 => tables::<V, 6>(records, count, (&stage.table, rows)),
                 _ => tables::<V, MOST_BY_TABLE>(records, count, (&stage.table, rows)),
             },
-            Fill::Windows { .. } => count,
+            Fill::Windows { .. } => unreachable!("windows have a body of their own"),
         };
         if done < count {
             for i in 0..records.fields.len() {

@@ -6,7 +6,7 @@ pub(crate) mod avx2;
 pub(crate) mod avx512;
 #[cfg(test)]
 pub(crate) mod emulated;
-#[cfg(target_arch = "aarch64")]
+#[cfg(all(target_arch = "aarch64", target_endian = "little"))]
 pub(crate) mod neon;
 pub(crate) mod scalar;
 
