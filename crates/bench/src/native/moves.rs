@@ -75,17 +75,20 @@ impl<'a> Moves<'a> {
 
 fn payload_bytes(what: &Move) -> u64 {
     match what {
-        Move::Kernels(list, _) => list.iter().map(NdCopy::payload_bytes).sum(),
+        Move::Kernels(list, _) => {
+            list.iter().map(NdCopy::payload_bytes).fold(0, u64::saturating_add)
+        }
         Move::Memcpy(bytes) | Move::Stream(bytes) => *bytes,
     }
 }
 
 /// Whether `copy` stays inside the buffers.
 pub(super) fn is_inside(copy: &NdCopy, spans: &Spans) -> bool {
+    if !copy.is_well_formed() {
+        return false;
+    }
     let (read, written) = touched(copy);
-    copy.is_well_formed()
-        && lies_in(&read, 0, spans.src.1 as u64)
-        && lies_in(&written, 0, spans.dst.1 as u64)
+    lies_in(&read, 0, spans.src.1 as u64) && lies_in(&written, 0, spans.dst.1 as u64)
 }
 
 fn kernels_task(pieces: Arc<[NdCopy]>, spans: Spans, (parts, stores): (usize, Stores)) -> Task {
