@@ -1,7 +1,7 @@
 //! The cases of a group as they are timed: a table, and at the end JSON.
 
 use crate::settings::{Output, Settings, Stop};
-use crate::stats::{Ratio, median, ratios};
+use crate::stats::{Ratio, median};
 use crate::turns::{self, SLOW_RUNS};
 use crate::{Error, process};
 use serde::Serialize;
@@ -352,7 +352,7 @@ fn measured(case: &Case, verified: bool, names: &[&str], seconds: &[Vec<f64>]) -
             let ratio = Ratio::paired(times, &seconds[0]);
             measured.ratio.insert((*name).to_owned(), ratio.quartiles);
             measured.interval.insert((*name).to_owned(), ratio.interval);
-            measured.ratios.insert((*name).to_owned(), ratios(times, &seconds[0]));
+            measured.ratios.insert((*name).to_owned(), ratio.runs);
         }
     }
     measured

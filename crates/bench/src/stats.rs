@@ -4,8 +4,10 @@
 const DRAWS: usize = 1000;
 
 /// A contender's time over ours, paired run by run.
-#[derive(Debug, Clone, Copy, PartialEq)]
+#[derive(Debug, Clone, PartialEq)]
 pub(crate) struct Ratio {
+    /// Run by run.
+    pub(crate) runs: Vec<f64>,
     /// The quartiles p25, p50 and p75.
     pub(crate) quartiles: [f64; 3],
     /// The 95% bootstrap interval of the median.
@@ -16,16 +18,11 @@ impl Ratio {
     /// The ratio of the times `theirs` over `ours`, run by run. Both hold as many, at least one.
     #[must_use]
     pub(crate) fn paired(theirs: &[f64], ours: &[f64]) -> Self {
-        let ratios = ratios(theirs, ours);
-        let sorted = sorted(ratios.clone());
+        let runs: Vec<f64> = theirs.iter().zip(ours).map(|(t, o)| t / o).collect();
+        let sorted = sorted(runs.clone());
         let at = |q: f64| quantile(&sorted, q);
-        Ratio { quartiles: [at(0.25), at(0.5), at(0.75)], interval: bootstrap(&ratios) }
+        Ratio { quartiles: [at(0.25), at(0.5), at(0.75)], interval: bootstrap(&runs), runs }
     }
-}
-
-/// The times `theirs` over `ours`, run by run.
-pub(crate) fn ratios(theirs: &[f64], ours: &[f64]) -> Vec<f64> {
-    theirs.iter().zip(ours).map(|(t, o)| t / o).collect()
 }
 
 /// The geometric mean of `values`; not a number where there are none.

@@ -6,7 +6,7 @@ use crate::lanes::{Lanes, Task};
 use crate::{Error, peer::Spans};
 use channel_host::{SPLIT_BYTES, cut};
 use kernels::Stores;
-use layout::{NdCopy, lies_in, touched};
+use layout::NdCopy;
 use model::Crossover;
 use std::marker::PhantomData;
 use std::sync::Arc;
@@ -84,11 +84,7 @@ fn payload_bytes(what: &Move) -> u64 {
 
 /// Whether `copy` stays inside the buffers.
 pub(super) fn is_inside(copy: &NdCopy, spans: &Spans) -> bool {
-    if !copy.is_well_formed() {
-        return false;
-    }
-    let (read, written) = touched(copy);
-    lies_in(&read, 0, spans.src.1 as u64) && lies_in(&written, 0, spans.dst.1 as u64)
+    kernels::check_bounds(copy, (0, spans.src.1), (0, spans.dst.1)).is_ok()
 }
 
 fn kernels_task(pieces: Arc<[NdCopy]>, spans: Spans, (parts, stores): (usize, Stores)) -> Task {

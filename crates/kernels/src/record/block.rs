@@ -116,8 +116,8 @@ pub(crate) unsafe fn windows<V: Vector>(
     (start, count): Block,
     (rows, windowed): (&Rows, &Windowed),
 ) {
-    let Fill::Windows { group } = records.fill else { return };
-    let times = windowed.times(records.count - start, group).min(count / group);
+    let group = windowed.group;
+    let times = windowed.times(records.count - start).min(count / group);
     let (from, to) = (&rows.from[..rows.lens.0], &rows.to[..rows.lens.1]);
     let (plan, these) = (&windowed.plan, (times, group, windowed.streams));
     let by_halves = records.streams && !is_line(V::LANES);

@@ -25,6 +25,8 @@ pub(crate) struct Windowed {
     pub(super) plan: Plan,
     /// How many bytes before the first group each row of the result has.
     heads: [usize; MOST_FIELDS],
+    /// The records of a group.
+    pub(super) group: usize,
     /// A group is moved if there are so many records from its first on.
     needs: usize,
     /// Whether what is made is whole lines, which go past the caches.
@@ -33,12 +35,12 @@ pub(crate) struct Windowed {
 
 impl Windowed {
     pub(super) fn new() -> Self {
-        Windowed { plan: Plan::new(), heads: [0; MOST_FIELDS], needs: 0, streams: false }
+        Windowed { plan: Plan::new(), heads: [0; MOST_FIELDS], group: 0, needs: 0, streams: false }
     }
 
-    /// How many groups of so many records are moved of `count`.
-    pub(super) fn times(&self, count: usize, group: usize) -> usize {
-        count.checked_sub(self.needs).map_or(0, |behind| behind / group + 1)
+    /// How many groups are moved of `count` records.
+    pub(super) fn times(&self, count: usize) -> usize {
+        count.checked_sub(self.needs).map_or(0, |behind| behind / self.group + 1)
     }
 }
 
@@ -138,6 +140,7 @@ impl Records<'_> {
         (group, by): (usize, Abilities),
         (windowed, rows): (&mut Windowed, &mut Rows),
     ) {
+        windowed.group = group;
         let vector = by.lanes * LANE_BYTES;
         let (from, rows) = (rows.from[0].at, &mut rows.to[..rows.lens.1]);
         let first = if self.streams { LINE_BYTES } else { vector };
@@ -170,8 +173,8 @@ impl Records<'_> {
     /// # Safety
     /// As [`Records::run`].
     pub(super) unsafe fn ends(&self, windowed: &Windowed, src: *const u8, dst: *mut u8) {
-        let Fill::Windows { group } = self.fill else { return };
-        let (rows, done) = (self.rows((src, dst, dst)), group * windowed.times(self.count, group));
+        let (rows, done) =
+            (self.rows((src, dst, dst)), windowed.group * windowed.times(self.count));
         for i in 0..self.fields.len() {
             let row = if self.splits { i } else { 0 };
             let (head, step) = (windowed.heads[row], self.step(row));
