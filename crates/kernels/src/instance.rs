@@ -1,5 +1,6 @@
 //! The bodies, once for each instruction set, and the one that this processor has.
 
+use crate::caches::Caches;
 use crate::flat::{self, Panel, Stage, Strip};
 use crate::gather::{self, Gather};
 use crate::narrow;
@@ -51,6 +52,11 @@ impl Instance {
     /// As it is on a processor that scatters lines or on one that doesn't.
     pub(crate) fn on(self, scatters: bool) -> Instance {
         Instance { abilities: Abilities { scatters, ..self.abilities }, ..self }
+    }
+
+    /// As it is on a processor with other caches.
+    pub(crate) fn with(self, caches: Caches) -> Instance {
+        Instance { abilities: Abilities { caches, ..self.abilities }, ..self }
     }
 
     /// The body for `lanes` and elements of `bytes`, a power of two up to 16.
@@ -194,6 +200,7 @@ macro_rules! instance {
                     lanes: <$vector as Vector>::LANES,
                     unit_bytes: <$vector as Vector>::UNIT_BYTES,
                     scatters: false,
+                    caches: Caches::MEASURED,
                 },
                 transposes: [
                     sizes!(along_b),
@@ -286,7 +293,7 @@ pub(crate) fn available() -> impl Iterator<Item = Instance> {
 pub(crate) fn detect() -> &'static Instance {
     static BEST: LazyLock<Instance> = LazyLock::new(|| {
         let best = available().next().expect("the portable one runs everywhere");
-        best.on(is_amd())
+        best.on(is_amd()).with(Caches::detect())
     });
     &BEST
 }

@@ -7,9 +7,11 @@
 //! [`copy_slices`] checks them. Neither allocates. **Structure.** `strategy` chooses
 //! a way: `runs`, a `gather` of them, `panel`s of a transpose, `flat` for long rows that start on no
 //! line, `record`s and arrays (by `window`s where vectors can), or `walk` with its `plane`s and
-//! `element`s for what fits none; `nest` is the form in which it sees a copy. `tile`, `narrow` and
+//! `element`s for what fits none; `nest` is the form in which it sees a copy, `caches` are those of
+//! the machine. `tile`, `narrow` and
 //! `stream` are the bodies, generic over a `vector`; `instance` has them for each instruction set.
 
+mod caches;
 mod element;
 mod flat;
 mod gather;
@@ -123,13 +125,14 @@ unsafe fn copy_by(
     }
 }
 
-/// How [`copy`] would move `copy` to `dst`, and with what instructions, in words.
+/// How [`copy`] would move `copy` to `dst`, with what instructions, and what it takes the caches for, in words.
 #[must_use]
 pub fn explain(copy: &NdCopy, dst: *const u8, stores: Stores) -> String {
-    explain_by(detect(), copy, dst, stores)
+    let best = detect();
+    format!("{}, by {}", explain_by(best, copy, dst, stores), best.abilities.caches)
 }
 
-/// As [`explain`], with the instructions of `instance`.
+/// As [`explain`], with the instructions of `instance`, of which caches are not told.
 fn explain_by(instance: &Instance, copy: &NdCopy, dst: *const u8, stores: Stores) -> String {
     if copy.dims.iter().any(|d| d.extent == 0) {
         return "nothing".to_owned();

@@ -26,7 +26,7 @@ use std::fmt;
 use std::mem::MaybeUninit;
 use std::ops::Range;
 
-/// Where a panel is put together has so much room: part of a first-level cache.
+/// Where a panel is put together has so much room, of which no more is used than a first-level cache has.
 const STAGE_BYTES: usize = 32 << 10;
 
 /// What a panel that is put together holds, if there is as much: less isn't worth the trouble.
@@ -81,8 +81,8 @@ pub(crate) struct Panels {
     whole: bool,
     /// Whether squares may have sides of a line.
     has_line_sides: bool,
-    /// Whether vectors are half a line, of which such squares have two for each.
-    by_halves: bool,
+    /// What moves them.
+    by: Abilities,
     /// Whether the source goes on where a block ends, or there is but one.
     source_follows: bool,
     /// How much of `a` and `b` a panel has.
@@ -118,10 +118,9 @@ impl Panels {
         let whole = aligned && all_shared == 0 && (b.count * nest.bytes).is_multiple_of(LINE_BYTES);
         let o = ONCE;
         let bytes = nest.bytes;
-        let by_halves = is_line(2 * by.lanes);
         let has_line_sides = are_lines(by.lanes, bytes, streams)
             && a.count * bytes >= LINE_BYTES
-            && (!by_halves || suit_halves(bytes, (a, b), (streams, whole)));
+            && (!is_line(2 * by.lanes) || suit_halves(bytes, (a, b), (streams, whole), by.caches));
         let source_follows = false;
         let mut panels = Panels {
             bytes,
@@ -132,7 +131,7 @@ impl Panels {
             writes,
             whole,
             has_line_sides,
-            by_halves,
+            by,
             source_follows,
             chunk,
             asks,
@@ -140,8 +139,7 @@ impl Panels {
         if streams {
             let block = panels.block_bytes() as isize;
             let follows = nest.loops().iter().any(|l| l.is_plain() && l.dst == block);
-            let lines =
-                aligned.then(|| panels.whole_lines((all_shared, follows), by.lanes)).flatten();
+            let lines = aligned.then(|| panels.whole_lines((all_shared, follows))).flatten();
             panels.writes = lines.map_or(Writes::Staged, Writes::Lines);
         }
         panels.o = panels.third(nest);
@@ -153,6 +151,16 @@ impl Panels {
         Some(panels)
     }
 
+    /// Whether vectors are half a line, of which squares with sides of a line have two for each.
+    fn by_halves(&self) -> bool {
+        is_line(2 * self.by.lanes)
+    }
+
+    /// How much is put together at once.
+    fn room(&self) -> usize {
+        STAGE_BYTES.min(self.by.caches.first.bytes)
+    }
+
     /// The side of a square of elements, if vectors move them.
     pub(crate) fn square(&self) -> Option<usize> {
         let whole = self.dense && self.bytes.is_power_of_two() && self.bytes <= LANE_BYTES;
@@ -160,15 +168,14 @@ impl Panels {
     }
 
     /// The lanes by which all of the destination is written by whole lines, if it is: of the
-    /// loops but `b`, `shared` don't start a line with each turn, and one `follows` the rows; vectors
-    /// have so many `lanes`.
-    fn whole_lines(&self, (shared, follows): (usize, bool), lanes: usize) -> Option<Lanes> {
+    /// loops but `b`, `shared` don't start a line with each turn, and one `follows` the rows.
+    fn whole_lines(&self, (shared, follows): (usize, bool)) -> Option<Lanes> {
         let n = self.square()?;
         let (a, b, row) = (self.a.count, self.b.count, self.row_bytes());
         // Rows that are parts of lines: then `a` starts inside them, and no other loop may.
         let parts = usize::from(row < LINE_BYTES);
         // Turns of a lane, or of whole vectors, be it of half a line.
-        let fits = a == n || a.is_multiple_of(lanes.min(2) * n);
+        let fits = a == n || a.is_multiple_of(self.by.lanes.min(2) * n);
         let blocks = follows && fits && a * self.bytes < LINE_BYTES;
         let long = parts == 1 && a * self.bytes >= LINE_BYTES;
         let joins = b.is_power_of_two() && (2..=LANE_BYTES).contains(&b) && row <= LINE_BYTES;
@@ -177,7 +184,7 @@ impl Panels {
                 Some(Lanes::Join)
             }
             0 if follows && self.is_small(n) && !self.has_line_sides => None,
-            0 if self.clashes(n, lanes) => None,
+            0 if self.clashes(n) => None,
             0 if a >= n && row % LINE_BYTES == 0 => Some(Lanes::Lines),
             0 if a < n && a.is_power_of_two() && self.is_packed() => Some(Lanes::Split),
             _ => None,
@@ -187,11 +194,11 @@ impl Panels {
     /// Whether squares of side `n` would begin more lines than a processor holds half written, or
     /// such as lie at the same place of pages, where vectors are less than a line. Four at a time
     /// are still better begun than put together from rows that lie at the same place of pages too.
-    fn clashes(&self, n: usize, lanes: usize) -> bool {
+    fn clashes(&self, n: usize) -> bool {
         if self.has_line_sides {
-            return self.by_halves && halves_clash(self.a, self.b);
+            return self.by_halves() && halves_clash(self.a, self.b);
         }
-        let parts = !is_line(lanes) && self.a.count >= n;
+        let parts = !is_line(self.by.lanes) && self.a.count >= n;
         let clashing = self.a.stride.1 % CLASHING_BYTES == 0;
         let few = match (clashing, self.b.stride.0 % PAGE_BYTES == 0) {
             (true, true) => 4,
@@ -232,7 +239,7 @@ impl Panels {
         }
         let (side, pitch) = (LINE_BYTES / self.bytes, pitch(row + LINE_BYTES));
         let rows = if self.a.count < 2 * side { self.a.count } else { side };
-        (rows * pitch <= STAGE_BYTES).then_some(Writes::Spliced { rows, pitch })
+        (rows * pitch <= self.room()).then_some(Writes::Spliced { rows, pitch })
     }
 
     /// Whether a block is one panel: cut into several, it would be left and come back to.

@@ -11,6 +11,7 @@
 pub(crate) mod block;
 pub(crate) mod windowed;
 
+use crate::caches::Caches;
 use crate::instance::Instance;
 use crate::nest::{Loop, Nest};
 use crate::vector::{Abilities, LANE_BYTES, LINE_BYTES, PAGE_BYTES};
@@ -29,8 +30,11 @@ pub(crate) const MOST_RECORD_BYTES: usize = 1 << 10;
 /// Fewer records aren't worth it.
 pub(crate) const LEAST_RECORDS: usize = 256;
 
-/// The records of a block are so many bytes, unless arrays would get less than a line of them.
-const BLOCK_BYTES: usize = 4 << 10;
+/// The records of a block are so many bytes, a part of a first-level cache, unless arrays would get less than a
+/// line of them.
+const fn block_bytes(caches: Caches) -> usize {
+    caches.first.bytes / 8
+}
 
 /// So many fields are moved by tables: [`block`] has a body for each.
 const BY_TABLE: [usize; 4] = [3, 5, 6, MOST_BY_TABLE];
@@ -175,7 +179,7 @@ impl<'a> Records<'a> {
             _ => return None,
         };
         let ends = (*extent as usize, usize::try_from(pitch).ok()?);
-        let records = Records::new(Fields::List(&copy.fields), ends, splits)?;
+        let records = Records::new(Fields::List(&copy.fields), ends, (splits, by.caches))?;
         let records = Records { streams: streams && !records.has_gaps, ..records }.by_windows(by);
         (streams || records.fill != Fill::Elements).then_some(records)
     }
@@ -205,7 +209,7 @@ impl<'a> Records<'a> {
         let first = Field { bytes: nest.bytes, src: 0, dst: 0 };
         let series = Fields::Series(fields.count, first, (fields.src, fields.dst));
         let ends = (records.count, usize::try_from(pitch).ok()?);
-        let records = Records::new(series, ends, splits)?;
+        let records = Records::new(series, ends, (splits, by.caches))?;
         let mut records = Records { streams, ..records };
         let squares = nest.bytes.is_power_of_two() && nest.bytes < LANE_BYTES;
         // Arrays that lie so want longer runs, where a vector is less than a line.
@@ -238,7 +242,7 @@ impl<'a> Records<'a> {
     fn new(
         fields: Fields<'a>,
         (count, pitch): (usize, usize),
-        splits: bool,
+        (splits, caches): (bool, Caches),
     ) -> Option<Records<'a>> {
         if fields.len() > MOST_FIELDS || count < LEAST_RECORDS || pitch > MOST_RECORD_BYTES {
             return None;
@@ -258,7 +262,7 @@ impl<'a> Records<'a> {
         // Each array gets a line at least, and tables whole vectors. What is put together where it belongs
         // takes more of the first-level cache than a stage.
         let least = if splits { LINE_BYTES } else { 1 };
-        let bytes = if has_gaps { BLOCK_BYTES / 2 } else { BLOCK_BYTES };
+        let bytes = block_bytes(caches) / if has_gaps { 2 } else { 1 };
         let block = match (bytes / pitch).max(least) {
             few @ ..LINE_BYTES => few,
             many => many / LINE_BYTES * LINE_BYTES,

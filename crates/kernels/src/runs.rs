@@ -6,6 +6,7 @@
 //! processor that scatters lines past the caches follows the source instead, by vectors that are lines; by
 //! halves of them, tiles write half a kilobyte at one place, and ask for the next.
 
+use crate::caches::Caches;
 use crate::element::Line;
 use crate::nest::{Loop, Nest, line};
 use crate::tile::is_line;
@@ -41,13 +42,6 @@ const SCATTERED_BYTES: (usize, usize) = (2 << 10, 256);
 const FOLLOWED_BYTES: usize = 3 << 10;
 const FOLLOWED_PAIRS_BYTES: usize = 8 << 10;
 
-/// So much of the destination stays in the second-level cache: where runs of pairs of lines go to no
-/// more, the source is followed, which may lie in no cache and then comes by itself.
-const NEAR_BYTES: usize = 256 << 10;
-
-/// A first-level cache holds so many lines that lie at multiples of a page, at least.
-const WAYS: usize = 8;
-
 /// The shortest runs, but for lines.
 const HALF_BYTES: usize = LINE_BYTES / 2;
 
@@ -60,7 +54,6 @@ const FEW_BYTES: usize = 512;
 /// finds by itself: as much as a tile has is asked for in the order in which it lies, if it is no more than
 /// half of a first-level cache.
 const VISIT_BYTES: usize = 512;
-const ASKED_BYTES: usize = 16 << 10;
 
 /// Two pairs of lines.
 const PAIRS_BYTES: usize = 2 * PAIR_BYTES;
@@ -135,7 +128,7 @@ impl Runs {
         (fits && (asks || runs.at_one() > few)).then(|| *nest = rest)?;
         Some(match () {
             () if asks => runs.asking(),
-            () if runs.is_followed(by) => runs.following(),
+            () if runs.is_followed(by) => runs.following(by.caches),
             () => runs.by_tiles(by),
         })
     }
@@ -157,7 +150,10 @@ impl Runs {
         let block = (self.at_one() * self.along.count) as isize;
         let has_next = self.along.count > self.visit()
             || around.is_some_and(|l| l.is_plain() && l.src == block);
-        streams && has_next && self.goes_on() && self.visit() * self.at_one() <= ASKED_BYTES
+        streams
+            && has_next
+            && self.goes_on()
+            && self.visit() * self.at_one() <= by.caches.first.bytes / 2
     }
 
     /// How many runs a visit has.
@@ -174,13 +170,14 @@ impl Runs {
         let bytes = self.bytes;
         let scatters = self.scatters(by) && bytes >= LINE_BYTES;
         let followed = if bytes < PAIR_BYTES { FOLLOWED_BYTES } else { FOLLOWED_PAIRS_BYTES };
-        self.goes_on() && (self.is_near() || scatters && self.at_one() < followed)
+        self.goes_on() && (self.is_near(by.caches) || scatters && self.at_one() < followed)
     }
 
-    /// Whether runs of pairs of lines go to what stays in the second-level cache.
-    fn is_near(&self) -> bool {
+    /// Whether runs of pairs of lines go to what stays in the second-level cache: then the source is followed,
+    /// which may lie in no cache and comes by itself.
+    fn is_near(&self, caches: Caches) -> bool {
         let pairs = self.stores == Stores::Cached && self.bytes >= PAIR_BYTES;
-        pairs && self.at_one() * self.along.count <= NEAR_BYTES
+        pairs && self.at_one() * self.along.count <= caches.second.bytes / 2
     }
 
     /// Whether they are scattered past the caches.
@@ -188,11 +185,11 @@ impl Runs {
         by.scatters && self.stores == Stores::Streamed
     }
 
-    fn following(self) -> Runs {
+    fn following(self, caches: Caches) -> Runs {
         let Runs { bytes, along, across, .. } = self;
         // Where these places clash, a few runs of each row before the next row.
-        let clashes = across.count > WAYS && across.stride.1 % PAGE_BYTES == 0;
-        let few = if self.is_near() && clashes { FEW_BYTES / bytes } else { across.count };
+        let clashes = across.count > caches.first.ways && across.stride.1 % PAGE_BYTES == 0;
+        let few = if self.is_near(caches) && clashes { FEW_BYTES / bytes } else { across.count };
         let tile = (few.clamp(1, across.count), along.count);
         Runs { along: across, across: along, tile, ..self }
     }

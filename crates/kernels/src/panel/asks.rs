@@ -89,7 +89,7 @@ impl Panels {
         let few_lines = (PAIR_BYTES + 1..=FEW_LINES_BYTES).contains(&row);
         let long = row as isize >= LONG * BLOCKS_AHEAD_BYTES;
         match self.is_packed() {
-            _ if self.by_halves => self.ahead_of_halves(),
+            _ if self.by_halves() => self.ahead_of_halves(),
             true if pair => 0,
             true if few_lines => (FEW_ROWS * row) as isize,
             false if few_lines && self.is_one() => innermost,
@@ -115,7 +115,7 @@ impl Panels {
         let (rows, pitch) = (self.chunk.1, self.b.stride.0);
         let long = (self.a.count * self.bytes) as isize >= LONG * ahead.abs();
         match () {
-            () if !self.has_squares_of_lines() || self.by_halves => 0,
+            () if !self.has_squares_of_lines() || self.by_halves() => 0,
             () if self.has_runs() && next != 0 && rows >= 4 * side => 2 * side as isize * pitch,
             () if ahead != 0 && long && rows == self.b.count && pitch % PAGE_BYTES != 0 => {
                 LINE_BYTES as isize

@@ -4,7 +4,8 @@
 //! writes of a row should be long enough for memory to take it at once. **Structure.** Chunks are counted in
 //! lines of either side, and are small where rows lie at the same few places of a cache.
 
-use super::{CLASHING_BYTES, PACKED_BYTES, PANEL_BYTES, Panels, STAGE_BYTES, VISIT_BYTES, Writes};
+use super::{CLASHING_BYTES, PACKED_BYTES, PANEL_BYTES, Panels, VISIT_BYTES, Writes};
+use crate::caches::Caches;
 use crate::tile::{COPIED_BYTES, COPIED_ROWS, Lanes};
 use crate::vector::{LINE_BYTES, PAGE_BYTES, PAIR_BYTES};
 
@@ -14,7 +15,9 @@ pub(super) const SQUARES_ROWS: usize = 64;
 
 /// What such panels have of a source whose rows lie one right behind the other, up to twice as much, while
 /// the same is asked for: a part of a second-level cache.
-pub(super) const PANEL_RUN_BYTES: usize = 128 << 10;
+pub(super) const fn panel_run_bytes(caches: Caches) -> usize {
+    caches.second.bytes / 4
+}
 
 /// What panels of squares by halves have of a row, where they have as many rows as a line has elements: it is
 /// read from end to end.
@@ -51,24 +54,24 @@ impl Panels {
             if !self.is_packed() {
                 return (few(a, pair), few(b, pair));
             }
-            let room = STAGE_BYTES / (a * self.bytes) / pair * pair;
+            let room = self.room() / (a * self.bytes) / pair * pair;
             return (a, few(b, room.clamp(pair, VISIT_BYTES / 2 / self.bytes)));
         }
         let rows = |a: usize| {
-            let room = STAGE_BYTES / (a * self.bytes);
+            let room = self.room() / (a * self.bytes);
             b.min(room.min(pair.max(PANEL_BYTES / (a * self.bytes))).max(1))
         };
         let turns = |most: usize| a.min((most / (self.row_bytes() * self.o.count)).max(1));
         match () {
             () if let Writes::Spliced { rows, .. } = self.writes => (rows, b),
-            () if self.o.count > 1 => (turns(STAGE_BYTES / 2).min(pair), b),
-            () if self.goes_on() && self.row_bytes() * a <= STAGE_BYTES / 2 => (a, b),
+            () if self.o.count > 1 => (turns(self.room() / 2).min(pair), b),
+            () if self.goes_on() && self.row_bytes() * a <= self.room() / 2 => (a, b),
             () if let Some(n) = self.square().filter(|&n| self.is_small(n)) => {
-                (turns(STAGE_BYTES) / n * n, b)
+                (turns(self.room()) / n * n, b)
             }
             () if self.is_packed() => (a, rows(a)),
             () if self.goes_on() && self.row_bytes() <= PACKED_BYTES => {
-                (turns(STAGE_BYTES).min(pair), b)
+                (turns(self.room()).min(pair), b)
             }
             () => (a.min(pair), rows(a.min(pair))),
         }
@@ -77,7 +80,7 @@ impl Panels {
     /// As [`Panels::chunk`], of blocks: twice the least, if it is no more than a panel has of a run.
     fn chunk_of_blocks(&self) -> (usize, usize) {
         let (a, b, rows) = (self.a.count, self.b.count, block_rows(self.bytes));
-        let twice = a * self.bytes * rows <= PANEL_RUN_BYTES;
+        let twice = a * self.bytes * rows <= panel_run_bytes(self.by.caches);
         (few(a, LINE_BYTES / self.bytes), few(b, if twice { 2 * rows } else { rows }))
     }
 
@@ -85,14 +88,14 @@ impl Panels {
     fn chunk_of_squares(&self) -> (usize, usize) {
         let (a, b) = (self.a.count, self.b.count);
         let side = SQUARES_BYTES / self.bytes;
-        let run = (PANEL_RUN_BYTES / (a * self.bytes)).next_multiple_of(side);
+        let run = (panel_run_bytes(self.by.caches) / (a * self.bytes)).next_multiple_of(side);
         // Rows that follow each other and are at few places of pages get in each other's way; farther
         // apart they do less than the source's would, read in pieces.
         let clash = self.goes_on() && self.a.stride.1 % CLASHING_BYTES == 0;
         let rows = self.goes_on() && self.row_bytes() <= PACKED_BYTES;
         let pages = self.b.stride.0 % PAGE_BYTES == 0;
         match self.is_packed() {
-            true if self.by_halves => (a, few(b, VISIT_BYTES / 2 / self.bytes)),
+            true if self.by_halves() => (a, few(b, VISIT_BYTES / 2 / self.bytes)),
             true if self.is_read_once() => {
                 (a, if a * self.bytes > LINE_BYTES { few(b, side) } else { b })
             }
@@ -103,7 +106,7 @@ impl Panels {
                 (few(a, HALVES_BYTES / self.bytes), few(b, LINE_BYTES / self.bytes))
             }
             // As much of a row of the destination as of the source's, by halves.
-            false if self.by_halves => (few(a, side), few(b, side.max(SQUARES_ROWS))),
+            false if self.by_halves() => (few(a, side), few(b, side.max(SQUARES_ROWS))),
             false => (few(a, side), few(b, SQUARES_ROWS)),
         }
     }

@@ -1,17 +1,12 @@
 //! What the loops of panels are like, as far as choices depend on it: which of them follow each other, and
 //! what stays in which cache.
 
-use super::chunk::{PANEL_RUN_BYTES, block_rows};
-use super::{CLASHING_BYTES, PACKED_BYTES, Panels, STAGE_BYTES, VISIT_BYTES, Writes};
+use super::chunk::{block_rows, panel_run_bytes};
+use super::{CLASHING_BYTES, PACKED_BYTES, Panels, VISIT_BYTES, Writes};
+use crate::caches::Caches;
 use crate::element::Line;
 use crate::tile::{Lanes, are_lines};
 use crate::vector::{LINE_BYTES, PAGE_BYTES, PAIR_BYTES};
-
-/// Panels have at most so many rows of the destination that are put together.
-const MOST_ROWS: usize = STAGE_BYTES / (2 * PAIR_BYTES);
-
-/// Blocks of up to this are read again and again, by a part of each row: they stay in the caches.
-const BLOCK_BYTES: usize = 64 << 10;
 
 /// Rows of so many elements at most are moved all at once, in the order in which they lie: on a Zen 4 of 32
 /// they are better read by runs while the next is asked for.
@@ -21,12 +16,6 @@ const FEW_ELEMENTS: usize = 16;
 /// at multiples of this.
 const HALVES_CLASH_BYTES: isize = 1 << 10;
 
-/// How many lines at one place a cache has.
-const WAYS: usize = 8;
-
-/// Rows of the source at multiples of this are at one place of a second-level cache, too.
-const PLACE_BYTES: isize = 64 << 10;
-
 /// Whether squares by halves are better than other ways, for elements of so many bytes: where they move little
 /// twice, and past the caches don't begin lines at the same few places of pages, unless they are put together by
 /// blocks, or read rows at one place of a first-level cache: other ways are no better with these.
@@ -34,10 +23,11 @@ pub(super) fn suit_halves(
     bytes: usize,
     (a, b): (Line, Line),
     (streams, whole): (bool, bool),
+    caches: Caches,
 ) -> bool {
     let side = LINE_BYTES / bytes;
     let few_twice = 8 * (b.count.next_multiple_of(side) - b.count) <= b.count;
-    let blocks = whole && are_blocks(bytes, (a, b));
+    let blocks = whole && are_blocks(bytes, (a, b), caches);
     few_twice && !(streams && halves_clash(a, b) && !blocks)
 }
 
@@ -48,10 +38,13 @@ pub(super) fn halves_clash(a: Line, b: Line) -> bool {
 
 /// Whether such lines are put together by blocks of the source's rows that make a few lines of each row of the
 /// destination: a block is a run, and a second-level cache has room for it and for the next.
-fn are_blocks(bytes: usize, (a, b): (Line, Line)) -> bool {
+fn are_blocks(bytes: usize, (a, b): (Line, Line), caches: Caches) -> bool {
     let (row, squares) = (a.count * bytes, are_lines(2, bytes, false));
     let long = b.count * bytes >= VISIT_BYTES && a.stride.1 % CLASHING_BYTES == 0;
-    squares && long && b.stride.0 == row as isize && row * block_rows(bytes) <= 2 * PANEL_RUN_BYTES
+    squares
+        && long
+        && b.stride.0 == row as isize
+        && row * block_rows(bytes) <= 2 * panel_run_bytes(caches)
 }
 
 impl Panels {
@@ -63,15 +56,20 @@ impl Panels {
     /// Whether squares by halves are put together by blocks of the source's rows, each of which is asked for as a
     /// whole while the one before it is moved.
     pub(super) fn has_blocks(&self) -> bool {
-        self.by_halves && self.has_line_sides && self.whole && self.writes == Writes::Staged
+        self.by_halves() && self.has_line_sides && self.whole && self.writes == Writes::Staged
     }
 
     /// Whether a block stays in the caches, and its rows are long, but no longer than that whole
     /// squares of side `n` of them can be put together.
     pub(super) fn is_small(&self, n: usize) -> bool {
         let row = self.row_bytes();
-        let rows = (PACKED_BYTES + 1..=STAGE_BYTES / n).contains(&row) && self.a.count >= n;
-        rows && self.is_packed() && self.goes_on() && self.block_bytes() <= BLOCK_BYTES
+        let rows = (PACKED_BYTES + 1..=self.room() / n).contains(&row) && self.a.count >= n;
+        rows && self.is_packed() && self.goes_on() && self.stays_near()
+    }
+
+    /// Whether a block is read again and again, by a part of each row: it stays in the caches.
+    fn stays_near(&self) -> bool {
+        self.block_bytes() <= self.by.caches.second.bytes / 8
     }
 
     /// Whether a block is one run of the source, and each of its panels, put together, one of the
@@ -85,7 +83,7 @@ impl Panels {
     /// Whether a block is one run on both sides, of long rows of the source, by squares with sides of a
     /// line, and a second-level cache has room for the next.
     pub(super) fn is_near(&self) -> bool {
-        let near = self.block_bytes() <= BLOCK_BYTES && !self.is_packed();
+        let near = self.stays_near() && !self.is_packed();
         self.has_squares_of_lines() && near && self.source_goes_on() && self.goes_on()
     }
 
@@ -107,14 +105,15 @@ impl Panels {
     /// Whether a square with sides of a line has more rows than a first-level cache keeps of those at one
     /// place, where the source's rows are.
     pub(super) fn is_crowded(&self) -> bool {
-        LINE_BYTES / self.bytes > WAYS && self.b.stride.0 % PAGE_BYTES == 0
+        LINE_BYTES / self.bytes > self.by.caches.first.ways && self.b.stride.0 % PAGE_BYTES == 0
     }
 
     /// Whether squares by halves read rows of the source from end to end: asking keeps what is read next, or no
     /// cache does.
     pub(super) fn reads_rows(&self) -> bool {
-        let place = self.is_crowded() && self.b.stride.0 % PLACE_BYTES == 0;
-        self.by_halves && (place || self.b.stride.0 % PAGE_BYTES != 0)
+        let place_bytes = self.by.caches.second.place_bytes().cast_signed();
+        let place = self.is_crowded() && self.b.stride.0 % place_bytes == 0;
+        self.by_halves() && (place || self.b.stride.0 % PAGE_BYTES != 0)
     }
 
     /// Whether the rows of the source follow each other.
@@ -135,7 +134,7 @@ impl Panels {
     /// Whether the rows of the source follow each other, and are short and few.
     pub(super) fn is_packed(&self) -> bool {
         let row = self.a.count * self.bytes;
-        let few = !self.is_staged() || self.a.count <= MOST_ROWS;
+        let few = !self.is_staged() || self.a.count <= self.room() / (2 * PAIR_BYTES);
         self.dense && few && row <= PACKED_BYTES && self.b.stride.0 == row as isize
     }
 

@@ -1,7 +1,7 @@
 //! Records by windows: which windows a group has, and what of the rows no group has.
 
 use super::block::one_by_one;
-use super::{BLOCK_BYTES, Fill, MOST_FIELDS, Records, Rows};
+use super::{Fill, MOST_FIELDS, Records, Rows, block_bytes};
 use crate::tile;
 use crate::vector::{Abilities, LANE_BYTES, LINE_BYTES};
 use crate::window::{self, MOST_WINDOWS, Place, Plan, Row};
@@ -65,7 +65,7 @@ impl Records<'_> {
             || bytes.is_multiple_of(LANE_BYTES)
             || 2 * payload < self.pitch
             || self.count < least
-            || least * self.pitch > 4 * BLOCK_BYTES
+            || least * self.pitch > 4 * block_bytes(by.caches)
             || group * payload / vector > most
         {
             return self;

@@ -133,6 +133,40 @@ fn squares_by_halves_where_neither_side_is_crowded() {
 }
 
 #[test]
+fn smaller_caches_get_smaller_parts() {
+    let halves = available().find(|instance| instance.name == "emulated halves").unwrap();
+    let at_line = std::ptr::without_provenance::<u8>(4096);
+    let with = |first_kib: usize, second_kib: usize| {
+        let [first, second] =
+            [first_kib, second_kib].map(|kib| Cache { bytes: kib << 10, ways: 8 });
+        halves.with(Caches { first, second })
+    };
+    // Pixels of 64 channels, and 512 channels of 196 pixels each, of which a block and the next are kept.
+    let pixels = looped(&[(3136, 256, 4), (64, 4, 12_544)]);
+    let channels = looped(&[(512, 784, 4), (196, 4, 2048)]);
+    for (copy, stores, caches, panels) in [
+        (&pixels, Stores::Cached, (32, 512), "panels of 64 by 128 elements of 4 B, in place"),
+        (&pixels, Stores::Cached, (16, 512), "panels of 64 by 64 elements of 4 B, in place"),
+        (
+            &channels,
+            Stores::Streamed,
+            (32, 512),
+            "panels of 16 by 128 elements of 4 B, put together",
+        ),
+        (
+            &channels,
+            Stores::Streamed,
+            (32, 128),
+            "panels of 16 by 64 elements of 4 B, put together",
+        ),
+        (&channels, Stores::Streamed, (32, 64), "long rows, 512 by 196 elements of 4 B"),
+    ] {
+        let told = explain_by(&with(caches.0, caches.1), copy, at_line, stores);
+        assert!(told.starts_with(panels), "{told}");
+    }
+}
+
+#[test]
 fn each_kind_of_copies_has_its_own_crossover() {
     let crossover = model::Crossover { in_order: 1000, turned: 100 };
     let streamed =

@@ -10,6 +10,8 @@ pub(crate) mod emulated;
 pub(crate) mod neon;
 pub(crate) mod scalar;
 
+use crate::caches::Caches;
+
 /// A cache line.
 pub(crate) const LINE_BYTES: usize = 64;
 
@@ -23,7 +25,7 @@ pub(crate) const PAGE_BYTES: isize = 4096;
 /// A lane: what elements are exchanged in.
 pub(crate) const LANE_BYTES: usize = 16;
 
-/// What a choice depends on, of an instruction set.
+/// What a choice depends on, of an instruction set and the processor.
 #[derive(Debug, Clone, Copy)]
 pub(crate) struct Abilities {
     /// [`Vector::LANES`].
@@ -35,6 +37,8 @@ pub(crate) struct Abilities {
     /// nearly as fast as a copy, on a Xeon half as fast as other ways.
     /// There three fields are better moved by tables than by windows, too: on a Zen 4 by a twentieth.
     pub(crate) scatters: bool,
+    /// What choices take the caches for.
+    pub(crate) caches: Caches,
 }
 
 /// One, two or four lanes. No method needs an alignment but [`Vector::stream`]. What has a body
