@@ -52,7 +52,7 @@ const FEW_BYTES: usize = 512;
 /// What a visit to one place of the destination writes past the caches, by vectors of half a line, where the
 /// source goes on with the next turns where it leaves off. It is read by single runs then, which no processor
 /// finds by itself: as much as a tile has is asked for in the order in which it lies, if it is no more than
-/// half of a first-level cache.
+/// a quarter of a second-level cache.
 const VISIT_BYTES: usize = 512;
 
 /// Two pairs of lines.
@@ -153,7 +153,7 @@ impl Runs {
         streams
             && has_next
             && self.goes_on()
-            && self.visit() * self.at_one() <= by.caches.first.bytes / 2
+            && self.visit() * self.at_one() <= by.caches.second.bytes / 4
     }
 
     /// How many runs a visit has.
