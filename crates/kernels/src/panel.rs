@@ -196,7 +196,7 @@ impl Panels {
     /// are still better begun than put together from rows that lie at the same place of pages too.
     fn clashes(&self, n: usize) -> bool {
         if self.has_line_sides {
-            return self.by_halves() && halves_clash(self.a, self.b);
+            return self.by_halves() && halves_clash(self.bytes, (self.a, self.b));
         }
         let parts = !is_line(self.by.lanes) && self.a.count >= n;
         let clashing = self.a.stride.1 % CLASHING_BYTES == 0;
@@ -215,10 +215,18 @@ impl Panels {
         match self.writes {
             Writes::Staged | Writes::Spliced { .. } => !self.keeps_rows(),
             Writes::Lines(Lanes::Lines) => {
-                !self.has_line_sides && self.bytes < LANE_BYTES && scattered
+                let lanes = !self.has_line_sides && self.bytes < LANE_BYTES;
+                lanes && scattered && !self.begins_few()
             }
             Writes::Lines(_) | Writes::Cached => false,
         }
+    }
+
+    /// Whether squares inside lanes, by vectors of half a line, begin two lines at a time, or four that long
+    /// visits soon go on from: wherever these lie, they are better moved from where they are.
+    fn begins_few(&self) -> bool {
+        let visits = self.is_packed() && self.row_bytes() > VISIT_BYTES;
+        self.by_halves() && (self.bytes == 8 || self.bytes == 4 && visits)
     }
 
     /// Whether long rows are no better than what is put together: each panel is one run of the

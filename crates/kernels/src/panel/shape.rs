@@ -28,12 +28,17 @@ pub(super) fn suit_halves(
     let side = LINE_BYTES / bytes;
     let few_twice = 8 * (b.count.next_multiple_of(side) - b.count) <= b.count;
     let blocks = whole && are_blocks(bytes, (a, b), caches);
-    few_twice && !(streams && halves_clash(a, b) && !blocks)
+    few_twice && !(streams && halves_clash(bytes, (a, b)) && !blocks)
 }
 
-/// Whether lines of rows along `b` that squares by halves begin are at the same few places of pages.
-pub(super) fn halves_clash(a: Line, b: Line) -> bool {
-    a.stride.1 % HALVES_CLASH_BYTES == 0 && b.stride.0 % PAGE_BYTES != 0
+/// Whether lines of rows along `b` that squares by halves begin are at the same few places of pages. Where the
+/// source's rows follow each other and are short, visits are of many lines, and fewer places do; but elements of four
+/// bytes are better moved by squares inside lanes then.
+pub(super) fn halves_clash(bytes: usize, (a, b): (Line, Line)) -> bool {
+    let row = a.count * bytes;
+    let short = bytes != 4 && row <= PACKED_BYTES && b.stride.0 == row.cast_signed();
+    let clashing = if short { CLASHING_BYTES } else { HALVES_CLASH_BYTES };
+    a.stride.1 % clashing == 0 && b.stride.0 % PAGE_BYTES != 0
 }
 
 /// Whether such lines are put together by blocks of the source's rows that make a few lines of each row of the

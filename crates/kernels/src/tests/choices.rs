@@ -122,6 +122,10 @@ fn squares_by_halves_where_neither_side_is_crowded() {
         (matrix(16, 4096, 4096), streamed, "16 by 64 elements of 16 B, in place, by lines past"),
         // Lines that are begun at few places of pages.
         (matrix(4, 256, 784), streamed, "32 by 32 elements of 4 B, in place, by lines past"),
+        // At not so few, where visits are longer.
+        (matrix(2, 2560, 64), streamed, "64 by 256 elements of 2 B, in place, by lines past"),
+        (matrix(8, 1152, 128), streamed, "128 by 64 elements of 8 B, in place, by lines past"),
+        (matrix(4, 12_544, 128), streamed, "128 by 64 elements of 4 B, in place, by lines past"),
         // Put together by blocks, where a second-level cache has room for two.
         (matrix(4, 512, 196), streamed, "16 by 128 elements of 4 B, put together, by runs past"),
         (matrix(8, 512, 784), streamed, "8 by 32 elements of 8 B, put together, by runs past"),
