@@ -1,4 +1,4 @@
-//! The data caches of a core, as far as choices depend on them.
+//! The data caches of a core, and how many pages it finds without a search, as far as choices depend on them.
 //!
 //! **Hazard.** What a panel has of the source is gone before its turn comes, where a cache is smaller than it was
 //! taken for. **Structure.** The processor says once what it has. Choices take parts of that, of no more than they
@@ -30,6 +30,8 @@ impl Cache {
 pub(crate) struct Caches {
     pub(crate) first: Cache,
     pub(crate) second: Cache,
+    /// How many pages of 4 KiB a core finds without a search of tables.
+    pub(crate) pages: usize,
 }
 
 impl Caches {
@@ -37,13 +39,15 @@ impl Caches {
     pub(crate) const MEASURED: Caches = Caches {
         first: Cache { bytes: 32 << 10, ways: 8 },
         second: Cache { bytes: 512 << 10, ways: 8 },
+        pages: 2048,
     };
 
     /// What this processor says, up to [`Caches::MEASURED`], which is taken for what it doesn't say.
     pub(crate) fn detect() -> Caches {
-        let Caches { first, second } = Caches::MEASURED;
+        let Caches { first, second, pages } = Caches::MEASURED;
         let told = |level, most: Cache| of_level(level).map_or(most, |cache| cache.at_most(most));
-        Caches { first: told(1, first), second: told(2, second) }
+        let pages = pages_told().unwrap_or(pages).min(pages);
+        Caches { first: told(1, first), second: told(2, second), pages }
     }
 }
 
@@ -58,6 +62,20 @@ fn of_level(level: u32) -> Option<Cache> {
     let leaves = LEAVES.into_iter().filter(|&it| has(it));
     let mut answers = leaves.flat_map(|(_, leaf)| (0..MOST).map(move |i| __cpuid_count(leaf, i)));
     answers.find_map(|it| cache_of(level, [it.eax, it.ebx, it.ecx]))
+}
+
+/// How many pages of 4 KiB the second level finds for data, if AMD made the processor: others leave 0 there.
+#[cfg(all(target_arch = "x86_64", not(miri)))]
+fn pages_told() -> Option<usize> {
+    use std::arch::x86_64::__cpuid;
+    const LEAF: u32 = 0x8000_0006;
+    let pages = || (__cpuid(LEAF).ebx >> 16 & 0xFFF) as usize;
+    (__cpuid(LEAF & 0x8000_0000).eax >= LEAF).then(pages).filter(|&pages| pages > 0)
+}
+
+#[cfg(not(all(target_arch = "x86_64", not(miri))))]
+fn pages_told() -> Option<usize> {
+    None
 }
 
 #[cfg(not(all(target_arch = "x86_64", not(miri))))]
@@ -82,7 +100,7 @@ fn cache_of(level: u32, [eax, ebx, ecx]: [u32; 3]) -> Option<Cache> {
 impl fmt::Display for Caches {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let [first, second] = [self.first, self.second].map(|cache| cache.bytes >> 10);
-        write!(f, "caches of {first} and {second} KiB")
+        write!(f, "caches of {first} and {second} KiB, {} pages", self.pages)
     }
 }
 
@@ -107,9 +125,10 @@ mod tests {
 
     #[test]
     fn no_more_is_taken_than_was_measured() {
-        let Caches { first, second } = Caches::detect();
+        let Caches { first, second, pages } = Caches::detect();
         assert!(first.at_most(Caches::MEASURED.first) == first && first.bytes > 0);
         assert!(second.at_most(Caches::MEASURED.second) == second && second.bytes > 0);
+        assert!((1..=Caches::MEASURED.pages).contains(&pages));
         let small = Cache { bytes: 256 << 10, ways: 4 };
         assert_eq!(small.at_most(Caches::MEASURED.second), small);
     }

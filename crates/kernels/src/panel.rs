@@ -39,6 +39,10 @@ const PACKED_BYTES: usize = 2 << 10;
 /// the caches.
 const BAND_ROWS: usize = 2048;
 
+/// By vectors of half a line, a part of such rows gets so many panels of each row before the next part does: small
+/// pages are looked for once for all of these, and of the source's rows what follows is soon read.
+const PART_PANELS: usize = 8;
+
 /// Lines that are begun at multiples of this are at few places of pages.
 const CLASHING_BYTES: isize = 2048;
 
@@ -286,13 +290,30 @@ impl Panels {
         let mut stage = Stage(MaybeUninit::uninit());
         let stage = stage.0.as_mut_ptr().cast::<u8>();
         let band = BAND_ROWS.next_multiple_of(self.chunk.0);
+        let (part, columns) = self.part(band);
         for start in (0..self.a.count).step_by(band) {
             let end = self.a.count.min(start + band);
-            for b in (0..self.b.count).step_by(self.chunk.1) {
-                let rows = b..self.b.count.min(b + self.chunk.1);
-                // SAFETY: the caller's contract, for part of the loops.
-                unsafe { self.band(instance, (start..end, rows), (src, stage, dst)) };
+            for first in (0..self.b.count).step_by(columns) {
+                let last = self.b.count.min(first + columns);
+                for start in (start..end).step_by(part) {
+                    for b in (first..last).step_by(self.chunk.1) {
+                        let range = start..end.min(start + part);
+                        let rows = b..last.min(b + self.chunk.1);
+                        // SAFETY: the caller's contract, for part of the loops.
+                        unsafe { self.band(instance, (range, rows), (src, stage, dst)) };
+                    }
+                }
             }
+        }
+    }
+
+    /// How many rows of a band are gone on with at once, and with how much of each: of so many pages as a core finds
+    /// fast half, if that is several panels.
+    fn part(&self, band: usize) -> (usize, usize) {
+        let rows = (self.by.caches.pages / 2).next_multiple_of(self.chunk.0);
+        match self.by_halves() && matches!(self.writes, Writes::Lines(_)) && rows > self.chunk.0 {
+            true => (rows, PART_PANELS * self.chunk.1),
+            false => (band, self.chunk.1),
         }
     }
 

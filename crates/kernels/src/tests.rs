@@ -131,8 +131,11 @@ fn source(len: usize) -> Vec<u8> {
 }
 
 /// Small caches, of which no part is a power of two.
-const SMALL: Caches =
-    Caches { first: Cache { bytes: 2880, ways: 3 }, second: Cache { bytes: 17 << 10, ways: 5 } };
+const SMALL: Caches = Caches {
+    first: Cache { bytes: 2880, ways: 3 },
+    second: Cache { bytes: 17 << 10, ways: 5 },
+    pages: 23,
+};
 
 /// Every instance, for processors that scatter lines and for those that don't, and for small caches.
 fn each_ability() -> impl Iterator<Item = Instance> {

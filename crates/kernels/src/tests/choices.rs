@@ -145,7 +145,7 @@ fn smaller_caches_get_smaller_parts() {
     let with = |first_kib: usize, second_kib: usize| {
         let [first, second] =
             [first_kib, second_kib].map(|kib| Cache { bytes: kib << 10, ways: 8 });
-        halves.with(Caches { first, second })
+        halves.with(Caches { first, second, ..Caches::MEASURED })
     };
     // Pixels of 64 channels, and 512 channels of 196 pixels each, of which a block and the next are kept.
     let pixels = looped(&[(3136, 256, 4), (64, 4, 12_544)]);
