@@ -67,6 +67,15 @@ pub(crate) unsafe fn move_plane(bytes: usize, plane: Plane, src: *const u8, dst:
     unsafe { by_size!(bytes, plane_of(plane, src, dst), plane_of_runs(bytes, plane, src, dst)) }
 }
 
+/// Moves a plane of elements of `bytes` line by line.
+///
+/// # Safety
+/// As [`move_plane`].
+pub(crate) unsafe fn move_lines(bytes: usize, plane: Plane, src: *const u8, dst: *mut u8) {
+    // SAFETY: the caller's contract, for the size at hand.
+    unsafe { by_size!(bytes, block_of(plane, src, dst), plane_of_runs(bytes, plane, src, dst)) }
+}
+
 /// # Safety
 /// As [`move_line`].
 unsafe fn line_of_runs(bytes: usize, line: Line, mut src: *const u8, mut dst: *mut u8) {

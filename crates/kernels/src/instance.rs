@@ -35,7 +35,7 @@ pub(crate) struct Instance {
     /// [`flat::flush`].
     pub(crate) flush: unsafe fn(&Panel<'_>, Strip, (&mut Stage, *mut u8)),
     /// [`record::block::run`].
-    pub(crate) records: unsafe fn(&Records<'_>, Block, (&Rows, &mut record::Stage, *mut u8)),
+    pub(crate) records: unsafe fn(&Records<'_>, Block, (&Rows, &mut record::Stage)),
     /// [`record::block::windows`].
     pub(crate) windows: unsafe fn(&Records<'_>, Block, (&Rows, &Windowed)),
     /// [`gather::runs`].
@@ -148,7 +148,7 @@ macro_rules! instance {
             unsafe fn records(
                 records: &Records<'_>,
                 block: Block,
-                at: (&Rows, &mut record::Stage, *mut u8),
+                at: (&Rows, &mut record::Stage),
             ) {
                 // SAFETY: the caller's contract.
                 unsafe { record::block::run::<$vector>(records, block, at) }

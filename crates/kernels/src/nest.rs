@@ -33,10 +33,16 @@ impl Loop<'_> {
         self.src_table.is_none() && self.dst_table.is_none()
     }
 
+    /// Which multiples of its strides turn `i` is at, on either side.
+    pub(crate) fn turn(&self, i: usize) -> (isize, isize) {
+        let position = |table: Option<&[u64]>| table.map_or(i, |t| t[i] as usize) as isize;
+        (position(self.src_table), position(self.dst_table))
+    }
+
     /// How far turn `i` is from the start, on either side.
     pub(crate) fn at(&self, i: usize) -> (isize, isize) {
-        let position = |table: Option<&[u64]>| table.map_or(i, |t| t[i] as usize) as isize;
-        (position(self.src_table) * self.src, position(self.dst_table) * self.dst)
+        let turn = self.turn(i);
+        (turn.0 * self.src, turn.1 * self.dst)
     }
 }
 
@@ -68,6 +74,16 @@ impl<'a> Nest<'a> {
             nest.len += 1;
         }
         nest.fold();
+        Some(nest)
+    }
+
+    /// These loops as they are for `first` of several fields, around what is not part of the nest.
+    pub(crate) fn around(dims: &'a [CopyDim], first: &FieldCopy) -> Option<Nest<'a>> {
+        let mut nest = Nest { len: dims.len(), ..Nest::default() };
+        let loops = dims.iter().zip(&first.strides).map(|(d, s)| Loop::of(d, s.src, s.dst));
+        for (to, each) in nest.loops.get_mut(..dims.len())?.iter_mut().zip(loops) {
+            *to = each;
+        }
         Some(nest)
     }
 

@@ -6,17 +6,21 @@
 //! or put together, in the first-level cache; whole lines of the destination go past the caches,
 //! and what is left of each row is carried to the block behind. Fields of any sizes are moved one
 //! by one, or by windows (`window`), which write whole lines where they belong; a few of one size by
-//! tables: each lane of the result is made of bytes of as many lanes as a record has fields.
+//! tables: each lane of the result is made of bytes of as many lanes as a record has fields. Hybrids are
+//! records of records: so many together, which lie field by field on the other side. The loops around
+//! records are run here, too: where rows start at one place of a line at each turn what windows are is found
+//! out once.
 
 pub(crate) mod block;
+mod form;
 pub(crate) mod windowed;
 
 use crate::caches::Caches;
 use crate::instance::Instance;
-use crate::nest::{Loop, Nest};
-use crate::vector::{Abilities, LANE_BYTES, LINE_BYTES, PAGE_BYTES};
+use crate::nest::Loop;
+use crate::vector::{LANE_BYTES, LINE_BYTES};
 use crate::window::Row;
-use layout::{CopyDim, FieldCopy, NdCopy};
+use layout::FieldCopy;
 use std::fmt;
 use std::mem::MaybeUninit;
 use windowed::Windowed;
@@ -29,6 +33,12 @@ pub(crate) const MOST_RECORD_BYTES: usize = 1 << 10;
 
 /// Fewer records aren't worth it.
 pub(crate) const LEAST_RECORDS: usize = 256;
+
+/// Nor are shorter rows of records in loops: lines that are written in part, at their ends, wait for what is
+/// in them. Hybrids of less than so many records take longer element by element, and are worth it earlier.
+const LEAST_ROW_BYTES: usize = if cfg!(test) { 3 << 10 } else { 20 << 10 };
+const LEAST_HYBRIDS_BYTES: usize = if cfg!(test) { 256 } else { 4 << 10 };
+const LONG_HYBRID: usize = 64;
 
 /// The records of a block are so many bytes, a part of a first-level cache, unless arrays would get less than a
 /// line of them.
@@ -97,14 +107,26 @@ enum Fill {
     Tables,
     /// Fields of one size, by squares.
     Squares,
-    /// By windows, groups of so many records: where they belong.
-    Windows { group: usize },
+    /// By windows, groups of so many records: where they belong. Their rows start at so many places of a
+    /// line in all; where these are too many, 0 stands for groups that start with their rows.
+    Windows { group: usize, places: usize },
+}
+
+/// Of what records are made that are hybrids on the other side: as many records, there field by field.
+#[derive(Debug, Clone, Copy)]
+struct Hybrid {
+    /// How many these are, and how far apart.
+    inner: usize,
+    step: usize,
+    /// How far it is from one hybrid to the next.
+    apart: usize,
 }
 
 /// Records: `count` of them, `pitch` bytes apart.
 #[derive(Debug, Clone, Copy)]
 pub(crate) struct Records<'a> {
     fields: Fields<'a>,
+    hybrid: Option<Hybrid>,
     count: usize,
     pitch: usize,
     /// Whether records are the source; else they are the destination.
@@ -130,19 +152,32 @@ type Table = [[[u8; LANE_BYTES]; MOST_BY_TABLE]; MOST_BY_TABLE];
 #[repr(align(64))]
 struct Staged(MaybeUninit<[u8; STAGE_BYTES]>);
 
-/// What is carried of each row, and what says how a block is put together.
+/// What is carried of each row.
+#[repr(align(64))]
+struct Carried(MaybeUninit<[[u8; LINE_BYTES]; MOST_FIELDS]>);
+
+/// Where rows start, what is carried of each, and what says how a block is put together.
 pub(crate) struct Stage {
-    carried: MaybeUninit<[[u8; LINE_BYTES]; MOST_FIELDS]>,
+    starts: Rows,
+    carried: Carried,
     table: Table,
     windowed: Windowed,
 }
 
 /// Where what a block has of each row is, on either side, and how many there are: records are one
-/// row, each field's array is one.
+/// row, hybrids are, each field's array is one.
+#[derive(Clone, Copy)]
 pub(crate) struct Rows {
     from: [Row<*const u8>; MOST_FIELDS],
     to: [Row<*mut u8>; MOST_FIELDS],
     lens: (usize, usize),
+}
+
+/// Where records are that are moved: their rows, and what helps.
+struct At<'a> {
+    rows: Rows,
+    stage: &'a mut Stage,
+    staged: &'a mut Staged,
 }
 
 impl Rows {
@@ -159,148 +194,125 @@ impl Rows {
 }
 
 impl<'a> Records<'a> {
-    /// The records of a copy of fields that differ, whose one loop goes over records. `streams` says that
-    /// it is too large for the caches; if not, only windows are worth it.
-    pub(crate) fn of_fields(
-        copy: &'a NdCopy,
-        (streams, by): (bool, Abilities),
-    ) -> Option<Records<'a>> {
-        let [CopyDim { extent, src_index: None, dst_index: None }] = &copy.dims[..] else {
-            return None;
-        };
-        let stride = |f: &FieldCopy| (f.strides[0].src as isize, f.strides[0].dst as isize);
-        let first = stride(copy.fields.first()?);
-        let dense = |f: &FieldCopy, stride: isize| stride == f.bytes as isize;
-        let splits = copy.fields.iter().all(|f| stride(f).0 == first.0 && dense(f, stride(f).1));
-        let joins = copy.fields.iter().all(|f| stride(f).1 == first.1 && dense(f, stride(f).0));
-        let pitch = match (splits, joins) {
-            (true, _) => first.0,
-            (_, true) => first.1,
-            _ => return None,
-        };
-        let ends = (*extent as usize, usize::try_from(pitch).ok()?);
-        let records = Records::new(Fields::List(&copy.fields), ends, (splits, by.caches))?;
-        let records = Records { streams: streams && !records.has_gaps, ..records }.by_windows(by);
-        (streams || records.fill != Fill::Elements).then_some(records)
-    }
-
-    /// Takes the loops of records and of their fields, which are alike, out of `nest`. `streams` says
-    /// that they go past the caches; if not, only tables and windows are worth it.
-    pub(crate) fn of_nest(
-        nest: &mut Nest,
-        (streams, by): (bool, Abilities),
-    ) -> Option<Records<'a>> {
-        let bytes = nest.bytes as isize;
-        let plain = |is: &dyn Fn((isize, isize)) -> bool| {
-            nest.loops().iter().position(|l| l.is_plain() && is((l.src, l.dst)))
-        };
-        let dense_dst = plain(&|(_, dst)| dst == bytes)?;
-        let dense_src = plain(&|(src, _)| src == bytes);
-        let b = nest.loops()[dense_dst];
-        let alone = Loop { count: 1, src: bytes, ..Loop::default() };
-        let a = dense_src.map_or(alone, |k| nest.loops()[k]);
-        let splits = a.count <= MOST_FIELDS && b.src >= a.count as isize * bytes;
-        let joins = b.count <= MOST_FIELDS && a.dst == b.count as isize * bytes;
-        let (fields, records, pitch) = match (splits, joins) {
-            (true, _) => (a, b, b.src),
-            (_, true) => (b, a, a.dst),
-            _ => return None,
-        };
-        let first = Field { bytes: nest.bytes, src: 0, dst: 0 };
-        let series = Fields::Series(fields.count, first, (fields.src, fields.dst));
-        let ends = (records.count, usize::try_from(pitch).ok()?);
-        let records = Records::new(series, ends, (splits, by.caches))?;
-        let mut records = Records { streams, ..records };
-        let squares = nest.bytes.is_power_of_two() && nest.bytes < LANE_BYTES;
-        // Arrays that lie so want longer runs, where a vector is less than a line.
-        let clashes = by.lanes * LANE_BYTES < LINE_BYTES && fields.dst % PAGE_BYTES == 0;
-        let dense = pitch == fields.count as isize * bytes;
-        let tables = dense && BY_TABLE.contains(&fields.count);
-        records.fill = match (squares, tables) {
-            (true, true) => Fill::Tables,
-            (true, false) if fields.count == 1 => Fill::Elements,
-            (true, false) if splits && clashes => Fill::Squares,
-            (true, false) => return None,
-            _ => Fill::Elements,
-        };
-        // Few fields are in many bytes of each window; yet AMD's processors take longer for one, which only
-        // matters where the memory doesn't, or where records are put together.
-        let lines = by.lanes * LANE_BYTES == LINE_BYTES;
-        let few = fields.count == 3 && lines && (!by.scatters || (splits && streams));
-        if records.fill == Fill::Elements || (records.fill == Fill::Tables && few) {
-            records = records.by_windows(by);
-        }
-        if !streams && matches!(records.fill, Fill::Elements | Fill::Squares) {
-            return None;
-        }
-        let behind = dense_src.map_or(0, |k| usize::from(k > dense_dst));
-        nest.take(dense_dst);
-        dense_src.map(|k| nest.take(k - behind));
-        Some(records)
-    }
-
-    fn new(
-        fields: Fields<'a>,
-        (count, pitch): (usize, usize),
-        (splits, caches): (bool, Caches),
-    ) -> Option<Records<'a>> {
-        if fields.len() > MOST_FIELDS || count < LEAST_RECORDS || pitch > MOST_RECORD_BYTES {
-            return None;
-        }
-        let bytes: usize = fields.iter().map(|f| f.bytes).sum();
-        if bytes > pitch || fields.iter().any(|f| f.bytes == 0) {
-            return None;
-        }
-        let least = |of: &dyn Fn(Field) -> isize| fields.iter().map(of).min().unwrap_or(0);
-        let base = (least(&|f| f.src), least(&|f| f.dst));
-        // Where each field ends another starts, or the record ends: then they are all of it.
-        let ends = |f: Field| f.dst + f.bytes as isize;
-        let follows = |f: Field| fields.iter().any(|g| g.dst == ends(f));
-        let end = base.1 + pitch as isize;
-        let whole = || bytes == pitch && fields.iter().all(|f| ends(f) == end || follows(f));
-        let (has_gaps, fill) = (!splits && !whole(), Fill::Elements);
-        // Each array gets a line at least, and tables whole vectors. What is put together where it belongs
-        // takes more of the first-level cache than a stage.
-        let least = if splits { LINE_BYTES } else { 1 };
-        let bytes = block_bytes(caches) / if has_gaps { 2 } else { 1 };
-        let block = match (bytes / pitch).max(least) {
-            few @ ..LINE_BYTES => few,
-            many => many / LINE_BYTES * LINE_BYTES,
-        };
-        Some(Records { fields, count, pitch, splits, has_gaps, streams: true, block, fill, base })
-    }
-
-    /// Moves all records.
+    /// Moves all records at each position of `loops`.
     ///
     /// # Safety
-    /// As [`crate::copy`], with `src` and `dst` at a position of the other loops.
-    pub(crate) unsafe fn run(&self, instance: &Instance, src: *const u8, dst: *mut u8) {
+    /// As [`crate::copy`], with `src` and `dst` at the start of these loops.
+    pub(crate) unsafe fn run(
+        &self,
+        instance: &Instance,
+        loops: &[Loop],
+        (src, dst): (*const u8, *mut u8),
+    ) {
         let mut stage = Stage {
-            carried: MaybeUninit::uninit(),
+            starts: self.starts(src, dst),
+            carried: Carried(MaybeUninit::uninit()),
             table: if self.fill == Fill::Tables { self.table() } else { [[[0; LANE_BYTES]; _]; _] },
-            windowed: Windowed::new(),
+            windowed: Windowed::new(loops),
         };
         let mut staged = Staged(MaybeUninit::uninit());
-        let mut rows = self.rows((src, staged.0.as_mut_ptr().cast(), dst));
-        if let Fill::Windows { group } = self.fill {
-            let to = (&mut stage.windowed, &mut rows);
-            self.plan((group, instance.abilities), to);
+        let mut at = At { rows: stage.starts, stage: &mut stage, staged: &mut staged };
+        let places = match self.fill {
+            Fill::Windows { places: 2.., .. } => self.places(loops),
+            _ => 1,
+        };
+        // What starts at one place is moved one behind the other.
+        for place in 0..places {
+            // SAFETY: the caller's contract; each position is at one place.
+            unsafe { self.each(instance, (loops, 0), (place, places), &mut at) }
+        }
+    }
+
+    /// Moves all records at the positions of `loops` from loop `k` on at which rows start at one `place` of
+    /// these.
+    ///
+    /// # Safety
+    /// As [`Records::run`], with rows at a position of the loops before.
+    unsafe fn each(
+        &self,
+        instance: &Instance,
+        (loops, k): (&[Loop], usize),
+        (place, places): (usize, usize),
+        at: &mut At,
+    ) {
+        let Some(here) = loops.get(k) else {
+            // SAFETY: the caller's contract, for one position.
+            return unsafe { self.rows(instance, at) };
+        };
+        let period = if places > 1 { self.period(here, k) } else { 1 };
+        let mut before = (0, 0);
+        for i in (place % period..here.count).step_by(period) {
+            let turn = here.turn(i);
+            self.go_on((here, k), (turn.0 - before.0, turn.1 - before.1), &mut at.stage.starts);
+            before = turn;
+            // SAFETY: the caller's contract, for the positions of one turn.
+            unsafe { self.each(instance, (loops, k + 1), (place / period, places), at) };
+        }
+        self.go_on((here, k), (-before.0, -before.1), &mut at.stage.starts);
+    }
+
+    /// Moves all records whose rows are at `at`.
+    ///
+    /// # Safety
+    /// As [`Records::run`], for one position.
+    unsafe fn rows(&self, instance: &Instance, at: &mut At) {
+        let At { rows, stage, staged } = at;
+        self.begin(&stage.starts, rows, staged.0.as_mut_ptr().cast());
+        if self.has_windows() {
+            self.plan(instance.abilities, (&mut stage.windowed, rows));
         }
         for start in (0..self.count).step_by(self.block) {
             let count = self.block.min(self.count - start);
             // SAFETY: a block of the records.
             unsafe {
                 match self.has_windows() {
-                    true => (instance.windows)(self, (start, count), (&rows, &stage.windowed)),
-                    false => (instance.records)(self, (start, count), (&rows, &mut stage, dst)),
+                    true => (instance.windows)(self, (start, count), (rows, &stage.windowed)),
+                    false => (instance.records)(self, (start, count), (rows, stage)),
                 }
             }
             rows.go_on(count, self.stages());
         }
         if self.has_windows() {
             // SAFETY: the caller's contract.
-            unsafe { self.ends(&stage.windowed, src, dst) }
+            unsafe { self.ends(&stage.windowed, &stage.starts) }
         }
+    }
+
+    /// How far field `i` goes with a turn of loop `k`, on either side.
+    fn turn(&self, (of, k): (&Loop, usize), i: usize) -> (isize, isize) {
+        match self.fields {
+            Fields::List(fields) => {
+                (fields[i].strides[k].src as isize, fields[i].strides[k].dst as isize)
+            }
+            Fields::Series(..) => (of.src, of.dst),
+        }
+    }
+
+    /// Goes on with all rows by so many turns of loop `k` on either side.
+    fn go_on(&self, at: (&Loop, usize), turns: (isize, isize), rows: &mut Rows) {
+        for (i, row) in rows.from[..rows.lens.0].iter_mut().enumerate() {
+            row.at = row.at.wrapping_offset(turns.0 * self.turn(at, i).0);
+        }
+        for (i, row) in rows.to[..rows.lens.1].iter_mut().enumerate() {
+            row.at = row.at.wrapping_offset(turns.1 * self.turn(at, i).1);
+        }
+    }
+
+    /// After how many turns of loop `k` all rows of the result start at the same place of a line; where a
+    /// table says which turns these are, each may have its own.
+    fn period(&self, of: &Loop, k: usize) -> usize {
+        let steps = (0..self.rows_to()).fold(0, |all, i| all | self.turn((of, k), i).1);
+        let period = LINE_BYTES >> steps.trailing_zeros().min(LINE_BYTES.ilog2());
+        match of.dst_table {
+            Some(_) if period > 1 => of.count,
+            _ => period.min(of.count),
+        }
+    }
+
+    /// At how many places of a line rows start, with all turns of `loops`.
+    fn places(&self, loops: &[Loop]) -> usize {
+        let periods = loops.iter().enumerate().map(|(k, of)| self.period(of, k));
+        periods.fold(1, usize::saturating_mul)
     }
 
     /// Whether they are moved by windows, which write them where they belong.
@@ -336,44 +348,65 @@ impl<'a> Records<'a> {
         by.cast_unsigned()
     }
 
-    /// The rows of each side. Those of the result are in the stage, behind a line each, where they go
-    /// past the caches.
-    fn rows(&self, (src, stage, dst): (*const u8, *mut u8, *mut u8)) -> Rows {
+    /// Where the first of field `i` is behind the lowest one, on the other side.
+    fn place_apart(&self, i: usize) -> usize {
+        let field = self.fields.at(i);
+        let by = if self.splits { field.dst - self.base.1 } else { field.src - self.base.0 };
+        by.cast_unsigned()
+    }
+
+    /// Where rows start on each side.
+    fn starts(&self, src: *const u8, dst: *mut u8) -> Rows {
         let fields = self.fields.len();
+        let records = (src.wrapping_offset(self.base.0), dst.wrapping_offset(self.base.1));
         let mut rows = Rows {
-            from: [Row { at: src, step: 0 }; MOST_FIELDS],
-            to: [Row { at: dst, step: 0 }; MOST_FIELDS],
-            lens: if self.splits { (1, fields) } else { (fields, 1) },
+            from: [Row { at: records.0, step: self.pitch }; MOST_FIELDS],
+            to: [Row { at: records.1, step: self.pitch }; MOST_FIELDS],
+            lens: (1, 1),
         };
-        for i in 0..rows.lens.0 {
-            let (by, step) = match self.splits {
-                true => (self.base.0, self.pitch),
-                false => (self.fields.at(i).src, self.fields.at(i).bytes),
-            };
-            rows.from[i] = Row { at: src.wrapping_offset(by), step };
-        }
-        let mut staged = stage.wrapping_add(LINE_BYTES);
-        for i in 0..rows.lens.1 {
-            let (place, step) = self.place_of_row(i, 0, dst);
-            rows.to[i] = Row { at: if self.stages() { staged } else { place }, step };
-            staged = staged.wrapping_add(LINE_BYTES + self.block * step);
+        match (self.hybrid, self.splits) {
+            (Some(hybrid), true) => rows.to[0].step = hybrid.apart,
+            (Some(hybrid), false) => rows.from[0].step = hybrid.apart,
+            (None, true) => {
+                for (row, field) in rows.to.iter_mut().zip(self.fields.iter()) {
+                    *row = Row { at: dst.wrapping_offset(field.dst), step: field.bytes };
+                }
+                rows.lens.1 = fields;
+            }
+            (None, false) => {
+                for (row, field) in rows.from.iter_mut().zip(self.fields.iter()) {
+                    *row = Row { at: src.wrapping_offset(field.src), step: field.bytes };
+                }
+                rows.lens.0 = fields;
+            }
         }
         rows
     }
 
-    /// Where row `i` of the result goes on with the record `start`, and how far it is to the next.
-    fn place_of_row(&self, i: usize, start: usize, dst: *mut u8) -> (*mut u8, usize) {
-        let (by, step) = match self.splits {
-            true => (self.fields.at(i).dst, self.fields.at(i).bytes),
-            false => (self.base.1, self.pitch),
-        };
-        (dst.wrapping_offset(by).wrapping_add(start * step), step)
+    /// Sets `rows` to those that start at `starts`. Those of the result are in the stage, behind a line
+    /// each, where they go past the caches.
+    fn begin(&self, starts: &Rows, rows: &mut Rows, stage: *mut u8) {
+        let (from, to) = starts.lens;
+        rows.from[..from].copy_from_slice(&starts.from[..from]);
+        rows.to[..to].copy_from_slice(&starts.to[..to]);
+        if self.stages() {
+            let mut staged = stage.wrapping_add(LINE_BYTES);
+            for row in &mut rows.to[..to] {
+                row.at = staged;
+                staged = staged.wrapping_add(LINE_BYTES + self.block * row.step);
+            }
+        }
     }
 }
 
 impl fmt::Display for Records<'_> {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let what = if self.splits { "taken apart" } else { "put together" };
+        let what = match (self.hybrid, self.splits) {
+            (Some(_), true) => "to hybrids",
+            (Some(_), false) => "from hybrids",
+            (None, true) => "taken apart",
+            (None, false) => "put together",
+        };
         let how = match self.fill {
             Fill::Elements => "",
             Fill::Tables => ", by tables",
@@ -382,6 +415,9 @@ impl fmt::Display for Records<'_> {
         };
         let (Records { pitch, block, .. }, len) = (self, self.fields.len());
         let past = match (self.streams, self.has_gaps) {
+            (true, _) if matches!(self.fill, Fill::Windows { places: 0, .. }) => {
+                ", in rows that start anywhere"
+            }
             (true, _) => ", by lines past the caches",
             (_, true) => ", between gaps",
             _ => "",

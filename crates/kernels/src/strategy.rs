@@ -55,7 +55,7 @@ impl<'a> Strategy<'a> {
     pub(crate) fn of(copy: &'a NdCopy, dst: usize, stores: Stores, by: Abilities) -> Self {
         let (nest, way) = match Nest::of(copy) {
             Some(nest) => way(nest, dst, (stores, by)),
-            None => (Nest::default(), way_of_fields(copy, (stores, by))),
+            None => way_of_fields(copy, (stores, by)),
         };
         Strategy { copy, stores, nest, way }
     }
@@ -81,9 +81,7 @@ impl<'a> Strategy<'a> {
                     each(nest.loops(), at, &mut |src, dst| panels.run(instance, src, dst));
                 }
                 Way::Flat(flat) => flats(instance, flat, nest.loops(), at),
-                Way::Records(records) => {
-                    each(nest.loops(), at, &mut |src, dst| records.run(instance, src, dst));
-                }
+                Way::Records(records) => records.run(instance, nest.loops(), at),
                 Way::Walk => walk::walk(self.copy, src, dst),
             }
         }
@@ -131,10 +129,13 @@ fn is_streamed(bytes: usize, stores: Stores) -> bool {
     stores == Stores::Streamed && bytes >= LONG_BYTES
 }
 
-/// The way for fields that differ.
-fn way_of_fields(copy: &NdCopy, (stores, by): (Stores, Abilities)) -> Way<'_> {
+/// The way for fields that differ, and the loops around it.
+fn way_of_fields(copy: &NdCopy, (stores, by): (Stores, Abilities)) -> (Nest<'_>, Way<'_>) {
     let streams = stores == Stores::Streamed;
-    Records::of_fields(copy, (streams, by)).map_or(Way::Walk, Way::Records)
+    match Records::of_fields(copy, (streams, by)) {
+        Some((nest, records)) => (nest, Way::Records(records)),
+        None => (Nest::default(), Way::Walk),
+    }
 }
 
 /// The way for `nest`, and what is left of it.

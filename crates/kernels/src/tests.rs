@@ -3,6 +3,7 @@
 mod choices;
 mod guarded;
 mod nested;
+mod rows;
 
 use crate::caches::{Cache, Caches};
 use crate::instance::{Instance, available};

@@ -70,6 +70,11 @@ impl Plan {
         Plan { pairs, vectors: [const { MaybeUninit::uninit() }; _], lens: (0, 0) }
     }
 
+    /// Takes all vectors out.
+    pub(crate) fn clear(&mut self) {
+        self.lens = (0, 0);
+    }
+
     /// Adds a vector that goes `to`: the bytes of the source in it are `from`, and its windows start at
     /// multiples of `unit`.
     pub(crate) fn push(&mut self, (from, unit): (&[Place], u16), to: Place) {

@@ -1,7 +1,7 @@
 //! A block of records: put together in the first-level cache, and written out.
 
-use super::{Block, Fill, MOST_BY_TABLE, Records, Rows, Stage, Table, Windowed};
-use crate::element::{Line, move_line};
+use super::{Block, Fill, Hybrid, MOST_BY_TABLE, Records, Rows, Stage, Table, Windowed};
+use crate::element::{Line, Plane, move_line, move_lines};
 use crate::narrow::{short_a, split};
 use crate::stream;
 use crate::tile::{Lanes, Tile, along_b, elements, is_line};
@@ -12,6 +12,9 @@ use std::ops::Range;
 /// How far ahead records are asked for that are taken apart by tables.
 const AHEAD_BYTES: usize = 2 << 10;
 
+/// Hybrids of fewer records are moved from hybrid to hybrid.
+const FEW: usize = 8;
+
 /// Moves a block of records.
 ///
 /// # Safety
@@ -20,7 +23,7 @@ const AHEAD_BYTES: usize = 2 << 10;
 pub(crate) unsafe fn run<V: Vector>(
     records: &Records<'_>,
     (start, count): Block,
-    (rows, stage, dst): (&Rows, &mut Stage, *mut u8),
+    (rows, stage): (&Rows, &mut Stage),
 ) {
     // SAFETY: the caller's contract.
     unsafe {
@@ -37,7 +40,7 @@ pub(crate) unsafe fn run<V: Vector>(
         };
         if done < count {
             for i in 0..records.fields.len() {
-                if !records.splits {
+                if !records.splits && i < rows.lens.0 {
                     // What the block behind has of the field.
                     let row = rows.from[i];
                     for at in (0..records.block * row.step).step_by(LINE_BYTES) {
@@ -48,8 +51,8 @@ pub(crate) unsafe fn run<V: Vector>(
             }
         }
         if records.stages() {
-            let carried = stage.carried.as_mut_ptr().cast();
-            flush::<V>(records, (start, count), (rows, carried, dst));
+            let carried = stage.carried.0.as_mut_ptr().cast();
+            flush::<V>(records, (start, count), (rows, carried, &stage.starts));
         }
     }
 }
@@ -57,28 +60,29 @@ pub(crate) unsafe fn run<V: Vector>(
 /// Writes a block out, past the caches.
 ///
 /// # Safety
-/// As [`run`], with the block in `rows` and what is carried of each of these at `carried`.
+/// As [`run`], with the block in `rows`, which start at `starts`, and what is carried of each at `carried`.
 #[inline(always)]
 unsafe fn flush<V: Vector>(
     records: &Records<'_>,
     (start, count): Block,
-    (rows, carried, dst): (&Rows, *mut u8, *mut u8),
+    (rows, carried, starts): (&Rows, *mut u8, &Rows),
 ) {
     let ends = (start == 0, start + count == records.count);
     // Records behind are asked for while lines are written, if they are not while they are read.
     let behind = rows.from[0].at.wrapping_add(count * records.pitch);
     let asks = records.splits && matches!(records.fill, Fill::Elements | Fill::Squares);
     let ahead = if asks { records.block * records.pitch } else { 0 };
-    let share = ahead.div_ceil(records.fields.len());
+    let share = ahead.div_ceil(rows.lens.1);
     for i in 0..rows.lens.1 {
         for at in (i * share..(i + 1) * share).step_by(LINE_BYTES) {
             stream::prefetch(behind.wrapping_add(at));
         }
         let row = rows.to[i].at.wrapping_sub(LINE_BYTES);
         let carried = carried.wrapping_add(i * LINE_BYTES);
-        let (to, step) = records.place_of_row(i, start, dst);
+        let to = starts.to[i];
+        let place = to.at.wrapping_add(start * to.step);
         // SAFETY: what the block has of a field, or of the records.
-        unsafe { stream::carry::<V>((row, carried, to), count * step, ends) };
+        unsafe { stream::carry::<V>((row, carried, place), count * to.step, ends) };
     }
 }
 
@@ -88,6 +92,10 @@ unsafe fn flush<V: Vector>(
 /// As [`run`].
 #[inline(always)]
 pub(super) unsafe fn one_by_one(records: &Records<'_>, i: usize, these: Range<usize>, rows: &Rows) {
+    if let Some(hybrid) = records.hybrid {
+        // SAFETY: the caller's contract.
+        return unsafe { in_hybrids(records, hybrid, (i, these), rows) };
+    }
     let (field, place, count) = (records.fields.at(i), records.place(i), these.len());
     let (from, to) = match records.splits {
         true => (rows.from[0].at.wrapping_add(place), rows.to[i].at),
@@ -102,6 +110,36 @@ pub(super) unsafe fn one_by_one(records: &Records<'_>, i: usize, these: Range<us
     let line = Line { count, stride: (steps.0 as isize, steps.1 as isize) };
     // SAFETY: elements of a field, which the rows have.
     unsafe { move_line(field.bytes, line, from, to) };
+}
+
+/// As [`one_by_one`], for those of hybrids. It has no vectors, and a place of its own: beside these it is in
+/// the way.
+///
+/// # Safety
+/// As [`run`].
+#[inline(never)]
+unsafe fn in_hybrids(
+    records: &Records<'_>,
+    hybrid: Hybrid,
+    (i, these): (usize, Range<usize>),
+    rows: &Rows,
+) {
+    let (bytes, places) = (records.fields.at(i).bytes, (records.place(i), records.place_apart(i)));
+    let (places, steps) = match records.splits {
+        true => (places, (hybrid.step, bytes)),
+        false => ((places.1, places.0), (bytes, hybrid.step)),
+    };
+    let (src, dst) = (rows.from[0], rows.to[0]);
+    let from = src.at.wrapping_add(these.start * src.step + places.0);
+    let to = dst.at.wrapping_add(these.start * dst.step + places.1);
+    let line = |count, steps: (usize, usize)| {
+        let stride = (steps.0 as isize, steps.1 as isize);
+        Line { count, stride }
+    };
+    let (inner, hybrids) = (line(hybrid.inner, steps), line(these.len(), (src.step, dst.step)));
+    let (along, across) = if inner.count < FEW { (hybrids, inner) } else { (inner, hybrids) };
+    // SAFETY: elements of a field, which the rows have.
+    unsafe { move_lines(bytes, Plane { along, across }, from, to) };
 }
 
 /// Moves the groups that a block has by windows, and asks for as many behind them. What goes past the
@@ -119,7 +157,7 @@ pub(crate) unsafe fn windows<V: Vector>(
     let group = windowed.group;
     let times = windowed.times(records.count - start).min(count / group);
     let (from, to) = (&rows.from[..rows.lens.0], &rows.to[..rows.lens.1]);
-    let (plan, these) = (&windowed.plan, (times, group, windowed.streams));
+    let (plan, these) = (&windowed.plan, (times, group, windowed.start.streams));
     let by_halves = records.streams && !is_line(V::LANES);
     // SAFETY: the caller's contract.
     unsafe {

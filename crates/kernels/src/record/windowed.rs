@@ -1,7 +1,8 @@
 //! Records by windows: which windows a group has, and what of the rows no group has.
 
 use super::block::one_by_one;
-use super::{Fill, MOST_FIELDS, Records, Rows, block_bytes};
+use super::{Fill, Hybrid, MOST_FIELDS, Records, Rows, block_bytes};
+use crate::nest::Loop;
 use crate::tile;
 use crate::vector::{Abilities, LANE_BYTES, LINE_BYTES};
 use crate::window::{self, MOST_WINDOWS, Place, Plan, Row};
@@ -23,19 +24,38 @@ const MOVES_TO_PLAN: usize = if cfg!(test) { 8 } else { 2048 };
 /// How the groups of records are moved.
 pub(crate) struct Windowed {
     pub(super) plan: Plan,
-    /// How many bytes before the first group each row of the result has.
-    heads: [usize; MOST_FIELDS],
-    /// The records of a group.
+    /// Where groups start that it is for.
+    pub(super) start: Start,
+    /// The records of a group; none before it is found out how they are moved.
     pub(super) group: usize,
     /// A group is moved if there are so many records from its first on.
     needs: usize,
+    /// Whether rows of the source start at one place of a line with each turn of the loops around them.
+    is_one_place: bool,
+}
+
+/// Where groups start, and what depends on it.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) struct Start {
+    /// How many bytes before the first group each row of the result has.
+    heads: [u8; MOST_FIELDS],
     /// Whether what is made is whole lines, which go past the caches.
     pub(super) streams: bool,
+    /// Whether windows start with lines of the source.
+    by_lines: bool,
+}
+
+impl Default for Start {
+    fn default() -> Self {
+        Start { heads: [0; MOST_FIELDS], streams: false, by_lines: false }
+    }
 }
 
 impl Windowed {
-    pub(super) fn new() -> Self {
-        Windowed { plan: Plan::new(), heads: [0; MOST_FIELDS], group: 0, needs: 0, streams: false }
+    /// For records at each turn of `loops`.
+    pub(super) fn new(loops: &[Loop]) -> Self {
+        let is_one_place = loops.iter().all(|of| of.src % LINE_BYTES as isize == 0);
+        Windowed { plan: Plan::new(), start: Start::default(), group: 0, needs: 0, is_one_place }
     }
 
     /// How many groups are moved of `count` records.
@@ -45,22 +65,28 @@ impl Windowed {
 }
 
 impl Records<'_> {
-    /// These, by windows, where that takes less time than field by field.
-    pub(super) fn by_windows(mut self, by: Abilities) -> Self {
-        let places = (0..self.fields.len()).fold(0, |all, i| all | self.place(i));
-        let bytes = self.fields.iter().fold(self.pitch, |all, f| all | f.bytes);
-        let payload: usize = self.fields.iter().map(|f| f.bytes).sum();
+    /// These, by windows, where that takes less time than field by field, at all turns of `loops` around them.
+    pub(super) fn by_windows(mut self, by: Abilities, loops: &[Loop]) -> Self {
+        let apart = |i| self.hybrid.map_or(0, |hybrid| hybrid.apart | self.place_apart(i));
+        let places = (0..self.fields.len()).fold(0, |all, i| all | self.place(i) | apart(i));
+        let (inner, step) =
+            self.hybrid.map_or((1, self.pitch), |hybrid| (hybrid.inner, hybrid.step));
+        let bytes = self.fields.iter().fold(step, |all, f| all | f.bytes);
+        let payload = inner * self.fields.iter().map(|f| f.bytes).sum::<usize>();
         let moves = |bytes: usize| bytes / 8 + (bytes % 8).count_ones() as usize;
-        let moves: usize = self.fields.iter().map(|f| moves(f.bytes)).sum();
+        let moves = inner * self.fields.iter().map(|f| moves(f.bytes)).sum::<usize>();
         let vector = by.lanes * LANE_BYTES;
-        let group = window::group_of(bytes, if self.streams { LINE_BYTES } else { vector });
+        let made = if self.hybrid.is_some() { self.step(0) } else { bytes };
+        let group = window::group_of(made, if self.streams { LINE_BYTES } else { vector });
         let least = LEAST_GROUPS * group;
-        let most = [self.count * moves / MOVES_TO_PLAN, group * moves / MOVES_A_WINDOW];
+        let turns = loops.iter().fold(self.count, |all, of| all.saturating_mul(of.count));
+        let plans = turns.saturating_mul(moves) / MOVES_TO_PLAN;
+        let most = [plans, group * moves / MOVES_A_WINDOW];
         let most = most.into_iter().fold(MOST_WINDOWS, usize::min);
         // Gaps are nobody's to write. Long fields are vectors as they are; what is far between, or in
         // other records, is better fetched one by one; each vector has a window at least.
         if self.has_gaps
-            || self.end() > self.pitch
+            || self.end() > step
             || !(bytes | places).is_multiple_of(by.unit_bytes)
             || bytes.is_multiple_of(LANE_BYTES)
             || 2 * payload < self.pitch
@@ -77,7 +103,9 @@ impl Records<'_> {
             let most = MOST_BYTES / (group * self.pitch);
             let lines = ASKED_LINES * LINE_BYTES / vector;
             let groups = (lines * payload / self.pitch).min(most);
-            self.fill = Fill::Windows { group };
+            // What windows are is found out for each place.
+            let places = Some(self.places(loops)).filter(|places| *places <= plans / count);
+            self.fill = Fill::Windows { group, places: places.unwrap_or(0) };
             self.block = groups.max(LEAST_GROUPS) * group;
         }
         self
@@ -94,15 +122,18 @@ impl Records<'_> {
     fn vectors(
         &self,
         (group, lanes): (usize, usize),
-        heads: &[usize; MOST_FIELDS],
+        heads: &[u8; MOST_FIELDS],
         each: &mut impl FnMut(&[Place], Place),
     ) {
         for (row, head) in heads[..self.rows_to()].iter().enumerate() {
             let bytes = group * self.step(row);
             for at in (0..bytes).step_by(lanes * LANE_BYTES) {
-                let from: [_; LINE_BYTES] = std::array::from_fn(|i| match self.splits {
-                    true => self.of_records(row, head + at + i),
-                    false => self.of_arrays(head + at + i),
+                let at_row = usize::from(*head) + at;
+                let from: [_; LINE_BYTES] = std::array::from_fn(|i| match self.hybrid {
+                    Some(hybrid) if self.splits => self.of_aos(hybrid, at_row + i),
+                    Some(hybrid) => self.of_hybrid(hybrid, at_row + i),
+                    None if self.splits => self.of_records(row, at_row + i),
+                    None => self.of_arrays(at_row + i),
                 });
                 each(&from[..lanes * LANE_BYTES], (row as u16, at as u16));
             }
@@ -110,13 +141,17 @@ impl Records<'_> {
     }
 
     /// How many rows the result has.
-    fn rows_to(&self) -> usize {
-        if self.splits { self.fields.len() } else { 1 }
+    pub(super) fn rows_to(&self) -> usize {
+        if self.splits && self.hybrid.is_none() { self.fields.len() } else { 1 }
     }
 
     /// How far it is from record to record in row `i` of the result.
     fn step(&self, i: usize) -> usize {
-        if self.splits { self.fields.at(i).bytes } else { self.pitch }
+        match self.hybrid {
+            Some(hybrid) if self.splits => hybrid.apart,
+            None if self.splits => self.fields.at(i).bytes,
+            _ => self.pitch,
+        }
     }
 
     /// Where byte `at` of the array of field `i` is in the records.
@@ -133,55 +168,101 @@ impl Records<'_> {
         (row as u16, (record * self.fields.at(row).bytes + at - self.place(row)) as u16)
     }
 
-    /// Finds out how groups are moved. What goes past the caches starts with the first whole line of each
-    /// row, else with the first whole vector.
-    pub(super) fn plan(
-        &self,
-        (group, by): (usize, Abilities),
-        (windowed, rows): (&mut Windowed, &mut Rows),
-    ) {
-        windowed.group = group;
+    /// Where byte `at` of hybrids is in the records.
+    fn of_aos(&self, hybrid: Hybrid, at: usize) -> Place {
+        let (block, at) = (at / hybrid.apart, at % hybrid.apart);
+        let bytes = |i: usize| self.fields.at(i).bytes;
+        let has = |i: &usize| at.wrapping_sub(self.place_apart(*i)) < hybrid.inner * bytes(*i);
+        let i = (0..self.fields.len()).find(has).unwrap_or(0);
+        let at = at - self.place_apart(i);
+        let record = block * self.pitch + at / bytes(i) * hybrid.step;
+        (0, (record + self.place(i) + at % bytes(i)) as u16)
+    }
+
+    /// Where byte `at` of the records is in hybrids.
+    fn of_hybrid(&self, hybrid: Hybrid, at: usize) -> Place {
+        let (block, at) = (at / self.pitch, at % self.pitch);
+        let (record, at) = (at / hybrid.step, at % hybrid.step);
+        let has = |i: &usize| at.wrapping_sub(self.place(*i)) < self.fields.at(*i).bytes;
+        let i = (0..self.fields.len()).find(has).unwrap_or(0);
+        let array = block * hybrid.apart + self.place_apart(i) + record * self.fields.at(i).bytes;
+        (0, (array + at - self.place(i)) as u16)
+    }
+
+    /// Finds out how groups are moved, unless that is known for rows that start so, and lets `rows` start with
+    /// the first: with the first whole line of each row, if it goes past the caches, else with the first whole
+    /// vector.
+    pub(super) fn plan(&self, by: Abilities, (windowed, rows): (&mut Windowed, &mut Rows)) {
+        let Fill::Windows { group, places } = self.fill else { return };
         let vector = by.lanes * LANE_BYTES;
-        let (from, rows) = (rows.from[0].at, &mut rows.to[..rows.lens.1]);
+        let (from, to) = (rows.from[0].at, &mut rows.to[..rows.lens.1]);
         let first = if self.streams { LINE_BYTES } else { vector };
         let begun = |row: &Row<*mut u8>| row.at.addr().wrapping_neg() % first;
-        if rows.iter().all(|row| begun(row).is_multiple_of(by.unit_bytes)) {
-            windowed.streams = self.streams;
-            for (head, row) in windowed.heads.iter_mut().zip(rows) {
-                *head = begun(row);
-                row.at = row.at.wrapping_add(*head);
+        let mut start = Start::default();
+        if places > 0 && to.iter().all(|row| begun(row).is_multiple_of(by.unit_bytes)) {
+            start.streams = self.streams;
+            for (head, row) in start.heads.iter_mut().zip(to) {
+                *head = begun(row) as u8;
+                row.at = row.at.wrapping_add(usize::from(*head));
             }
         }
-        let Windowed { plan, heads, .. } = windowed;
         // A vector that is a line of the source is read faster than one that has parts of two.
-        let are_lines = tile::is_line(by.lanes) && from.addr().is_multiple_of(LINE_BYTES);
-        let unit = if self.splits && are_lines { LINE_BYTES } else { 1 };
-        self.vectors((group, by.lanes), heads, &mut |from, to| plan.push((from, unit as u16), to));
-        let written = (0..self.rows_to()).map(|i| heads[i].div_ceil(self.step(i)) + group);
+        let are_lines = windowed.is_one_place && from.addr().is_multiple_of(LINE_BYTES);
+        start.by_lines = self.splits && tile::is_line(by.lanes) && are_lines;
+        if windowed.group == 0 || windowed.start != start {
+            (windowed.group, windowed.start) = (group, start);
+            self.find_out(by.lanes, windowed);
+        }
+    }
+
+    /// Finds out how groups are moved that start so.
+    fn find_out(&self, lanes: usize, windowed: &mut Windowed) {
+        let Windowed { plan, start, group, .. } = windowed;
+        let unit = if start.by_lines { LINE_BYTES } else { 1 };
+        plan.clear();
+        let each = &mut |from: &[Place], to| plan.push((from, unit as u16), to);
+        self.vectors((*group, lanes), &start.heads, each);
+        let head = |i: usize| usize::from(start.heads[i]);
+        let written = (0..self.rows_to()).map(|i| head(i).div_ceil(self.step(i)) + *group);
+        let last_read = self.last_read();
         let read = plan.places().map(|(row, at)| {
-            let end = usize::from(at) + vector;
-            match self.splits {
-                true => end.saturating_sub(self.end()).div_ceil(self.pitch) + 1,
-                false => end.div_ceil(self.fields.at(row.into()).bytes),
+            let end = usize::from(at) + lanes * LANE_BYTES;
+            match last_read {
+                Some((last, step)) => end.saturating_sub(last).div_ceil(step) + 1,
+                None => end.div_ceil(self.fields.at(row.into()).bytes),
             }
         });
         windowed.needs = written.chain(read).max().unwrap_or(0);
     }
 
-    /// Moves what of each row no group has, at either end.
+    /// Where what is read of a record ends, if the source is one row, and how far it is to the next.
+    fn last_read(&self) -> Option<(usize, usize)> {
+        match (self.splits, self.hybrid) {
+            (true, None) => Some((self.end(), self.pitch)),
+            (true, Some(Hybrid { inner, step, .. })) => {
+                Some(((inner - 1) * step + self.end(), self.pitch))
+            }
+            (false, Some(Hybrid { inner, apart, .. })) => {
+                let end = |i| self.place_apart(i) + inner * self.fields.at(i).bytes;
+                Some(((0..self.fields.len()).map(end).max()?, apart))
+            }
+            (false, None) => None,
+        }
+    }
+
+    /// Moves what no group has of each row, at either end.
     ///
     /// # Safety
-    /// As [`Records::run`].
-    pub(super) unsafe fn ends(&self, windowed: &Windowed, src: *const u8, dst: *mut u8) {
-        let (rows, done) =
-            (self.rows((src, dst, dst)), windowed.group * windowed.times(self.count));
+    /// As [`Records::run`], for rows that start at `rows`.
+    pub(super) unsafe fn ends(&self, windowed: &Windowed, rows: &Rows) {
+        let done = windowed.group * windowed.times(self.count);
         for i in 0..self.fields.len() {
-            let row = if self.splits { i } else { 0 };
-            let (head, step) = (windowed.heads[row], self.step(row));
+            let row = i.min(self.rows_to() - 1);
+            let (head, step) = (usize::from(windowed.start.heads[row]), self.step(row));
             // SAFETY: records of the caller's.
             unsafe {
-                one_by_one(self, i, 0..head.div_ceil(step), &rows);
-                one_by_one(self, i, done + head / step..self.count, &rows);
+                one_by_one(self, i, 0..head.div_ceil(step), rows);
+                one_by_one(self, i, done + head / step..self.count, rows);
             }
         }
     }

@@ -1,5 +1,6 @@
 //! Which way a copy goes, in words, and by which stores.
 
+use super::rows::in_rows;
 use super::*;
 
 #[test]
@@ -55,8 +56,8 @@ fn the_way_is_told() {
     says(&blocks, Stores::Streamed, blocks_at_once);
     // Groups of 16 channels taken apart: too large to be one panel each.
     let groups = looped(&[(8, 802_816, 802_816), (12_544, 64, 4), (16, 4, 50_176)]);
-    let told = told(&groups, Stores::Streamed);
-    assert!(!told.contains("at once"), "{told}");
+    let groups = told(&groups, Stores::Streamed);
+    assert!(!groups.contains("at once"), "{groups}");
     says(&transpose(64, 5), Stores::Cached, "1 fields, element by element");
     says(&structures(&[4, 8], 9, false), Stores::Streamed, "2 fields, element by element");
     says(&structures(&[8], 9, false), Stores::Cached, "one run of 72 B");
@@ -79,6 +80,38 @@ fn the_way_is_told() {
     overlapping.fields[1].dst_offset = 2;
     let gaps = "records of 8 B, 3 fields, put together 256 at once, between gaps (";
     says(&overlapping, Stores::Streamed, gaps);
+}
+
+#[test]
+fn rows_and_hybrids_are_records() {
+    let best = available().next().unwrap();
+    let told = |copy: &NdCopy, stores| explain_by(&best, copy, std::ptr::null(), stores);
+    // By windows, where these take units of 4 bytes.
+    for (sizes, by) in [(&[4, 8][..], ", by windows"), (&[1, 2, 4, 8], "")] {
+        let by = if best.abilities.lanes == 2 { by } else { "" };
+        let pitch: u64 = sizes.iter().sum();
+        for (hybrid, how) in
+            [(None, ["taken apart", "put together"]), (Some(16), ["to hybrids", "from hybrids"])]
+        {
+            let of = hybrid.map_or(pitch, |inner| inner * pitch);
+            for (back, how) in [false, true].into_iter().zip(how) {
+                let copy = in_rows(sizes, (9, 512), hybrid, back);
+                let starts = format!("records of {of} B, {} fields, {how}", sizes.len());
+                let told = told(&copy, Stores::Streamed);
+                assert!(told.starts_with(&starts) && told.contains(by), "{told}");
+            }
+        }
+    }
+    // Short rows, or what stays in the caches, one by one.
+    let short = in_rows(&[4, 8], (9, 250), None, false);
+    let long = in_rows(&[4, 8], (9, 512), None, false);
+    let hybrids = in_rows(&[4, 8], (9, 16), Some(64), false);
+    for (copy, stores) in
+        [(&short, Stores::Streamed), (&long, Stores::Cached), (&hybrids, Stores::Cached)]
+    {
+        let told = told(copy, stores);
+        assert!(told.starts_with("2 fields, element by element"), "{told}");
+    }
 }
 
 #[test]

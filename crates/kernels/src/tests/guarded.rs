@@ -1,5 +1,6 @@
 //! Copies between pages beside which there is no memory.
 
+use super::rows::in_rows;
 use super::*;
 use rustix::mm::{MapFlags, MprotectFlags, ProtFlags, mmap_anonymous, mprotect, munmap};
 
@@ -67,6 +68,13 @@ fn from_the_first() -> Vec<NdCopy> {
             list.push(structures(&[bytes; 5], 300, back));
             list.push(structures(&[bytes, 1, 8], 300, back));
             list.push(structures(&[bytes; 3], 259, back));
+        }
+    }
+    // Rows of structures, and hybrids.
+    for sizes in [&[4, 8][..], &[1, 2, 4]] {
+        for hybrid in [None, Some(4), Some(16)] {
+            let rows = |back| in_rows(sizes, (3, 259), hybrid, back);
+            list.extend([false, true].map(rows));
         }
     }
     // What lies between structures is read with them, but not what is behind the last; nor is it written.

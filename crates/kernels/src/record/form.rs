@@ -1,0 +1,219 @@
+//! Which copies are records and arrays of their fields, or hybrids.
+
+use super::{
+    BY_TABLE, Field, Fields, Fill, Hybrid, LEAST_HYBRIDS_BYTES, LEAST_RECORDS, LEAST_ROW_BYTES,
+    LONG_HYBRID, MOST_FIELDS, MOST_RECORD_BYTES, Records, block_bytes,
+};
+use crate::caches::Caches;
+use crate::nest::{Loop, Nest};
+use crate::vector::{Abilities, LANE_BYTES, LINE_BYTES, PAGE_BYTES};
+use layout::{CopyDim, FieldCopy, NdCopy};
+
+/// Records of these fields, of which there are so many, so far apart.
+struct Form<'a> {
+    fields: Fields<'a>,
+    count: usize,
+    pitch: usize,
+    splits: bool,
+    hybrid: Option<Hybrid>,
+}
+
+impl<'a> Records<'a> {
+    /// The records of a copy of fields that differ, and the loops around them: the innermost loop goes over
+    /// records, or two go over hybrids of them. `streams` says that it is too large for the caches; if not,
+    /// only windows are worth it.
+    pub(crate) fn of_fields(
+        copy: &'a NdCopy,
+        (streams, by): (bool, Abilities),
+    ) -> Option<(Nest<'a>, Records<'a>)> {
+        let form = Form::of_hybrids(copy).or_else(|| Form::of_rows(copy))?;
+        let loops = if form.hybrid.is_some() { 2 } else { 1 };
+        let outer = Nest::around(&copy.dims[..copy.dims.len() - loops], &copy.fields[0])?;
+        // What is one row on a side is one at all turns.
+        let alike = |f: &FieldCopy, k: usize| {
+            let (turn, first) = (f.strides[k], copy.fields[0].strides[k]);
+            match (form.hybrid, form.splits) {
+                (Some(_), _) => turn == first,
+                (None, true) => turn.src == first.src,
+                (None, false) => turn.dst == first.dst,
+            }
+        };
+        if !(0..outer.loops().len()).all(|k| copy.fields.iter().all(|f| alike(f, k))) {
+            return None;
+        }
+        let records = Records::new(form, by.caches)?;
+        let records = Records { streams: streams && !records.has_gaps, ..records };
+        let records = records.by_windows(by, outer.loops());
+        let is_worth_it = records.is_long_enough(outer.loops(), streams)
+            && (streams || records.fill != Fill::Elements);
+        is_worth_it.then_some((outer, records))
+    }
+
+    /// Takes the loops of records and of their fields, which are alike, out of `nest`. `streams` says
+    /// that they go past the caches; if not, only tables and windows are worth it.
+    pub(crate) fn of_nest(
+        nest: &mut Nest,
+        (streams, by): (bool, Abilities),
+    ) -> Option<Records<'a>> {
+        let bytes = nest.bytes as isize;
+        let plain = |is: &dyn Fn((isize, isize)) -> bool| {
+            nest.loops().iter().position(|l| l.is_plain() && is((l.src, l.dst)))
+        };
+        let dense_dst = plain(&|(_, dst)| dst == bytes)?;
+        let dense_src = plain(&|(src, _)| src == bytes);
+        let b = nest.loops()[dense_dst];
+        let alone = Loop { count: 1, src: bytes, ..Loop::default() };
+        let a = dense_src.map_or(alone, |k| nest.loops()[k]);
+        let splits = a.count <= MOST_FIELDS && b.src >= a.count as isize * bytes;
+        let joins = b.count <= MOST_FIELDS && a.dst == b.count as isize * bytes;
+        let (fields, records, pitch) = match (splits, joins) {
+            (true, _) => (a, b, b.src),
+            (_, true) => (b, a, a.dst),
+            _ => return None,
+        };
+        let first = Field { bytes: nest.bytes, src: 0, dst: 0 };
+        let series = Fields::Series(fields.count, first, (fields.src, fields.dst));
+        let (count, pitch) = (records.count, usize::try_from(pitch).ok()?);
+        let form = Form { fields: series, count, pitch, splits, hybrid: None };
+        let mut rest = *nest;
+        let behind = dense_src.map_or(0, |k| usize::from(k > dense_dst));
+        rest.take(dense_dst);
+        dense_src.map(|k| rest.take(k - behind));
+        let records = Records::new(form, by.caches)?;
+        let mut records = Records { streams, ..records };
+        let squares = nest.bytes.is_power_of_two() && nest.bytes < LANE_BYTES;
+        // Arrays that lie so want longer runs, where a vector is less than a line.
+        let clashes = by.lanes * LANE_BYTES < LINE_BYTES && fields.dst % PAGE_BYTES == 0;
+        let dense = pitch == fields.count * nest.bytes;
+        let tables = dense && BY_TABLE.contains(&fields.count);
+        records.fill = match (squares, tables) {
+            (true, true) => Fill::Tables,
+            (true, false) if fields.count == 1 => Fill::Elements,
+            (true, false) if splits && clashes => Fill::Squares,
+            (true, false) => return None,
+            _ => Fill::Elements,
+        };
+        // Few fields are in many bytes of each window; yet AMD's processors take longer for one, which only
+        // matters where the memory doesn't, or where records are put together.
+        let lines = by.lanes * LANE_BYTES == LINE_BYTES;
+        let few = fields.count == 3 && lines && (!by.scatters || (splits && streams));
+        let is_long = !streams || records.is_long_enough(rest.loops(), streams);
+        if is_long && (records.fill == Fill::Elements || (records.fill == Fill::Tables && few)) {
+            records = records.by_windows(by, rest.loops());
+        }
+        if !streams && matches!(records.fill, Fill::Elements | Fill::Squares) {
+            return None;
+        }
+        *nest = rest;
+        Some(records)
+    }
+
+    /// Whether rows in `loops` are long enough. In the caches long runs of each field are as well moved one by
+    /// one.
+    fn is_long_enough(&self, loops: &[Loop], streams: bool) -> bool {
+        let bytes = self.count * self.pitch;
+        match self.hybrid {
+            Some(hybrid) if hybrid.inner < LONG_HYBRID => {
+                loops.is_empty() || bytes >= LEAST_HYBRIDS_BYTES
+            }
+            None if loops.is_empty() => true,
+            _ => streams && (loops.is_empty() || bytes >= LEAST_ROW_BYTES),
+        }
+    }
+
+    fn new(form: Form<'a>, caches: Caches) -> Option<Records<'a>> {
+        let Form { fields, count, pitch, splits, hybrid } = form;
+        let inner = hybrid.map_or(1, |hybrid| hybrid.inner);
+        let is_few = count * inner < LEAST_RECORDS;
+        if fields.len() > MOST_FIELDS || is_few || pitch > MOST_RECORD_BYTES {
+            return None;
+        }
+        let bytes: usize = fields.iter().map(|f| f.bytes).sum();
+        let apart = hybrid.map_or(pitch, |hybrid| hybrid.apart);
+        if inner * bytes > pitch.min(apart) || fields.iter().any(|f| f.bytes == 0) {
+            return None;
+        }
+        let least = |of: &dyn Fn(Field) -> isize| fields.iter().map(of).min().unwrap_or(0);
+        let base = (least(&|f| f.src), least(&|f| f.dst));
+        // How far it is from record to record of the result, and how much of that a field has.
+        let (result, turns) = match hybrid {
+            Some(hybrid) if splits => (hybrid.apart, hybrid.inner),
+            Some(hybrid) => (hybrid.step, 1),
+            None => (pitch, 1),
+        };
+        // Where each field ends another starts, or the record ends: then they are all of it.
+        let ends = |f: Field| f.dst + (turns * f.bytes) as isize;
+        let follows = |f: Field| fields.iter().any(|g| g.dst == ends(f));
+        let end = base.1 + result as isize;
+        let whole =
+            || turns * bytes == result && fields.iter().all(|f| ends(f) == end || follows(f));
+        let has_gaps = (!splits || hybrid.is_some()) && !whole();
+        let fill = Fill::Elements;
+        // Each array gets a line at least, and tables whole vectors. What is put together where it belongs
+        // takes more of the first-level cache than a stage.
+        let least = match hybrid {
+            Some(_) => LINE_BYTES.div_ceil(pitch.min(apart)),
+            None if splits => LINE_BYTES,
+            None => 1,
+        };
+        let bytes = block_bytes(caches) / if has_gaps { 2 } else { 1 };
+        let block = match (bytes / pitch).max(least) {
+            few @ ..LINE_BYTES => few,
+            many => many / LINE_BYTES * LINE_BYTES,
+        };
+        let streams = true;
+        Some(Records { fields, hybrid, count, pitch, splits, has_gaps, streams, block, base, fill })
+    }
+}
+
+impl<'a> Form<'a> {
+    /// Records that lie so on one side, and as an array of each field on the other.
+    fn of_rows(copy: &'a NdCopy) -> Option<Form<'a>> {
+        let ([.., CopyDim { extent, src_index: None, dst_index: None }], fields) =
+            (&copy.dims[..], &copy.fields[..])
+        else {
+            return None;
+        };
+        let k = copy.dims.len() - 1;
+        let stride = |f: &FieldCopy| (f.strides[k].src as isize, f.strides[k].dst as isize);
+        let first = stride(fields.first()?);
+        let dense = |f: &FieldCopy, stride: isize| stride == f.bytes as isize;
+        let splits = fields.iter().all(|f| stride(f).0 == first.0 && dense(f, stride(f).1));
+        let joins = fields.iter().all(|f| stride(f).1 == first.1 && dense(f, stride(f).0));
+        let pitch = match (splits, joins) {
+            (true, _) => first.0,
+            (_, true) => first.1,
+            _ => return None,
+        };
+        let (count, pitch) = (*extent as usize, usize::try_from(pitch).ok()?);
+        Some(Form { fields: Fields::List(fields), count, pitch, splits, hybrid: None })
+    }
+
+    /// Records that are arrays of as many records as hybrids on the other side have.
+    fn of_hybrids(copy: &'a NdCopy) -> Option<Form<'a>> {
+        let rows = Form::of_rows(copy)?;
+        let [.., CopyDim { extent, src_index: None, dst_index: None }, _] = &copy.dims[..] else {
+            return None;
+        };
+        let k = copy.dims.len() - 2;
+        let first = &copy.fields[0].strides[k];
+        let (records, apart) =
+            if rows.splits { (first.src, first.dst) } else { (first.dst, first.src) };
+        let of = |f: &FieldCopy| if rows.splits { f.dst_offset } else { f.src_offset };
+        let start = copy.fields.iter().map(of).min()?;
+        let ends = |f: &FieldCopy| of(f) - start + (rows.count as u64 * f.bytes) as i64;
+        let is_in = |f: &FieldCopy| f.strides[k] == *first && ends(f) <= apart;
+        let pitch = usize::try_from(records).ok()?;
+        let hybrid =
+            Hybrid { inner: rows.count, step: rows.pitch, apart: usize::try_from(apart).ok()? };
+        let whole = Some(pitch) == rows.pitch.checked_mul(rows.count);
+        let fits = pitch <= MOST_RECORD_BYTES && hybrid.apart <= MOST_RECORD_BYTES;
+        let count = *extent as usize;
+        (whole && fits && copy.fields.iter().all(is_in)).then_some(Form {
+            count,
+            pitch,
+            hybrid: Some(hybrid),
+            ..rows
+        })
+    }
+}
