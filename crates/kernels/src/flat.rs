@@ -477,7 +477,7 @@ pub(crate) unsafe fn flush<V: Vector>(
         let from = stage.strip.as_mut_ptr().wrapping_add(i * panel.pitch);
         let at = (from, carried.wrapping_add(i * LINE_BYTES), dst.wrapping_offset(*row));
         // SAFETY: a row of the strip, and what is carried of it.
-        unsafe { stream::carry::<V>(at, bytes, (panel.is_first, panel.is_last)) };
+        unsafe { stream::carry::<V>(at, bytes, (panel.is_first, panel.is_last), None::<fn()>) };
     }
 }
 

@@ -5,14 +5,15 @@
 //! else's to write. **Structure.** A block of records is taken apart,
 //! or put together, in the first-level cache; whole lines of the destination go past the caches,
 //! and what is left of each row is carried to the block behind. Fields of any sizes are moved one
-//! by one, or by windows (`window`), which write whole lines where they belong; a few of one size by
-//! tables: each lane of the result is made of bytes of as many lanes as a record has fields. Hybrids are
+//! by one, small ones by `halves`, or any by windows (`window`), which write whole lines where they belong; a few
+//! of one size by tables: each lane of the result is made of bytes of as many lanes as a record has fields. Hybrids are
 //! records of records: so many together, which lie field by field on the other side. The loops around
 //! records are run here, too: where rows start at one place of a line at each turn what windows are is found
 //! out once.
 
 pub(crate) mod block;
 mod form;
+mod halves;
 pub(crate) mod windowed;
 
 use crate::caches::Caches;
@@ -20,6 +21,7 @@ use crate::instance::Instance;
 use crate::nest::Loop;
 use crate::vector::{LANE_BYTES, LINE_BYTES};
 use crate::window::Row;
+use halves::Halves;
 use layout::FieldCopy;
 use std::fmt;
 use std::mem::MaybeUninit;
@@ -107,6 +109,8 @@ enum Fill {
     Tables,
     /// Fields of one size, by squares.
     Squares,
+    /// Small fields that lie together, by halves.
+    Halves,
     /// By windows, groups of so many records: where they belong. Their rows start at so many places of a
     /// line in all; where these are too many, 0 stands for groups that start with their rows.
     Windows { group: usize, places: usize },
@@ -162,6 +166,8 @@ pub(crate) struct Stage {
     carried: Carried,
     table: Table,
     windowed: Windowed,
+    halves: Option<Halves>,
+    staged: halves::Staged,
 }
 
 /// Where what a block has of each row is, on either side, and how many there are: records are one
@@ -209,6 +215,8 @@ impl<'a> Records<'a> {
             carried: Carried(MaybeUninit::uninit()),
             table: if self.fill == Fill::Tables { self.table() } else { [[[0; LANE_BYTES]; _]; _] },
             windowed: Windowed::new(loops),
+            halves: (self.fill == Fill::Halves).then(|| Halves::of(self)),
+            staged: halves::Staged::new(),
         };
         let mut staged = Staged(MaybeUninit::uninit());
         let mut at = At { rows: stage.starts, stage: &mut stage, staged: &mut staged };
@@ -411,6 +419,7 @@ impl fmt::Display for Records<'_> {
             Fill::Elements => "",
             Fill::Tables => ", by tables",
             Fill::Squares => ", by squares",
+            Fill::Halves => ", by halves",
             Fill::Windows { .. } => ", by windows",
         };
         let (Records { pitch, block, .. }, len) = (self, self.fields.len());

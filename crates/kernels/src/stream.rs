@@ -28,7 +28,7 @@ pub(crate) unsafe fn copy<V: Vector>(src: *const u8, dst: *mut u8, bytes: usize)
 /// Writes out what a row gains by `bytes` behind the line that starts at `row`: the whole lines of
 /// the destination, where `dst` is what it goes on with, past the caches. What is left of it is
 /// `carried` to the next call, which all but the last leave at least a line's bytes for; `ends`
-/// says whether the row begins and whether it ends.
+/// says whether the row begins and whether it ends, and `ask`, if there is one, is called before each line.
 ///
 /// # Safety
 /// A line and `bytes` are valid for reads and writes at `row`, a line at `carried`, and what the
@@ -39,6 +39,7 @@ pub(crate) unsafe fn carry<V: Vector>(
     (row, carried, dst): (*mut u8, *mut u8, *mut u8),
     bytes: usize,
     (is_first, is_last): (bool, bool),
+    ask: Option<impl FnMut()>,
 ) {
     let carried = carried.cast::<[u8; LINE_BYTES]>();
     let begun = if is_first { 0 } else { dst.addr() % LINE_BYTES };
@@ -52,6 +53,11 @@ pub(crate) unsafe fn carry<V: Vector>(
         let bytes_out = begun + bytes - left;
         if is_first || is_last {
             copy::<V>(from, to, bytes_out);
+        } else if let Some(mut ask) = ask {
+            for at in (0..bytes_out).step_by(LINE_BYTES) {
+                ask();
+                lines::<V>(from.wrapping_add(at), to.wrapping_add(at), (LINE_BYTES, 0));
+            }
         } else {
             lines::<V>(from, to, (bytes_out, 0));
         }

@@ -396,6 +396,9 @@ fn fields_of_any_sizes_go_by_windows_where_vectors_take_such() {
         let bytes = structures(&[1, 2, 4, 8], 100_000, back);
         assert!(by_windows(&bytes, abilities(4, 1)));
         assert!(!by_windows(&bytes, abilities(4, 4)) && !by_windows(&bytes, none));
+        assert!(told(&bytes, abilities(2, 4)).contains("by halves"));
+        let behind = structures(&[2, 8, 8, 1, 1], 100_000, back);
+        assert_eq!(told(&behind, abilities(2, 4)).contains("by halves"), !back);
         let words = structures(&[12, 8], 100_000, back);
         assert!(by_windows(&words, abilities(4, 4)) && by_windows(&words, abilities(2, 4)));
         assert!(!by_windows(&words, none));
@@ -498,6 +501,29 @@ fn as_few_structures_as_windows_take() {
     for sizes in [&[1, 2, 4][..], &[4, 1, 2, 1, 2, 2], &[2, 1, 1, 2, 1, 1, 1, 1, 1, 1]] {
         for back in [false, true] {
             check(&structures(sizes, 257, back), (1, 4));
+        }
+    }
+}
+
+/// Of one column, of several, and of fields that are in none; columns may reach behind the last record.
+#[test]
+fn small_fields_by_halves() {
+    let all = [
+        &[1, 2, 4, 8][..],
+        &[8, 8, 4, 2, 2],
+        &[4, 1, 1],
+        &[1, 2],
+        &[2, 8, 8, 1, 1],
+        &[1, 8, 2, 4],
+        &[4, 3, 1, 2, 8, 2, 4, 1],
+        &[1, 2, 1, 1, 4, 1, 1, 1, 1, 1, 1, 1],
+    ];
+    let (count, all) = if cfg!(miri) { (385, &all[..3]) } else { (1281, &all[..]) };
+    for sizes in all {
+        for back in [false, true] {
+            for (padding, to) in [(0, 0), (0, 37), (3, 1)] {
+                check(&padded_structures(sizes, count, (padding, 1), back), (3, to));
+            }
         }
     }
 }

@@ -188,7 +188,7 @@ pub(crate) unsafe fn groups<V: Vector, const PARTS: usize>(
 
 /// What is asked for behind groups: as many in the first-level cache, and in the second-level cache what
 /// lies so far behind these that it takes the memory's time.
-struct Asks<'a> {
+pub(crate) struct Asks<'a> {
     rows: std::slice::Iter<'a, Row<*const u8>>,
     records: usize,
     /// What a record has in all rows.
@@ -201,14 +201,14 @@ struct Asks<'a> {
 impl<'a> Asks<'a> {
     /// For so many `records` behind as many of the `rows`.
     #[inline(always)]
-    fn new(rows: &'a [Row<*const u8>], records: usize) -> Self {
+    pub(crate) fn new(rows: &'a [Row<*const u8>], records: usize) -> Self {
         let record_bytes = rows.iter().map(|row| row.step).sum();
         Asks { rows: rows.iter(), records, record_bytes, lines: 0..0, far: 0 }
     }
 
     /// Asks for so many lines, if there are any left.
     #[inline(always)]
-    fn ask<const PARTS: usize>(&mut self, lines: usize) {
+    pub(crate) fn ask<const PARTS: usize>(&mut self, lines: usize) {
         for _ in 0..lines {
             while self.lines.is_empty() {
                 let Some(row) = self.rows.next() else { return };

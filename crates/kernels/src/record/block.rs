@@ -1,12 +1,12 @@
 //! A block of records: put together in the first-level cache, and written out.
 
-use super::{Block, Fill, Hybrid, MOST_BY_TABLE, Records, Rows, Stage, Table, Windowed};
+use super::{Block, Fill, Hybrid, MOST_BY_TABLE, Records, Rows, Stage, Table, Windowed, halves};
 use crate::element::{Line, Plane, move_line, move_lines};
 use crate::narrow::{short_a, split};
 use crate::stream;
 use crate::tile::{Lanes, Tile, along_b, elements, is_line};
 use crate::vector::{LANE_BYTES, LINE_BYTES, Vector};
-use crate::window;
+use crate::window::{self, Asks};
 use std::ops::Range;
 
 /// How far ahead records are asked for that are taken apart by tables.
@@ -36,6 +36,11 @@ pub(crate) unsafe fn run<V: Vector>(
                 6 => tables::<V, 6>(records, count, (&stage.table, rows)),
                 _ => tables::<V, MOST_BY_TABLE>(records, count, (&stage.table, rows)),
             },
+            Fill::Halves => {
+                let halves = stage.halves.as_ref().expect("they are found out for these");
+                let with = (rows, halves, &mut stage.staged);
+                halves::run::<V>(records, (start, count), with)
+            }
             Fill::Windows { .. } => unreachable!("windows have a body of their own"),
         };
         if done < count {
@@ -73,6 +78,12 @@ unsafe fn flush<V: Vector>(
     let asks = records.splits && matches!(records.fill, Fill::Elements | Fill::Squares);
     let ahead = if asks { records.block * records.pitch } else { 0 };
     let share = ahead.div_ceil(rows.lens.1);
+    // By halves a block takes so little time that all that is behind it is asked for line by line.
+    let by_line = !is_line(V::LANES) && records.fill == Fill::Halves;
+    let from = if by_line { &rows.from[..rows.lens.0] } else { &[] };
+    let payload = || records.fields.iter().map(|field| field.bytes).sum();
+    let each = if by_line && records.splits { records.pitch.div_ceil(payload()) } else { 1 };
+    let mut asks = Asks::new(from, count);
     for i in 0..rows.lens.1 {
         for at in (i * share..(i + 1) * share).step_by(LINE_BYTES) {
             stream::prefetch(behind.wrapping_add(at));
@@ -81,8 +92,9 @@ unsafe fn flush<V: Vector>(
         let carried = carried.wrapping_add(i * LINE_BYTES);
         let to = starts.to[i];
         let place = to.at.wrapping_add(start * to.step);
+        let ask = by_line.then_some(|| asks.ask::<2>(each));
         // SAFETY: what the block has of a field, or of the records.
-        unsafe { stream::carry::<V>((row, carried, place), count * to.step, ends) };
+        unsafe { stream::carry::<V>((row, carried, place), count * to.step, ends, ask) };
     }
 }
 

@@ -43,7 +43,7 @@ impl<'a> Records<'a> {
         }
         let records = Records::new(form, by.caches)?;
         let records = Records { streams: streams && !records.has_gaps, ..records };
-        let records = records.by_windows(by, outer.loops());
+        let records = records.by_windows(by, outer.loops()).by_halves(by);
         let is_worth_it = records.is_long_enough(outer.loops(), streams)
             && (streams || records.fill != Fill::Elements);
         is_worth_it.then_some((outer, records))
