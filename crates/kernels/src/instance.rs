@@ -40,7 +40,7 @@ pub(crate) struct Instance {
     pub(crate) windows: unsafe fn(&Records<'_>, Block, (&Rows, &Windowed)),
     /// [`gather::runs`].
     pub(crate) gather: unsafe fn(&Gather<'_>, *const u8, *mut u8),
-    /// [`stream::copy`].
+    /// [`stream::run`].
     pub(crate) stream: unsafe fn(*const u8, *mut u8, usize),
     /// [`stream::splice`].
     pub(crate) splice: unsafe fn((usize, usize, usize), *mut u8, *mut u8),
@@ -171,11 +171,11 @@ macro_rules! instance {
             }
 
             /// # Safety
-            /// As [`stream::copy`].
+            /// As [`stream::run`].
             $(#[target_feature(enable = $features)])?
             unsafe fn stream(src: *const u8, dst: *mut u8, bytes: usize) {
                 // SAFETY: the caller's contract.
-                unsafe { stream::copy::<$vector>(src, dst, bytes) }
+                unsafe { stream::run::<$vector>(src, dst, bytes) }
             }
 
             /// # Safety

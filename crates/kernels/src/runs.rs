@@ -289,6 +289,9 @@ unsafe fn tile<V: Vector>(runs: &Runs, at: (*const u8, *mut u8)) {
             unsafe {
                 match stores {
                     Stores::Cached => cached::<V>(src, dst, bytes),
+                    Stores::Streamed if stream::is_long::<V>(bytes) => {
+                        stream::run::<V>(src, dst, bytes)
+                    }
                     Stores::Streamed if whole => stream::lines::<V>(src, dst, (bytes, ahead)),
                     Stores::Streamed => stream::copy::<V>(src, dst, bytes),
                 }

@@ -1,6 +1,47 @@
 //! Runs written past the caches, by whole lines.
 
+use crate::tile::is_line;
 use crate::vector::{LANE_BYTES, LINE_BYTES, Vector};
+
+/// A long run is copied as so many parts, each so long, by turns: the processor reads ahead in each of them. By
+/// vectors of a line that was not measured.
+const PARTS: usize = 3;
+const PART_BYTES: usize = 64 << 10;
+
+/// What a turn copies of a part: of half as much four parts take twice the time of one.
+const TURN_BYTES: usize = 512;
+
+/// Whether a run is long, for vectors `V`.
+#[inline(always)]
+pub(crate) fn is_long<V: Vector>(bytes: usize) -> bool {
+    !is_line(V::LANES) && bytes >= PARTS * PART_BYTES
+}
+
+/// As [`copy`], by parts where a run is long.
+///
+/// # Safety
+/// As [`copy`].
+#[inline(always)]
+pub(crate) unsafe fn run<V: Vector>(src: *const u8, dst: *mut u8, bytes: usize) {
+    let head = dst.addr().wrapping_neg() % LINE_BYTES;
+    let is_long = is_long::<V>(bytes.saturating_sub(head));
+    let rest = if is_long { bytes - (bytes - head) % (PARTS * PART_BYTES) } else { 0 };
+    // SAFETY: the head, the turns of the parts and the rest are the caller's ranges; turns start with a line.
+    unsafe {
+        if is_long {
+            std::ptr::copy_nonoverlapping(src, dst, head);
+        }
+        for parts in (head..rest).step_by(PARTS * PART_BYTES) {
+            for turn in (0..PART_BYTES).step_by(TURN_BYTES) {
+                for part in 0..PARTS {
+                    let at = parts + part * PART_BYTES + turn;
+                    lines::<V>(src.add(at), dst.add(at), (TURN_BYTES, 0));
+                }
+            }
+        }
+        copy::<V>(src.add(rest), dst.add(rest), bytes - rest);
+    }
+}
 
 /// Copies `bytes` from `src` to `dst`, the whole lines of the destination past the caches.
 ///
