@@ -290,30 +290,51 @@ impl Panels {
         let mut stage = Stage(MaybeUninit::uninit());
         let stage = stage.0.as_mut_ptr().cast::<u8>();
         let band = BAND_ROWS.next_multiple_of(self.chunk.0);
-        let (part, columns) = self.part(band);
+        let part = self.part();
         for start in (0..self.a.count).step_by(band) {
-            let end = self.a.count.min(start + band);
-            for first in (0..self.b.count).step_by(columns) {
-                let last = self.b.count.min(first + columns);
-                for start in (start..end).step_by(part) {
-                    for b in (first..last).step_by(self.chunk.1) {
-                        let range = start..end.min(start + part);
-                        let rows = b..last.min(b + self.chunk.1);
-                        // SAFETY: the caller's contract, for part of the loops.
-                        unsafe { self.band(instance, (range, rows), (src, stage, dst)) };
-                    }
+            let (range, rows) = (start..self.a.count.min(start + band), 0..self.b.count);
+            let Some((few, columns)) = part else {
+                // SAFETY: the caller's contract, for part of the loops.
+                unsafe { self.rows(instance, (range, rows), (src, stage, dst)) };
+                continue;
+            };
+            for first in rows.step_by(columns) {
+                let rows = first..self.b.count.min(first + columns);
+                for start in range.clone().step_by(few) {
+                    let range = start..range.end.min(start + few);
+                    // SAFETY: likewise.
+                    unsafe { self.rows(instance, (range, rows.clone()), (src, stage, dst)) };
                 }
             }
         }
     }
 
-    /// How many rows of a band are gone on with at once, and with how much of each: of so many pages as a core finds
-    /// fast half, if that is several panels.
-    fn part(&self, band: usize) -> (usize, usize) {
-        let rows = (self.by.caches.pages / 2).next_multiple_of(self.chunk.0);
-        match self.by_halves() && matches!(self.writes, Writes::Lines(_)) && rows > self.chunk.0 {
-            true => (rows, PART_PANELS * self.chunk.1),
-            false => (band, self.chunk.1),
+    /// How many rows of a band are gone on with at once, and with how much of each, if it is not with all: of so many
+    /// pages as a core finds fast half, if that is several panels.
+    fn part(&self) -> Option<(usize, usize)> {
+        let rows = self.by.caches.pages / 2;
+        if self.a.count <= rows || !self.by_halves() || !matches!(self.writes, Writes::Lines(_)) {
+            return None;
+        }
+        let rows = rows.next_multiple_of(self.chunk.0);
+        (rows > self.chunk.0).then_some((rows, PART_PANELS * self.chunk.1))
+    }
+
+    /// Moves a range of `a` of some rows of the source, panel by panel.
+    ///
+    /// # Safety
+    /// As [`Panels::run`].
+    #[inline(never)]
+    unsafe fn rows(
+        &self,
+        instance: &Instance,
+        (range, rows): (Range<usize>, Range<usize>),
+        at: (*const u8, *mut u8, *mut u8),
+    ) {
+        for b in rows.clone().step_by(self.chunk.1) {
+            let rows = b..rows.end.min(b + self.chunk.1);
+            // SAFETY: the caller's contract, for part of the loops.
+            unsafe { self.band(instance, (range.clone(), rows), at) };
         }
     }
 
@@ -321,6 +342,7 @@ impl Panels {
     ///
     /// # Safety
     /// As [`Panels::run`].
+    #[inline(always)]
     unsafe fn band(
         &self,
         instance: &Instance,
@@ -347,6 +369,7 @@ impl Panels {
     ///
     /// # Safety
     /// As [`Panels::run`], for the first elements of a panel.
+    #[inline(always)]
     unsafe fn panel(
         &self,
         instance: &Instance,
