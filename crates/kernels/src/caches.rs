@@ -6,6 +6,9 @@
 
 use std::fmt;
 
+/// Smaller caches are taken for what was measured with: no processor has such, and panels would have no rows.
+const LEAST_BYTES: usize = 8 << 10;
+
 /// A cache.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) struct Cache {
@@ -45,7 +48,10 @@ impl Caches {
     /// What this processor says, up to [`Caches::MEASURED`], which is taken for what it doesn't say.
     pub(crate) fn detect() -> Caches {
         let Caches { first, second, pages } = Caches::MEASURED;
-        let told = |level, most: Cache| of_level(level).map_or(most, |cache| cache.at_most(most));
+        let told = |level, most: Cache| match of_level(level) {
+            Some(cache) if cache.bytes >= LEAST_BYTES => cache.at_most(most),
+            _ => most,
+        };
         let pages = pages_told().unwrap_or(pages).min(pages);
         Caches { first: told(1, first), second: told(2, second), pages }
     }

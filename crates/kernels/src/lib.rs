@@ -118,7 +118,7 @@ unsafe fn copy_by(
         // SAFETY: the caller keeps the contract, which is the same.
         return unsafe { strategy::run(instance, (src, dst), run.bytes as usize, stores) };
     }
-    if copy.dims.iter().all(|d| d.extent > 0) {
+    if copy.dims.iter().all(|d| d.extent > 0) && copy.fields.iter().any(|f| f.bytes > 0) {
         let strategy = Strategy::of(copy, dst.addr(), stores, instance.abilities);
         // SAFETY: the caller keeps the contract, which is the same.
         unsafe { strategy.run(instance, src, dst) }

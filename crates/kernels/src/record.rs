@@ -251,12 +251,14 @@ impl<'a> Records<'a> {
         let mut before = (0, 0);
         for i in (place % period..here.count).step_by(period) {
             let turn = here.turn(i);
-            self.go_on((here, k), (turn.0 - before.0, turn.1 - before.1), &mut at.stage.starts);
+            let by = (turn.0.wrapping_sub(before.0), turn.1.wrapping_sub(before.1));
+            self.go_on((here, k), by, &mut at.stage.starts);
             before = turn;
             // SAFETY: the caller's contract, for the positions of one turn.
             unsafe { self.each(instance, (loops, k + 1), (place / period, places), at) };
         }
-        self.go_on((here, k), (-before.0, -before.1), &mut at.stage.starts);
+        let back = (before.0.wrapping_neg(), before.1.wrapping_neg());
+        self.go_on((here, k), back, &mut at.stage.starts);
     }
 
     /// Moves all records whose rows are at `at`.
@@ -299,10 +301,10 @@ impl<'a> Records<'a> {
     /// Goes on with all rows by so many turns of loop `k` on either side.
     fn go_on(&self, at: (&Loop, usize), turns: (isize, isize), rows: &mut Rows) {
         for (i, row) in rows.from[..rows.lens.0].iter_mut().enumerate() {
-            row.at = row.at.wrapping_offset(turns.0 * self.turn(at, i).0);
+            row.at = row.at.wrapping_offset(turns.0.wrapping_mul(self.turn(at, i).0));
         }
         for (i, row) in rows.to[..rows.lens.1].iter_mut().enumerate() {
-            row.at = row.at.wrapping_offset(turns.1 * self.turn(at, i).1);
+            row.at = row.at.wrapping_offset(turns.1.wrapping_mul(self.turn(at, i).1));
         }
     }
 

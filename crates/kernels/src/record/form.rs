@@ -111,7 +111,7 @@ impl<'a> Records<'a> {
     /// Whether rows in `loops` are long enough. In the caches long runs of each field are as well moved one by
     /// one.
     fn is_long_enough(&self, loops: &[Loop], streams: bool) -> bool {
-        let bytes = self.count * self.pitch;
+        let bytes = self.count.saturating_mul(self.pitch);
         match self.hybrid {
             Some(hybrid) if hybrid.inner < LONG_HYBRID => {
                 loops.is_empty() || bytes >= LEAST_HYBRIDS_BYTES
@@ -124,13 +124,16 @@ impl<'a> Records<'a> {
     fn new(form: Form<'a>, caches: Caches) -> Option<Records<'a>> {
         let Form { fields, count, pitch, splits, hybrid } = form;
         let inner = hybrid.map_or(1, |hybrid| hybrid.inner);
-        let is_few = count * inner < LEAST_RECORDS;
+        let is_few = count.saturating_mul(inner) < LEAST_RECORDS;
         if fields.len() > MOST_FIELDS || is_few || pitch > MOST_RECORD_BYTES {
+            return None;
+        }
+        if fields.iter().any(|f| f.bytes == 0 || f.bytes > pitch) {
             return None;
         }
         let bytes: usize = fields.iter().map(|f| f.bytes).sum();
         let apart = hybrid.map_or(pitch, |hybrid| hybrid.apart);
-        if inner * bytes > pitch.min(apart) || fields.iter().any(|f| f.bytes == 0) {
+        if inner.saturating_mul(bytes) > pitch.min(apart) {
             return None;
         }
         let least = |of: &dyn Fn(Field) -> isize| fields.iter().map(of).min().unwrap_or(0);
@@ -201,7 +204,8 @@ impl<'a> Form<'a> {
             if rows.splits { (first.src, first.dst) } else { (first.dst, first.src) };
         let of = |f: &FieldCopy| if rows.splits { f.dst_offset } else { f.src_offset };
         let start = copy.fields.iter().map(of).min()?;
-        let ends = |f: &FieldCopy| of(f) - start + (rows.count as u64 * f.bytes) as i64;
+        let bytes = |f: &FieldCopy| (rows.count as i64).saturating_mul(f.bytes as i64);
+        let ends = |f: &FieldCopy| of(f).saturating_sub(start).saturating_add(bytes(f));
         let is_in = |f: &FieldCopy| f.strides[k] == *first && ends(f) <= apart;
         let pitch = usize::try_from(records).ok()?;
         let hybrid =

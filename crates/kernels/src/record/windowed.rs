@@ -83,15 +83,16 @@ impl Records<'_> {
         let plans = turns.saturating_mul(moves) / MOVES_TO_PLAN;
         let most = [plans, group * moves / MOVES_A_WINDOW];
         let most = most.into_iter().fold(MOST_WINDOWS, usize::min);
+        let span = self.hybrid.map_or(self.pitch, |hybrid| hybrid.apart.max(self.pitch));
         // Gaps are nobody's to write. Long fields are vectors as they are; what is far between, or in
         // other records, is better fetched one by one; each vector has a window at least.
         if self.has_gaps
             || self.end() > step
             || !(bytes | places).is_multiple_of(by.unit_bytes)
             || bytes.is_multiple_of(LANE_BYTES)
-            || 2 * payload < self.pitch
+            || 2 * payload < span
             || self.count < least
-            || least * self.pitch > 4 * block_bytes(by.caches)
+            || least * span > 4 * block_bytes(by.caches)
             || group * payload / vector > most
         {
             return self;

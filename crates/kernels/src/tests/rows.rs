@@ -54,17 +54,19 @@ fn rows() -> impl Strategy<Value = Rows> {
         2 => prop::sample::select(vec![255u64, 256, 257, 301, 400]),
     ];
     let inner = prop::sample::select(vec![2u64, 3, 4, 8, 16, 32]);
-    let hybrid = prop::option::of((inner, prop_oneof![3 => Just(0u64), 1 => 1u64..9]));
+    let behind = prop_oneof![3 => Just(0u64), 1 => 1u64..9, 1 => 900u64..1000];
+    let hybrid = prop::option::of((inner, behind));
     let loops = prop::collection::vec(outer(), 0..3);
     (fields, gap(), count, hybrid, loops, any::<(u64, bool)>()).prop_map(
         |(fields, padding, count, hybrid, mut loops, (seed, back))| {
             let mut rows = Rows { fields, padding, count, hybrid, loops: Vec::new(), seed, back };
             let inner = rows.hybrid.map_or(1, |(inner, _)| inner);
-            rows.count = rows.count.min((MOST_BYTES / (rows.pitch() * inner)).max(1));
-            let row = rows.pitch() * inner * rows.count;
-            while row * loops.iter().map(|of| of.extent).product::<u64>() > MOST_BYTES {
-                loops.pop();
-            }
+            let behind = rows.hybrid.map_or(0, |(_, behind)| behind);
+            let record = rows.pitch() * inner + behind;
+            rows.count = rows.count.min((MOST_BYTES / record).max(1));
+            let row = record * rows.count;
+            let turns = |loops: &[Outer]| loops.iter().map(|of| of.extent).product::<u64>();
+            while row * turns(&loops) > MOST_BYTES && loops.pop().is_some() {}
             Rows { loops, ..rows }
         },
     )
@@ -155,6 +157,45 @@ pub(super) fn in_rows(
     let fields = sizes.iter().map(|&bytes| (bytes, 0)).collect();
     let (hybrid, loops) = (hybrid.map(|inner| (inner, 0)), vec![outer]);
     Rows { fields, padding: 0, count, hybrid, loops, seed: 0, back }.copy()
+}
+
+#[test]
+fn hybrids_far_apart() {
+    for (fields, count, (inner, apart)) in [([2, 3], 590, (3, 1021)), ([2, 1], 345, (7, 1023))] {
+        let behind = apart - inner * (fields[0] + fields[1]);
+        let fields = fields.map(|bytes| (bytes, 0)).to_vec();
+        let (hybrid, loops, seed) = (Some((inner, behind)), Vec::new(), 0);
+        for back in [false, true] {
+            let fields = fields.clone();
+            check(
+                &Rows { fields, padding: 0, count, hybrid, loops: loops.clone(), seed, back }
+                    .copy(),
+                (1, 4),
+            );
+        }
+    }
+}
+
+/// A table whose positions are far beyond the memory, where the stride is none.
+#[test]
+fn turns_without_strides() {
+    let mut copy = in_rows(&[4, 8], (2, 3000), Some(2), false);
+    copy.dims[0].src_index = Some([1 << 63, 0].into());
+    for field in &mut copy.fields {
+        field.strides[0].src = 0;
+    }
+    check(&copy, (0, 0));
+    let none = FieldCopy {
+        bytes: 0,
+        src_offset: 0,
+        dst_offset: 0,
+        strides: vec![Stride { src: 0, dst: 0 }; 2],
+    };
+    let dims = vec![CopyDim { extent: 1 << 33, src_index: None, dst_index: None }; 2];
+    assert_eq!(
+        crate::copy_slices(&NdCopy { dims, fields: vec![none] }, &[], 0, &mut [], 0),
+        Ok(())
+    );
 }
 
 proptest! {
