@@ -125,19 +125,21 @@ unsafe fn copy_by(
     }
 }
 
-/// How [`copy`] would move `copy` to `dst`, with what instructions, and what it takes the caches for, in words.
+/// How [`copy`] would move `copy` to `dst`, with what instructions, what it takes the caches for, and why it goes
+/// that way, in words.
 #[must_use]
 pub fn explain(copy: &NdCopy, dst: *const u8, stores: Stores) -> String {
-    let best = detect();
-    format!("{}, by {}", explain_by(best, copy, dst, stores), best.abilities.caches)
+    explain_by(detect(), copy, dst, stores)
 }
 
-/// As [`explain`], with the instructions of `instance`, of which caches are not told.
+/// As [`explain`], with the instructions of `instance`.
 fn explain_by(instance: &Instance, copy: &NdCopy, dst: *const u8, stores: Stores) -> String {
     if copy.dims.iter().any(|d| d.extent == 0) {
         return "nothing".to_owned();
     }
-    format!("{} ({})", Strategy::of(copy, dst.addr(), stores, instance.abilities), instance.name)
+    let Instance { name, abilities, .. } = instance;
+    let strategy = Strategy::of(copy, dst.addr(), stores, *abilities);
+    format!("{strategy} ({name}, {}): {}", abilities.caches, strategy.why())
 }
 
 /// As [`copy`], between slices: offset 0 lies at `src_base` and `dst_base`. A byte that is written twice

@@ -212,17 +212,21 @@ impl Panels {
         parts && n > few
     }
 
-    /// Whether long rows are better, if there are any: it is put together before it is written, or
+    /// Why long rows are better, if they are and there are any: it is put together before it is written, or
     /// lines of both sides are at the same few places of pages, and squares have no sides of a line.
-    pub(crate) fn is_better_flat(&self) -> bool {
+    pub(crate) fn why_flat(&self) -> Option<&'static str> {
         let scattered = (self.a.stride.1 | self.b.stride.0) % SCATTERING_BYTES == 0;
+        let lanes = !self.has_line_sides && self.bytes < LANE_BYTES;
         match self.writes {
-            Writes::Staged | Writes::Spliced { .. } => !self.keeps_rows(),
-            Writes::Lines(Lanes::Lines) => {
-                let lanes = !self.has_line_sides && self.bytes < LANE_BYTES;
-                lanes && scattered && !self.begins_few()
+            Writes::Staged | Writes::Spliced { .. } => {
+                let why = "squares would not write whole lines where they belong";
+                (!self.keeps_rows()).then_some(why)
             }
-            Writes::Lines(_) | Writes::Cached => false,
+            Writes::Lines(Lanes::Lines) => {
+                let why = "rows of both sides are at few places of pages";
+                (lanes && scattered && !self.begins_few()).then_some(why)
+            }
+            Writes::Lines(_) | Writes::Cached => None,
         }
     }
 

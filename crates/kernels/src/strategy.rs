@@ -21,6 +21,9 @@ const RUN_BYTES: usize = 64;
 const LONG_BYTES: usize = 1536;
 const LONG_SCATTERED_BYTES: usize = 4 * LINE_BYTES;
 
+/// Why copies are taken for records.
+const ARE_RECORDS: &str = "one side has records, the other an array of each field";
+
 /// How a copy is moved: one way, at each position of a nest.
 #[derive(Debug, Clone)]
 pub(crate) struct Strategy<'a> {
@@ -28,7 +31,11 @@ pub(crate) struct Strategy<'a> {
     stores: Stores,
     nest: Nest<'a>,
     way: Way<'a>,
+    why: &'static str,
 }
+
+/// A way, what loops it leaves, and why it is taken.
+type Choice<'a> = (Nest<'a>, Way<'a>, &'static str);
 
 /// The ways there are.
 #[derive(Debug, Clone)]
@@ -53,11 +60,16 @@ impl<'a> Strategy<'a> {
     /// The way for `copy`, whose offset 0 is at the address `dst`, by vectors of these abilities; no
     /// extent is 0.
     pub(crate) fn of(copy: &'a NdCopy, dst: usize, stores: Stores, by: Abilities) -> Self {
-        let (nest, way) = match Nest::of(copy) {
+        let (nest, way, why) = match Nest::of(copy) {
             Some(nest) => way(nest, dst, (stores, by)),
             None => way_of_fields(copy, (stores, by)),
         };
-        Strategy { copy, stores, nest, way }
+        Strategy { copy, stores, nest, way, why }
+    }
+
+    /// Why it is taken, in words.
+    pub(crate) fn why(&self) -> &'static str {
+        self.why
     }
 
     /// Moves the copy.
@@ -130,22 +142,18 @@ fn is_streamed(bytes: usize, stores: Stores) -> bool {
 }
 
 /// The way for fields that differ, and the loops around it.
-fn way_of_fields(copy: &NdCopy, (stores, by): (Stores, Abilities)) -> (Nest<'_>, Way<'_>) {
+fn way_of_fields(copy: &NdCopy, (stores, by): (Stores, Abilities)) -> Choice<'_> {
     let streams = stores == Stores::Streamed;
     match Records::of_fields(copy, (streams, by)) {
-        Some((nest, records)) => (nest, Way::Records(records)),
-        None => (Nest::default(), Way::Walk),
+        Some((nest, records)) => (nest, Way::Records(records), ARE_RECORDS),
+        None => (Nest::default(), Way::Walk, "fields differ, in no or too short rows of records"),
     }
 }
 
 /// The way for `nest`, and what is left of it.
-fn way<'a>(
-    mut nest: Nest<'a>,
-    dst: usize,
-    (stores, by): (Stores, Abilities),
-) -> (Nest<'a>, Way<'a>) {
+fn way<'a>(mut nest: Nest<'a>, dst: usize, (stores, by): (Stores, Abilities)) -> Choice<'a> {
     if nest.loops().is_empty() {
-        return (nest, Way::Run);
+        return (nest, Way::Run, "both sides have it in one order");
     }
     nest.sort_by_source();
     let (dst, streams) = (dst.wrapping_add_signed(nest.dst), stores == Stores::Streamed);
@@ -154,29 +162,32 @@ fn way<'a>(
     let long = if by.scatters { LONG_SCATTERED_BYTES } else { LONG_BYTES };
     let gathers = !streams || whole || nest.bytes < long;
     if gathers && let Some(gather) = Gather::of(&mut nest, are_runs, streams && whole) {
-        return (nest, Way::Gather(gather));
+        return (nest, Way::Gather(gather), "a table says where runs are");
     }
     if let Some(runs) = Runs::tiled(&mut nest, dst, (stores, by)) {
-        return (nest, Way::Runs(runs));
+        return (nest, Way::Runs(runs), "either side goes on in another loop");
     }
     if are_runs && (!streams || nest.bytes >= long || whole) {
         let (along, across) = (innermost(&mut nest), innermost(&mut nest));
-        return (nest, Way::Runs(Runs::of(nest.bytes, (along, across), stores)));
+        let runs = Runs::of(nest.bytes, (along, across), stores);
+        return (nest, Way::Runs(runs), "elements are long");
     }
     if let Some(records) = Records::of_nest(&mut nest, (streams, by)) {
-        return (nest, Way::Records(records));
+        return (nest, Way::Records(records), ARE_RECORDS);
     }
     let mut rest = nest;
     let Some(panels) = Panels::of(&mut rest, dst, (streams, by)) else {
-        return (nest, Way::Walk);
+        return (nest, Way::Walk, "the destination is dense in no loop");
     };
-    if panels.is_better_flat()
+    if let Some(why) = panels.why_flat()
         && let Some(flat) = Flat::of(&mut nest, by.lanes)
     {
-        return (nest, Way::Flat(flat));
+        return (nest, Way::Flat(flat), why);
     }
-    let moves = streams || panels.square().is_some();
-    (rest, if moves { Way::Panels(panels) } else { Way::Walk })
+    if streams || panels.square().is_some() {
+        return (rest, Way::Panels(panels), "the destination is dense in a loop");
+    }
+    (rest, Way::Walk, "no squares of elements are whole vectors")
 }
 
 /// Whether every run is whole lines of the destination.

@@ -83,6 +83,33 @@ fn the_way_is_told() {
 }
 
 #[test]
+fn the_reason_is_told() {
+    let best = available().next().unwrap();
+    let says = |copy: &NdCopy, why: &str| {
+        let told = explain_by(&best, copy, std::ptr::null(), Stores::Streamed);
+        assert!(told.ends_with(&format!(": {why}")), "{told}");
+    };
+    says(&run(5000), "both sides have it in one order");
+    says(
+        &structures(&[4, 8], 1000, true),
+        "one side has records, the other an array of each field",
+    );
+    says(&structures(&[4, 8], 10, true), "fields differ, in no or too short rows of records");
+    says(&looped(&[(64, 5000, 6000), (1250, 4, 4)]), "elements are long");
+    says(
+        &looped(&[(64, 12_800, 128), (100, 128, 8192), (32, 4, 4)]),
+        "either side goes on in another loop",
+    );
+    says(&looped(&[(100, 4, 8), (100, 400, 800)]), "the destination is dense in no loop");
+    says(&looped(&[(96, 4, 1600), (400, 384, 4)]), "the destination is dense in a loop");
+    let odd = "squares would not write whole lines where they belong";
+    says(&looped(&[(4095, 4, 16_380), (4095, 16_380, 4)]), odd);
+    let mut gather = looped(&[(100, 256, 256), (64, 4, 4)]);
+    gather.dims[0].src_index = Some(shuffled(100, 1));
+    says(&gather, "a table says where runs are");
+}
+
+#[test]
 fn rows_and_hybrids_are_records() {
     let best = available().next().unwrap();
     let told = |copy: &NdCopy, stores| explain_by(&best, copy, std::ptr::null(), stores);
