@@ -75,8 +75,8 @@ unsafe fn flush<V: Vector>(
     let ends = (start == 0, start + count == records.count);
     // Records behind are asked for while lines are written, if they are not while they are read.
     let behind = rows.from[0].at.wrapping_add(count * records.pitch);
-    let asks = records.splits && matches!(records.fill, Fill::Elements | Fill::Squares);
-    let ahead = if asks { records.block * records.pitch } else { 0 };
+    let by_row = records.splits && matches!(records.fill, Fill::Elements | Fill::Squares);
+    let ahead = if by_row { records.block * records.pitch } else { 0 };
     let share = ahead.div_ceil(rows.lens.1);
     // By halves a block takes so little time that all that is behind it is asked for line by line.
     let by_line = !is_line(V::LANES) && records.fill == Fill::Halves;
