@@ -9,10 +9,11 @@
 //! have sides of a line, from the source; of each row whole lines are written past the caches, and what is
 //! left of it is carried to the panel behind.
 
+use crate::ahead::prefetch_near;
 use crate::element::{Line, move_line};
 use crate::instance::Instance;
 use crate::nest::{Loop, Nest};
-use crate::stream::{self, prefetch_near};
+use crate::stream;
 use crate::tile::{
     LINES_AHEAD_BYTES, are_lines, copy_row, is_line, pitch, square, square_of_lines,
     square_of_two_lanes,

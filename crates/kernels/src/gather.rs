@@ -4,9 +4,10 @@
 //! its turn. **Structure.** The table knows: the lines of runs ahead are asked for while one is
 //! moved, also those of the destination where they are not written whole past the caches.
 
+use crate::ahead::prefetch;
 use crate::element::by_size;
 use crate::nest::{Loop, Nest};
-use crate::stream::{lines, prefetch};
+use crate::stream::lines;
 use crate::vector::{LINE_BYTES, Vector};
 use std::fmt;
 

@@ -11,6 +11,7 @@
 //! the machine. `tile`, `narrow` and `stream` are the bodies, generic over a `vector`; `instance` has
 //! them for each instruction set.
 
+mod ahead;
 mod caches;
 mod element;
 mod flat;

@@ -4,7 +4,7 @@
 //! rotation of the bits of an element's number is a perfect shuffle, stage by stage. Where it is
 //! not, squares are moved of which a part is of no use.
 
-use crate::stream::prefetch;
+use crate::ahead::prefetch;
 use crate::tile::{Chunks, PAIR, Tile, elements, lanes, loaded, shuffle, square};
 use crate::vector::{LANE_BYTES, LINE_BYTES, Vector};
 

@@ -15,11 +15,12 @@ mod shape;
 use self::asks::Asks;
 use self::shape::{halves_clash, suit_halves};
 use crate::Stores;
+use crate::ahead::prefetch;
 use crate::element::{Line, Plane, move_plane};
 use crate::instance::{Instance, Transpose};
 use crate::nest::{Loop, Nest, line};
 use crate::runs::Runs;
-use crate::stream::prefetch;
+
 use crate::tile::{LINES_AHEAD_BYTES, Lanes, SCATTERING_BYTES, Tile, are_lines, is_line, pitch};
 use crate::vector::{Abilities, LANE_BYTES, LINE_BYTES, PAGE_BYTES};
 use std::fmt;

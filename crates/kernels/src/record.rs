@@ -16,11 +16,11 @@ mod form;
 mod halves;
 pub(crate) mod windowed;
 
+use crate::ahead::Row;
 use crate::caches::Caches;
 use crate::instance::Instance;
 use crate::nest::Loop;
 use crate::vector::{LANE_BYTES, LINE_BYTES};
-use crate::window::Row;
 use halves::Halves;
 use layout::FieldCopy;
 use std::fmt;

@@ -6,6 +6,7 @@
 //! processor that scatters lines past the caches follows the source instead, by vectors that are lines; by
 //! halves of them, tiles write half a kilobyte at one place, and ask for the next.
 
+use crate::ahead::prefetch_near;
 use crate::caches::Caches;
 use crate::element::Line;
 use crate::nest::{Loop, Nest, line};
@@ -370,7 +371,7 @@ unsafe fn asking<V: Vector, const ONE: bool>(runs: &Runs, src: *const u8, dst: *
             for _ in 0..visit.min(along.count - start) {
                 for at in (0..bytes).step_by(LINE_BYTES) {
                     let (src, dst) = (src.wrapping_add(at), dst.wrapping_add(at));
-                    stream::prefetch_near(next);
+                    prefetch_near(next);
                     next = next.wrapping_add(LINE_BYTES);
                     // SAFETY: a line of a run, or of two that follow each other in the destination.
                     unsafe {

@@ -1,5 +1,6 @@
 //! Runs written past the caches, by whole lines.
 
+use crate::ahead::prefetch;
 use crate::tile::is_line;
 use crate::vector::{LANE_BYTES, LINE_BYTES, Vector};
 
@@ -172,39 +173,4 @@ pub(crate) fn fence() {
     unsafe {
         std::arch::x86_64::_mm_sfence();
     }
-}
-
-/// Asks for the line at `src`, which need not be there.
-#[inline(always)]
-pub(crate) fn prefetch(src: *const u8) {
-    #[cfg(all(target_arch = "x86_64", not(miri)))]
-    // SAFETY: a hint; every x86-64 has it, and it faults at no address.
-    unsafe {
-        std::arch::x86_64::_mm_prefetch::<{ std::arch::x86_64::_MM_HINT_T0 }>(src.cast());
-    }
-    #[cfg(all(target_arch = "aarch64", not(miri)))]
-    // SAFETY: a hint, too; every AArch64 has it, and it faults at no address.
-    unsafe {
-        std::arch::asm!("prfm pldl1keep, [{}]", in(reg) src, options(readonly, nostack, preserves_flags));
-    }
-    #[cfg(any(miri, not(any(target_arch = "x86_64", target_arch = "aarch64"))))]
-    let _ = src;
-}
-
-/// As [`prefetch`], into a second-level cache only: for more than a first-level one keeps meanwhile, and
-/// for rows that are at the same few places of it.
-#[inline(always)]
-pub(crate) fn prefetch_near(src: *const u8) {
-    #[cfg(all(target_arch = "x86_64", not(miri)))]
-    // SAFETY: as for `prefetch`.
-    unsafe {
-        std::arch::x86_64::_mm_prefetch::<{ std::arch::x86_64::_MM_HINT_T1 }>(src.cast());
-    }
-    #[cfg(all(target_arch = "aarch64", not(miri)))]
-    // SAFETY: as for `prefetch`.
-    unsafe {
-        std::arch::asm!("prfm pldl2keep, [{}]", in(reg) src, options(readonly, nostack, preserves_flags));
-    }
-    #[cfg(any(miri, not(any(target_arch = "x86_64", target_arch = "aarch64"))))]
-    let _ = src;
 }

@@ -13,7 +13,7 @@
 //! whichever of its places in the caches others follow it. Vectors of half a line make them of four squares
 //! with sides of their own, and write each line at once: its halves wait for each other in registers.
 
-use crate::stream::{prefetch, prefetch_near};
+use crate::ahead::{prefetch, prefetch_near};
 use crate::vector::{LANE_BYTES, LINE_BYTES, PAIR_BYTES, Vector};
 use std::mem::MaybeUninit;
 use std::ops::Range;

@@ -9,19 +9,14 @@
 //! windows of these groups have in common stays in the first-level cache. What no table takes of a window
 //! is read all the same, and never used.
 
-use crate::stream;
+use crate::ahead::{Asks, Row};
 use crate::vector::{LANE_BYTES, LINE_BYTES, Vector};
 use std::array::from_fn;
 use std::mem::MaybeUninit;
-use std::ops::Range;
 
 /// The most windows of a group whose rows start with a vector each: their tables are read from the
 /// second-level cache at worst.
 pub(crate) const MOST_WINDOWS: usize = 128;
-
-/// How far ahead of its blocks records, or the arrays of all fields, are asked for in the second-level cache,
-/// if single vectors are made: with lines of two it takes more time than it saves.
-const FAR_BYTES: usize = 16 << 10;
 
 /// The number of a row, which records or the array of a field are, and of a byte in a group of it.
 pub(crate) type Place = (u16, u16);
@@ -55,13 +50,6 @@ pub(crate) struct Plan {
     pairs: [MaybeUninit<Pair>; 2 * MOST_WINDOWS],
     vectors: [MaybeUninit<Made>; MOST_WINDOWS],
     lens: (usize, usize),
-}
-
-/// Where a row is, and how far it is to its next record.
-#[derive(Debug, Clone, Copy)]
-pub(crate) struct Row<P> {
-    pub(crate) at: P,
-    pub(crate) step: usize,
 }
 
 impl Plan {
@@ -144,7 +132,7 @@ fn pairs((from, unit): (&[Place], u16), each: &mut impl FnMut(Pair)) {
 }
 
 /// Moves `times` groups of so many records of the rows `from` and `to`, past the caches if it
-/// `streams`; and asks for as many groups behind them, and for what lies [`FAR_BYTES`] further on if
+/// `streams`; and asks for as many groups behind them, and for what lies far behind these if
 /// they go by single vectors. Else so many `PARTS`, one behind the other, make a line.
 ///
 /// # Safety
@@ -182,47 +170,6 @@ pub(crate) unsafe fn groups<V: Vector, const PARTS: usize>(
                 true => by_rows(these, from, to, |made: V, dst| made.stream(dst)),
                 false => by_rows(these, from, to, |made: V, dst| made.store(dst)),
             }
-        }
-    }
-}
-
-/// What is asked for behind groups: as many in the first-level cache, and in the second-level cache what
-/// lies so far behind these that it takes the memory's time.
-pub(crate) struct Asks<'a> {
-    rows: std::slice::Iter<'a, Row<*const u8>>,
-    records: usize,
-    /// What a record has in all rows.
-    record_bytes: usize,
-    /// What is left of a row, as addresses, and how far behind that is asked for, too.
-    lines: Range<usize>,
-    far: usize,
-}
-
-impl<'a> Asks<'a> {
-    /// For so many `records` behind as many of the `rows`.
-    #[inline(always)]
-    pub(crate) fn new(rows: &'a [Row<*const u8>], records: usize) -> Self {
-        let record_bytes = rows.iter().map(|row| row.step).sum();
-        Asks { rows: rows.iter(), records, record_bytes, lines: 0..0, far: 0 }
-    }
-
-    /// Asks for so many lines, if there are any left.
-    #[inline(always)]
-    pub(crate) fn ask<const PARTS: usize>(&mut self, lines: usize) {
-        for _ in 0..lines {
-            while self.lines.is_empty() {
-                let Some(row) = self.rows.next() else { return };
-                let bytes = self.records * row.step;
-                let start = row.at.addr() + bytes;
-                self.lines = start..start + bytes;
-                self.far = FAR_BYTES * row.step / self.record_bytes;
-            }
-            let line = std::ptr::without_provenance::<u8>(self.lines.start);
-            stream::prefetch(line);
-            if PARTS == 1 {
-                stream::prefetch_near(line.wrapping_add(self.far));
-            }
-            self.lines.start += LINE_BYTES;
         }
     }
 }

@@ -1,12 +1,13 @@
 //! A block of records: put together in the first-level cache, and written out.
 
 use super::{Block, Fill, Hybrid, MOST_BY_TABLE, Records, Rows, Stage, Table, Windowed, halves};
+use crate::ahead::{Asks, prefetch};
 use crate::element::{Line, Plane, move_line, move_lines};
 use crate::narrow::{short_a, split};
 use crate::stream;
 use crate::tile::{Lanes, Tile, along_b, elements, is_line};
 use crate::vector::{LANE_BYTES, LINE_BYTES, Vector};
-use crate::window::{self, Asks};
+use crate::window;
 use std::ops::Range;
 
 /// How far ahead records are asked for that are taken apart by tables.
@@ -49,7 +50,7 @@ pub(crate) unsafe fn run<V: Vector>(
                     // What the block behind has of the field.
                     let row = rows.from[i];
                     for at in (0..records.block * row.step).step_by(LINE_BYTES) {
-                        stream::prefetch(row.at.wrapping_add(count * row.step + at));
+                        prefetch(row.at.wrapping_add(count * row.step + at));
                     }
                 }
                 one_by_one(records, i, done..count, rows);
@@ -86,7 +87,7 @@ unsafe fn flush<V: Vector>(
     let mut asks = Asks::new(from, count);
     for i in 0..rows.lens.1 {
         for at in (i * share..(i + 1) * share).step_by(LINE_BYTES) {
-            stream::prefetch(behind.wrapping_add(at));
+            prefetch(behind.wrapping_add(at));
         }
         let row = rows.to[i].at.wrapping_sub(LINE_BYTES);
         let carried = carried.wrapping_add(i * LINE_BYTES);
@@ -256,7 +257,7 @@ unsafe fn tables<V: Vector, const N: usize>(
         if records.splits {
             for line in 0..(V::LANES * N * LANE_BYTES).div_ceil(LINE_BYTES) {
                 let ahead = AHEAD_BYTES + line * LINE_BYTES;
-                stream::prefetch(rows.from[0].at.wrapping_add(at * records.pitch + ahead));
+                prefetch(rows.from[0].at.wrapping_add(at * records.pitch + ahead));
             }
         }
         // SAFETY: lanes of the records, and of the stage.

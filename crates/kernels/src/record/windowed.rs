@@ -2,10 +2,11 @@
 
 use super::block::one_by_one;
 use super::{Fill, Hybrid, MOST_FIELDS, Records, Rows, block_bytes};
+use crate::ahead::Row;
 use crate::nest::Loop;
 use crate::tile;
 use crate::vector::{Abilities, LANE_BYTES, LINE_BYTES};
-use crate::window::{self, MOST_WINDOWS, Place, Plan, Row};
+use crate::window::{self, MOST_WINDOWS, Place, Plan};
 
 /// A block has so many groups at least.
 const LEAST_GROUPS: usize = 4;
