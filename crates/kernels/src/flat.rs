@@ -14,10 +14,8 @@ use crate::element::{Line, move_line};
 use crate::instance::Instance;
 use crate::nest::{Loop, Nest};
 use crate::stream;
-use crate::tile::{
-    LINES_AHEAD_BYTES, are_lines, copy_row, is_line, pitch, square, square_of_lines,
-    square_of_two_lanes,
-};
+use crate::tile::sides::{square_of_lines, square_of_two_lanes};
+use crate::tile::{LINES_AHEAD_BYTES, are_lines, copy_row, is_line, pitch, square};
 use crate::vector::{LANE_BYTES, LINE_BYTES, Vector};
 use std::fmt;
 use std::mem::MaybeUninit;

@@ -8,8 +8,8 @@
 //! a way: `runs`, a `gather` of them, `panel`s of a transpose, `flat` for long rows that start on no
 //! line, `record`s and arrays (by `window`s where vectors can), or `walk` with its `plane`s and
 //! `element`s for what fits none; `nest` is the form in which it sees a copy, `caches` are those of
-//! the machine. `tile`, `narrow` and `stream` are the bodies, generic over a `vector`; `instance` has
-//! them for each instruction set.
+//! the machine. `tile`, `narrow` and `stream` are the bodies, generic over a `vector`, and `ahead` asks for
+//! what they read next; `instance` has them for each instruction set.
 
 mod ahead;
 mod caches;

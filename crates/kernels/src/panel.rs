@@ -9,6 +9,7 @@
 //! while it is moved.
 
 mod asks;
+mod boxes;
 mod chunk;
 mod shape;
 
@@ -20,7 +21,6 @@ use crate::element::{Line, Plane, move_plane};
 use crate::instance::{Instance, Transpose};
 use crate::nest::{Loop, Nest, line};
 use crate::runs::Runs;
-
 use crate::tile::{LINES_AHEAD_BYTES, Lanes, SCATTERING_BYTES, Tile, are_lines, is_line, pitch};
 use crate::vector::{Abilities, LANE_BYTES, LINE_BYTES, PAGE_BYTES};
 use std::fmt;
@@ -201,7 +201,7 @@ impl Panels {
     /// are still better begun than put together from rows that lie at the same place of pages too.
     fn clashes(&self, n: usize) -> bool {
         if self.has_line_sides {
-            return self.by_halves() && halves_clash(self.bytes, (self.a, self.b));
+            return self.by_halves() && halves_clash(self.bytes, (self.a, self.b), self.by.caches);
         }
         let parts = !is_line(self.by.lanes) && self.a.count >= n;
         let clashing = self.a.stride.1 % CLASHING_BYTES == 0;
@@ -275,7 +275,7 @@ impl Panels {
         let follows = |k: usize| self.is_followed(line(nest.loops()[k])) && self.is_one();
         match next {
             Some(k) if !staged && little && follows(k) => line(nest.take(k)),
-            Some(k) if turns > 1 => line(nest.split(k, turns)),
+            Some(k) if turns > 1 && self.boxes().is_none() => line(nest.split(k, turns)),
             _ => ONCE,
         }
     }
@@ -336,10 +336,18 @@ impl Panels {
         (range, rows): (Range<usize>, Range<usize>),
         at: (*const u8, *mut u8, *mut u8),
     ) {
+        let boxes = self.boxes();
         for b in rows.clone().step_by(self.chunk.1) {
             let rows = b..rows.end.min(b + self.chunk.1);
             // SAFETY: the caller's contract, for part of the loops.
-            unsafe { self.band(instance, (range.clone(), rows), at) };
+            unsafe {
+                match boxes {
+                    Some(boxes) => {
+                        self.band_of_boxes(boxes, instance, (&range, &rows), (at.0, at.2))
+                    }
+                    None => self.band(instance, (range.clone(), rows), at),
+                }
+            }
         }
     }
 
@@ -391,6 +399,7 @@ impl Panels {
             has_line_sides: self.has_line_sides,
             ahead: if self.writes == Writes::Staged { 0 } else { self.asks.ahead },
             next: (self.asks.next != 0).then_some(next),
+            next_lines: 0,
             soon: self.asks.soon,
         };
         // SAFETY: the caller's contract; the processor has the instance's instructions; where rows are
@@ -516,6 +525,8 @@ impl Panels {
                 let part = Tile { a: a.len(), o: 1, next, ..*tile };
                 // SAFETY: the caller's contract, for columns of a turn, no fewer than a square's.
                 unsafe { transpose(&part, src, dst) };
+                // The rest of a box is little, and none is asked for meanwhile.
+                next = next.filter(|_| tile.next_lines == 0);
                 next = next.map(|at| at.wrapping_add(a.len() * tile.b * self.bytes));
             }
         }

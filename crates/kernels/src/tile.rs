@@ -7,12 +7,10 @@
 //! destination (then whole vectors are stored), along the source (whole vectors are loaded), or
 //! along a third loop. Where a count is no multiple of a square's side, the last squares overlap
 //! those before them: some elements are moved twice.
-//!
-//! Vectors that are whole lines also make squares with sides of a line: whole vectors are loaded and
-//! stored, and lanes are exchanged between them first. So each line of the source is read once, in
-//! whichever of its places in the caches others follow it. Vectors of half a line make them of four squares
-//! with sides of their own, and write each line at once: its halves wait for each other in registers.
 
+pub(crate) mod sides;
+
+use self::sides::by_lines;
 use crate::ahead::{prefetch, prefetch_near};
 use crate::vector::{LANE_BYTES, LINE_BYTES, PAIR_BYTES, Vector};
 use std::mem::MaybeUninit;
@@ -36,6 +34,9 @@ pub(crate) struct Tile {
     pub(crate) soon: isize,
     /// What is asked for meanwhile: as much as the tile has, from here on.
     pub(crate) next: Option<*const u8>,
+    /// How many lines that has of each row, as far apart as the tile's: a multiple of [`sides::FEW`], or 0 for what lies in
+    /// one piece.
+    pub(crate) next_lines: usize,
 }
 
 /// Which loop the lanes of a vector lie along.
@@ -251,7 +252,12 @@ pub(crate) unsafe fn along_b<V: Vector, const E: usize, const STREAM: bool>(
         && tile.a.min(tile.b) >= least
     {
         // SAFETY: the caller's contract; there are squares.
-        return unsafe { by_lines::<V, E, STREAM>(tile, src, dst) };
+        return unsafe {
+            match const { STREAM && !is_line(V::LANES) } && tile.next_lines > 0 {
+                true => by_lines::<V, E, STREAM, true>(tile, src, dst),
+                false => by_lines::<V, E, STREAM, false>(tile, src, dst),
+            }
+        };
     }
     let n = const { (LANE_BYTES / E) as isize };
     let (row, to, rows) = (tile.src.0, tile.dst.0, n as usize * V::LANES);
@@ -298,165 +304,6 @@ fn ask(next: &mut Option<*const u8>, lines: usize) {
     }
 }
 
-/// As [`along_b`], by squares with sides of a line.
-///
-/// # Safety
-/// As [`along_b`]; vectors are lines, or halves, and neither side of the tile is shorter than one.
-#[inline(always)]
-unsafe fn by_lines<V: Vector, const E: usize, const STREAM: bool>(
-    tile: &Tile,
-    src: *const u8,
-    dst: *mut u8,
-) {
-    let side = const { LINE_BYTES / E };
-    let (row, to) = (tile.src.0, tile.dst.0);
-    let step = if tile.next.is_some() { LINE_BYTES as isize } else { row };
-    let mut next = tile.next;
-    for o in 0..tile.o as isize {
-        let (src, dst) = tile.turn(o, src, dst);
-        for a in Chunks::of(tile.a, side) {
-            for b in Chunks::of(tile.b, side) {
-                let mut src = src.wrapping_offset(b * row + a * E as isize);
-                let mut dst = dst.wrapping_offset(a * to + b * E as isize);
-                let ahead = || src.wrapping_offset(tile.ahead);
-                let mut near = next.or_else(|| (tile.ahead != 0).then(ahead));
-                let mut soon = src.wrapping_offset(tile.soon);
-                if const { !is_line(V::LANES) } {
-                    for _ in 0..side {
-                        if let Some(near) = &mut near {
-                            prefetch_near(*near);
-                            *near = near.wrapping_offset(step);
-                        }
-                    }
-                    next = next.and(near);
-                    // SAFETY: a square of the tile.
-                    unsafe { by_halves::<V, E, STREAM>((src, row), (dst, to)) };
-                    continue;
-                }
-                // SAFETY: a square of the tile.
-                unsafe {
-                    let load = || {
-                        let line = V::load(src);
-                        src = src.wrapping_offset(row);
-                        line
-                    };
-                    // What is asked for line by line, between the stores, leaves room for what is loaded.
-                    square_of_lines::<V, E>(load, |column| {
-                        if let Some(near) = &mut near {
-                            prefetch_near(*near);
-                            *near = near.wrapping_offset(step);
-                        }
-                        if tile.soon != 0 {
-                            prefetch(soon);
-                            soon = soon.wrapping_offset(row);
-                        }
-                        match STREAM {
-                            true => column.stream(dst),
-                            false => column.store(dst),
-                        }
-                        dst = dst.wrapping_offset(to);
-                    });
-                }
-                next = next.and(near);
-            }
-        }
-    }
-}
-
-/// Moves a square with sides of a line by vectors of half a line.
-///
-/// # Safety
-/// As [`by_lines`], for the rows of a square at `src` and its columns at `dst`, so far apart.
-#[inline(always)]
-unsafe fn by_halves<V: Vector, const E: usize, const STREAM: bool>(
-    (src, row): (*const u8, isize),
-    (dst, to): (*mut u8, isize),
-) {
-    let (n, half) = const { (LANE_BYTES / E, LINE_BYTES / 2) };
-    let side = 2 * n as isize;
-    for h in 0..2 {
-        let src = src.wrapping_add(h * half);
-        let mut dst = dst.wrapping_offset(h as isize * side * to);
-        // SAFETY: the caller's contract.
-        unsafe {
-            let first = square_of_two_lanes::<V, E>(|j| src.wrapping_offset(j * row));
-            let src = src.wrapping_offset(side * row);
-            let second = square_of_two_lanes::<V, E>(|j| src.wrapping_offset(j * row));
-            for lane in 0..2 {
-                for i in 0..n {
-                    let (first, second) = (first[lane][i], second[lane][i]);
-                    if STREAM {
-                        first.stream(dst);
-                        second.stream(dst.wrapping_add(half));
-                    } else {
-                        first.store(dst);
-                        second.store(dst.wrapping_add(half));
-                    }
-                    dst = dst.wrapping_offset(to);
-                }
-            }
-        }
-    }
-}
-
-/// The columns of a square with sides of two lanes, those of each lane of its rows.
-///
-/// # Safety
-/// Its rows, where `at` says, are valid for reads; vectors have two lanes, and the processor has the
-/// instruction set of `V`.
-#[inline(always)]
-pub(crate) unsafe fn square_of_two_lanes<V: Vector, const E: usize>(
-    at: impl Fn(isize) -> *const u8,
-) -> [[V; LANE_BYTES]; 2] {
-    let n = const { LANE_BYTES / E };
-    // SAFETY: the caller's contract.
-    unsafe {
-        let load = |j| V::load(at(j));
-        let both = |j: isize| load(j).unzip_lanes(load(n as isize + j));
-        let (mut low, mut high) = (loaded(n, |j| both(j).0), loaded(n, |j| both(j).1));
-        shuffle::<V, E>(&mut low, n, n);
-        shuffle::<V, E>(&mut high, n, n);
-        [low, high]
-    }
-}
-
-/// Makes the columns of a square with sides of a line of its rows, which `load` gives one after the
-/// other, and gives one after the other to `store`: whoever goes from each to the next needs no
-/// register for every one's place.
-///
-/// # Safety
-/// Vectors are lines, and the processor has the instruction set of `V`.
-#[inline(always)]
-pub(crate) unsafe fn square_of_lines<V: Vector, const E: usize>(
-    mut load: impl FnMut() -> V,
-    mut store: impl FnMut(V),
-) {
-    const LANES: usize = LINE_BYTES / LANE_BYTES;
-    let n = const { LANE_BYTES / E };
-    let mut rows = [[load(); LANE_BYTES]; LANES];
-    for i in 1..LANES * n {
-        rows[i / n][i % n] = load();
-    }
-    let mut squares = rows;
-    // SAFETY: the caller's contract.
-    unsafe {
-        for j in 0..n {
-            let (low, high) =
-                (rows[0][j].unzip_lanes(rows[1][j]), rows[2][j].unzip_lanes(rows[3][j]));
-            let (even, odd) = (low.0.unzip_lanes(high.0), low.1.unzip_lanes(high.1));
-            for (square, row) in squares.iter_mut().zip([even.0, odd.0, even.1, odd.1]) {
-                square[j] = row;
-            }
-        }
-        for square in &mut squares {
-            shuffle::<V, E>(square, n, n);
-            for column in square.iter().take(n) {
-                store(*column);
-            }
-        }
-    }
-}
-
 /// Lanes along the destination, from a copy of the source's rows.
 ///
 /// # Safety
@@ -465,8 +312,15 @@ pub(crate) unsafe fn square_of_lines<V: Vector, const E: usize>(
 pub(crate) unsafe fn copied<V: Vector, const E: usize>(tile: &Tile, src: *const u8, dst: *mut u8) {
     let mut copy = CopiedRows(MaybeUninit::uninit());
     let copy = copy.0.as_mut_ptr().cast::<u8>();
-    let packed =
-        Tile { o: 1, src: (COPIED_PITCH as isize, 0), ahead: 0, soon: 0, next: None, ..*tile };
+    let packed = Tile {
+        o: 1,
+        src: (COPIED_PITCH as isize, 0),
+        ahead: 0,
+        soon: 0,
+        next: None,
+        next_lines: 0,
+        ..*tile
+    };
     for o in 0..tile.o as isize {
         let (src, dst) = tile.turn(o, src, dst);
         // SAFETY: rows of the tile, for which there is room; a turn of it.

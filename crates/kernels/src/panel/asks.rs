@@ -47,6 +47,9 @@ impl Panels {
             return Asks::default();
         }
         let innermost = nest.loops().last().filter(|l| l.is_plain()).map_or(0, |l| l.src);
+        if self.boxes().is_some() {
+            return Asks { ahead: 0, next: innermost, soon: 0 };
+        }
         let next = self.next(nest, innermost);
         let ahead = if streams && next == 0 { self.ahead(innermost) } else { 0 };
         Asks { ahead, next, soon: self.soon(ahead, next) }

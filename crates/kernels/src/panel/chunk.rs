@@ -10,7 +10,7 @@ use crate::tile::{COPIED_BYTES, COPIED_ROWS, Lanes};
 use crate::vector::{LINE_BYTES, PAGE_BYTES, PAIR_BYTES};
 
 /// What panels of squares with sides of a line have of rows, and how many rows of the source.
-const SQUARES_BYTES: usize = 4 * LINE_BYTES;
+pub(super) const SQUARES_BYTES: usize = 4 * LINE_BYTES;
 pub(super) const SQUARES_ROWS: usize = 64;
 
 /// What such panels have of a source whose rows lie one right behind the other, up to twice as much, while
@@ -21,10 +21,10 @@ pub(super) const fn panel_run_bytes(caches: Caches) -> usize {
 
 /// What panels of squares by halves have of a row, where they have as many rows as a line has elements: it is
 /// read from end to end.
-const HALVES_BYTES: usize = 2 << 10;
+pub(super) const HALVES_BYTES: usize = 2 << 10;
 
 /// So many of `count`, or all where that is less than two chunks.
-fn few(count: usize, few: usize) -> usize {
+pub(super) fn few(count: usize, few: usize) -> usize {
     if count < 2 * few { count } else { few }
 }
 
@@ -102,6 +102,7 @@ impl Panels {
             true if clash => (few(a, side), few(b, side)),
             true => (a, few(b, run)),
             false if rows && !pages => (few(a, side), b),
+            false if let Some(boxes) = self.boxes() => self.chunk_of_boxes(boxes),
             false if self.reads_rows() => {
                 (few(a, HALVES_BYTES / self.bytes), few(b, LINE_BYTES / self.bytes))
             }

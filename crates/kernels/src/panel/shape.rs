@@ -28,17 +28,19 @@ pub(super) fn suit_halves(
     let side = LINE_BYTES / bytes;
     let few_twice = 8 * (b.count.next_multiple_of(side) - b.count) <= b.count;
     let blocks = whole && are_blocks(bytes, (a, b), caches);
-    few_twice && !(streams && halves_clash(bytes, (a, b)) && !blocks)
+    few_twice && !(streams && halves_clash(bytes, (a, b), caches) && !blocks)
 }
 
 /// Whether lines of rows along `b` that squares by halves begin are at the same few places of pages. Where the
 /// source's rows follow each other and are short, visits are of many lines, and fewer places do; but elements of four
-/// bytes are better moved by squares inside lanes then.
-pub(super) fn halves_clash(bytes: usize, (a, b): (Line, Line)) -> bool {
+/// bytes are better moved by squares inside lanes then. Of longer ones a box begins lines again before they are gone.
+pub(super) fn halves_clash(bytes: usize, (a, b): (Line, Line), caches: Caches) -> bool {
     let row = a.count * bytes;
     let short = bytes != 4 && row <= PACKED_BYTES && b.stride.0 == row.cast_signed();
     let clashing = if short { CLASHING_BYTES } else { HALVES_CLASH_BYTES };
-    a.stride.1 % clashing == 0 && b.stride.0 % PAGE_BYTES != 0
+    let long = bytes >= 8 && !short && a.stride.1.unsigned_abs() > PACKED_BYTES;
+    let boxes = long && !are_blocks(bytes, (a, b), caches);
+    !boxes && a.stride.1 % clashing == 0 && b.stride.0 % PAGE_BYTES != 0
 }
 
 /// Whether such lines are put together by blocks of the source's rows that make a few lines of each row of the
@@ -113,8 +115,8 @@ impl Panels {
         LINE_BYTES / self.bytes > self.by.caches.first.ways && self.b.stride.0 % PAGE_BYTES == 0
     }
 
-    /// Whether squares by halves read rows of the source from end to end: asking keeps what is read next, or no
-    /// cache does.
+    /// Whether squares by halves that have no boxes read rows of the source from end to end: asking keeps what is
+    /// read next, or no cache does.
     pub(super) fn reads_rows(&self) -> bool {
         let place_bytes = self.by.caches.second.place_bytes().cast_signed();
         let place = self.is_crowded() && self.b.stride.0 % place_bytes == 0;

@@ -199,6 +199,7 @@ unsafe fn squares<V: Vector>(records: &Records<'_>, count: usize, rows: &Rows) -
         ahead: 0,
         soon: 0,
         next: None,
+        next_lines: 0,
     };
     let (src, dst) = (rows.from[0].at, rows.to[0].at);
     // SAFETY: the records of the block.

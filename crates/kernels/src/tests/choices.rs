@@ -21,7 +21,7 @@ fn the_way_is_told() {
     let lines = "panels of 64 by 64 elements of 4 B, in place, by lines past";
     let (whole, long) = match best.abilities.lanes {
         4 => (lines.to_owned(), lines),
-        2 => ("panels of 512 by 16 elements of 4 B, in place, by lines past".to_owned(), lines),
+        2 => ("panels of 128 by 64 elements of 4 B, in place, by lines past".to_owned(), lines),
         _ => (format!("{whole}in place, by lines past"), "long rows, 4096 by 4096 elements"),
     };
     // What lies at few places of the caches is copied first, by more rows at once.
@@ -172,14 +172,19 @@ fn squares_by_halves_where_neither_side_is_crowded() {
     };
     let [cached, streamed] = [Stores::Cached, Stores::Streamed];
     for (copy, stores, panels) in [
-        (matrix(4, 2000, 2000), streamed, "512 by 16 elements of 4 B, in place, by lines past"),
         (matrix(8, 2000, 2000), streamed, "256 by 8 elements of 8 B, in place, by lines past"),
+        // Boxes, as much of a row as there are rows.
+        (matrix(4, 2000, 2000), streamed, "128 by 64 elements of 4 B, in place, by lines past"),
+        (matrix(8, 2000, 2048), streamed, "64 by 64 elements of 8 B, in place, by lines past"),
+        (matrix(8, 2048, 2000), streamed, "64 by 64 elements of 8 B, in place, by lines past"),
         (matrix(4, 3136, 64), streamed, "64 by 128 elements of 4 B, in place, by lines past"),
         (matrix(4, 4096, 4096), streamed, "64 by 64 elements of 4 B, in place, by lines past"),
-        (matrix(4, 4096, 16384), streamed, "512 by 16 elements of 4 B, in place, by lines past"),
-        (matrix(2, 2016, 2016), streamed, "2016 by 32 elements of 2 B, in place, by lines past"),
+        (matrix(4, 4096, 16384), streamed, "128 by 64 elements of 4 B, in place, by lines past"),
+        (matrix(2, 2016, 2016), streamed, "256 by 64 elements of 2 B, in place, by lines past"),
         (matrix(2, 4096, 4096), streamed, "128 by 128 elements of 2 B, in place, by lines past"),
-        (matrix(16, 4096, 4096), streamed, "16 by 64 elements of 16 B, in place, by lines past"),
+        (matrix(16, 4096, 4096), streamed, "64 by 32 elements of 16 B, in place, by lines past"),
+        // All rows at one place of a second-level cache.
+        (matrix(8, 4096, 8192), streamed, "32 by 16 elements of 8 B, in place, by lines past"),
         // Lines that are begun at few places of pages.
         (matrix(4, 256, 784), streamed, "32 by 32 elements of 4 B, in place, by lines past"),
         // At not so few, where visits are longer.
@@ -194,7 +199,7 @@ fn squares_by_halves_where_neither_side_is_crowded() {
         (matrix(4, 49, 512), cached, "64 by 49 elements of 4 B, in place ("),
     ] {
         let told = explain_by(&halves, &copy, at_line, stores);
-        assert!(told.starts_with(&format!("panels of {panels}")), "{told}");
+        assert!(told.starts_with(&format!("panels of {panels}")), "{told} for {panels}");
     }
 }
 

@@ -176,6 +176,22 @@ fn hybrids_far_apart() {
     }
 }
 
+/// Boxes of rows, the last of which have less: at any places of the caches, and all at one.
+#[test]
+#[cfg_attr(miri, ignore = "several boxes of 32 KiB")]
+fn boxes_of_rows() {
+    for (bytes, pitch) in [(2, 1664), (4, 1664), (8, 64 << 10), (8, 2560), (8, 4096), (16, 4096)] {
+        for (rows, columns, turns) in [(64, 144, 2), (192, 148, 1)] {
+            let row = bytes * rows + 1024;
+            let loops =
+                [(turns, rows * pitch, columns * row), (columns, bytes, row), (rows, pitch, bytes)];
+            let mut copy = looped(&loops.map(|(n, src, dst)| (n as u64, src, dst)));
+            copy.fields[0].bytes = bytes as u64;
+            check(&copy, (0, 0));
+        }
+    }
+}
+
 /// A table whose positions are far beyond the memory, where the stride is none.
 #[test]
 fn turns_without_strides() {

@@ -1,0 +1,169 @@
+//! Boxes of the source's rows, by squares whose sides are lines of two vectors.
+//!
+//! **Hazard.** Memory gives what is asked for row by row a third faster than line by line down the rows; and more
+//! rows at one place of a cache than it has there push each other out before they are moved. **Structure.** A box
+//! is asked for while the one before it is moved, in the order in which it lies. Where all rows are at one
+//! place of a second-level cache boxes are narrow: as many rows are read at a time as that keeps, and the
+//! processor finds what lies ahead of so few by itself.
+
+use super::chunk::{HALVES_BYTES, SQUARES_BYTES, few};
+use super::{Lanes, PACKED_BYTES, Panels, VISIT_BYTES};
+use crate::instance::Instance;
+use crate::tile::Tile;
+use crate::tile::sides::FEW;
+use crate::vector::{LINE_BYTES, PAGE_BYTES};
+use std::ops::Range;
+
+/// How many rows of the source a box has that is asked for, if that is no more than half a visit of each row of the
+/// destination.
+const BOX_ROWS: usize = 64;
+
+/// Elements of eight bytes and more are better moved by boxes than by rows read from end to end where these are
+/// short, or lines of the destination are begun at multiples of this.
+const LINES_CLASH_BYTES: isize = 256;
+
+/// Of shorter rows, in lines, no line is asked for that is not theirs.
+const SHORT_LINES: usize = 2 * FEW;
+
+/// What panels are that are boxes.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) enum Boxes {
+    /// Each is asked for while the one before it is moved.
+    Asked,
+    /// Each is moved a square's rows at a time, and none is asked for.
+    Narrow,
+}
+
+impl Panels {
+    /// Whether panels of squares by halves are boxes: not of rows that follow each other, nor where short rows of
+    /// the destination do, or panels have several turns of a third loop.
+    pub(super) fn boxes(&self) -> Option<Boxes> {
+        if !self.by_halves() || !self.has_squares_of_lines() || self.is_packed() || self.o.count > 1
+        {
+            return None;
+        }
+        let pitch = self.b.stride.0;
+        let pages = pitch % PAGE_BYTES == 0;
+        if self.goes_on() && self.row_bytes() <= PACKED_BYTES && !pages {
+            return None;
+        }
+        let short = self.a.count * self.bytes <= HALVES_BYTES;
+        let place = pitch % self.by.caches.second.place_bytes().cast_signed() == 0;
+        match self.bytes {
+            8 if place => Some(Boxes::Narrow),
+            4 if place => Some(Boxes::Asked),
+            2 | 4 => (!pages).then_some(Boxes::Asked),
+            _ if pages || short || self.a.stride.1 % LINES_CLASH_BYTES == 0 => Some(Boxes::Asked),
+            _ => None,
+        }
+    }
+
+    /// How much of `a` and `b` a box has: it and the next take an eighth of a second-level cache, if it is none of
+    /// the last.
+    pub(super) fn chunk_of_boxes(&self, boxes: Boxes) -> (usize, usize) {
+        let most = BOX_ROWS.min(VISIT_BYTES / 2 / self.bytes);
+        let (bytes, rows) = match boxes {
+            Boxes::Asked => (self.by.caches.second.bytes / 16 / most, most),
+            Boxes::Narrow => (SQUARES_BYTES, 2 * LINE_BYTES / self.bytes),
+        };
+        (few(self.a.count, bytes.max(LINE_BYTES) / self.bytes), few(self.b.count, rows))
+    }
+
+    /// What a box has of `a` if so many are left: a rest of less than half a box is part of the last.
+    fn width(&self, left: usize) -> usize {
+        if left < self.chunk.0 + self.chunk.0 / 2 { left } else { self.chunk.0 }
+    }
+
+    /// Moves a part of rows, for a range of `a`, box by box.
+    ///
+    /// # Safety
+    /// As [`Panels::run`].
+    #[inline(never)]
+    pub(super) unsafe fn band_of_boxes(
+        &self,
+        boxes: Boxes,
+        instance: &Instance,
+        (range, rows): (&Range<usize>, &Range<usize>),
+        (src, dst): (*const u8, *mut u8),
+    ) {
+        let mut tile = Tile {
+            a: 0,
+            b: rows.len(),
+            o: 1,
+            src: (self.b.stride.0, 0),
+            dst: (self.a.stride.1, 0),
+            has_line_sides: true,
+            ahead: 0,
+            soon: 0,
+            next: None,
+            next_lines: 0,
+        };
+        let last = self.a.count - self.square().unwrap_or(1);
+        let from = |a: usize, row: usize| {
+            src.wrapping_add(a * self.bytes).wrapping_offset(row as isize * self.b.stride.0)
+        };
+        let mut start = range.start;
+        while start < range.end {
+            // The last rows overlap those before them where they would make no square.
+            let a = start.min(last);
+            start += self.width(range.end - start);
+            tile.a = start - a;
+            let src = from(a, rows.start);
+            let to = dst.wrapping_offset(a as isize * self.a.stride.1);
+            let to = to.wrapping_add(rows.start * self.bytes);
+            if boxes == Boxes::Asked {
+                let next = match () {
+                    () if start < range.end => Some((from(start, rows.start), range.end - start)),
+                    () if rows.end < self.b.count => {
+                        Some((from(range.start, rows.end), range.len()))
+                    }
+                    () if self.asks.next != 0 => {
+                        Some((from(range.start, 0).wrapping_offset(self.asks.next), range.len()))
+                    }
+                    () => None,
+                };
+                self.ask_for(next, (&mut tile, src));
+            }
+            // SAFETY: a box of the loops; its rows are whole lines of the destination.
+            unsafe {
+                match boxes {
+                    Boxes::Asked => self.squares(instance, (Lanes::Lines, &tile), (src, to)),
+                    Boxes::Narrow => self.rows_of_squares(instance, &tile, (src, to)),
+                }
+            }
+        }
+    }
+
+    /// Asks for the `next` box, of which there are so many columns left, while `tile` is moved: row by row, by a
+    /// multiple of a few lines each; or if these are short, in the order in which the tile is read. Which box is
+    /// the next is not known at the end of a part of rows, where another is asked for.
+    fn ask_for(&self, next: Option<(*const u8, usize)>, (tile, src): (&mut Tile, *const u8)) {
+        (tile.next, tile.next_lines, tile.ahead) = (None, 0, 0);
+        let Some((next, left)) = next else { return };
+        let lines = (self.width(left) * self.bytes).div_ceil(LINE_BYTES);
+        if lines < SHORT_LINES && !lines.is_multiple_of(FEW) {
+            tile.ahead = next.addr().wrapping_sub(src.addr()).cast_signed();
+        } else {
+            (tile.next, tile.next_lines) = (Some(next), (lines + FEW / 2) / FEW * FEW);
+        }
+    }
+
+    /// Moves `tile` by squares, those of the same rows one behind the other.
+    ///
+    /// # Safety
+    /// As [`Panels::squares`].
+    unsafe fn rows_of_squares(
+        &self,
+        instance: &Instance,
+        tile: &Tile,
+        (src, dst): (*const u8, *mut u8),
+    ) {
+        let part = Tile { b: LINE_BYTES / self.bytes, ..*tile };
+        for b in (0..tile.b).step_by(part.b) {
+            let src = src.wrapping_offset(b as isize * tile.src.0);
+            let dst = dst.wrapping_add(b * self.bytes);
+            // SAFETY: the caller's contract, for rows of the tile, which are whole lines of the destination.
+            unsafe { self.squares(instance, (Lanes::Lines, &part), (src, dst)) };
+        }
+    }
+}

@@ -1,0 +1,194 @@
+//! Squares with sides of a line.
+//!
+//! **Hazard.** A line that is read by a part for each square inside lanes is gone before its next part is, where
+//! others follow it at its place of the caches. **Structure.** Vectors that are lines make squares whose sides are
+//! lines: whole vectors are loaded and stored, and lanes are exchanged between them first. Vectors of half a line
+//! make them of four squares with sides of their own, and write each line at once: its halves wait for each other
+//! in registers.
+
+use super::{Chunks, Tile, is_line, loaded, shuffle};
+use crate::ahead::{prefetch, prefetch_near};
+use crate::vector::{LANE_BYTES, LINE_BYTES, Vector};
+
+/// So many lines of a box are asked for at once.
+pub(crate) const FEW: usize = 4;
+
+/// Asks for so many lines of a box, of whose rows so many are `left` each, and goes on behind them.
+#[inline(always)]
+fn ask_box(tile: &Tile, count: usize, (next, left): (&mut Option<*const u8>, &mut usize)) {
+    let Some(next) = next else { return };
+    for _ in 0..count / FEW {
+        for i in 0..FEW {
+            prefetch_near(next.wrapping_add(i * LINE_BYTES));
+        }
+        *next = next.wrapping_add(FEW * LINE_BYTES);
+        *left -= FEW;
+        if *left == 0 {
+            *left = tile.next_lines;
+            *next = next.wrapping_sub(*left * LINE_BYTES).wrapping_offset(tile.src.0);
+        }
+    }
+}
+
+/// As [`super::along_b`], by squares with sides of a line; with `BOX`, what is asked for is one.
+///
+/// # Safety
+/// As [`super::along_b`]; vectors are lines, or halves, and neither side of the tile is shorter than one.
+#[inline(always)]
+pub(super) unsafe fn by_lines<V: Vector, const E: usize, const STREAM: bool, const BOX: bool>(
+    tile: &Tile,
+    src: *const u8,
+    dst: *mut u8,
+) {
+    let side = const { LINE_BYTES / E };
+    let (row, to) = (tile.src.0, tile.dst.0);
+    let step = if tile.next.is_some() { LINE_BYTES as isize } else { row };
+    let (mut next, mut left) = (tile.next, tile.next_lines);
+    for o in 0..tile.o as isize {
+        let (src, dst) = tile.turn(o, src, dst);
+        for a in Chunks::of(tile.a, side) {
+            for b in Chunks::of(tile.b, side) {
+                let mut src = src.wrapping_offset(b * row + a * E as isize);
+                let mut dst = dst.wrapping_offset(a * to + b * E as isize);
+                let ahead = || src.wrapping_offset(tile.ahead);
+                let mut near = next.or_else(|| (tile.ahead != 0).then(ahead));
+                let mut soon = src.wrapping_offset(tile.soon);
+                if const { !is_line(V::LANES) } {
+                    if BOX {
+                        ask_box(tile, side, (&mut near, &mut left));
+                    } else {
+                        for _ in 0..side {
+                            if let Some(near) = &mut near {
+                                prefetch_near(*near);
+                                *near = near.wrapping_offset(step);
+                            }
+                        }
+                    }
+                    next = next.and(near);
+                    // SAFETY: a square of the tile.
+                    unsafe { by_halves::<V, E, STREAM>((src, row), (dst, to)) };
+                    continue;
+                }
+                // SAFETY: a square of the tile.
+                unsafe {
+                    let load = || {
+                        let line = V::load(src);
+                        src = src.wrapping_offset(row);
+                        line
+                    };
+                    // What is asked for line by line, between the stores, leaves room for what is loaded.
+                    square_of_lines::<V, E>(load, |column| {
+                        if let Some(near) = &mut near {
+                            prefetch_near(*near);
+                            *near = near.wrapping_offset(step);
+                        }
+                        if tile.soon != 0 {
+                            prefetch(soon);
+                            soon = soon.wrapping_offset(row);
+                        }
+                        match STREAM {
+                            true => column.stream(dst),
+                            false => column.store(dst),
+                        }
+                        dst = dst.wrapping_offset(to);
+                    });
+                }
+                next = next.and(near);
+            }
+        }
+    }
+}
+
+/// Moves a square with sides of a line by vectors of half a line.
+///
+/// # Safety
+/// As [`by_lines`], for the rows of a square at `src` and its columns at `dst`, so far apart.
+#[inline(always)]
+unsafe fn by_halves<V: Vector, const E: usize, const STREAM: bool>(
+    (src, row): (*const u8, isize),
+    (dst, to): (*mut u8, isize),
+) {
+    let (n, half) = const { (LANE_BYTES / E, LINE_BYTES / 2) };
+    let side = 2 * n as isize;
+    for h in 0..2 {
+        let src = src.wrapping_add(h * half);
+        let mut dst = dst.wrapping_offset(h as isize * side * to);
+        // SAFETY: the caller's contract.
+        unsafe {
+            let first = square_of_two_lanes::<V, E>(|j| src.wrapping_offset(j * row));
+            let src = src.wrapping_offset(side * row);
+            let second = square_of_two_lanes::<V, E>(|j| src.wrapping_offset(j * row));
+            for lane in 0..2 {
+                for i in 0..n {
+                    let (first, second) = (first[lane][i], second[lane][i]);
+                    if STREAM {
+                        first.stream(dst);
+                        second.stream(dst.wrapping_add(half));
+                    } else {
+                        first.store(dst);
+                        second.store(dst.wrapping_add(half));
+                    }
+                    dst = dst.wrapping_offset(to);
+                }
+            }
+        }
+    }
+}
+
+/// The columns of a square with sides of two lanes, those of each lane of its rows.
+///
+/// # Safety
+/// Its rows, where `at` says, are valid for reads; vectors have two lanes, and the processor has the
+/// instruction set of `V`.
+#[inline(always)]
+pub(crate) unsafe fn square_of_two_lanes<V: Vector, const E: usize>(
+    at: impl Fn(isize) -> *const u8,
+) -> [[V; LANE_BYTES]; 2] {
+    let n = const { LANE_BYTES / E };
+    // SAFETY: the caller's contract.
+    unsafe {
+        let load = |j| V::load(at(j));
+        let both = |j: isize| load(j).unzip_lanes(load(n as isize + j));
+        let (mut low, mut high) = (loaded(n, |j| both(j).0), loaded(n, |j| both(j).1));
+        shuffle::<V, E>(&mut low, n, n);
+        shuffle::<V, E>(&mut high, n, n);
+        [low, high]
+    }
+}
+
+/// Makes the columns of a square with sides of a line of its rows, which `load` gives one after the
+/// other, and gives one after the other to `store`: whoever goes from each to the next needs no
+/// register for every one's place.
+///
+/// # Safety
+/// Vectors are lines, and the processor has the instruction set of `V`.
+#[inline(always)]
+pub(crate) unsafe fn square_of_lines<V: Vector, const E: usize>(
+    mut load: impl FnMut() -> V,
+    mut store: impl FnMut(V),
+) {
+    const LANES: usize = LINE_BYTES / LANE_BYTES;
+    let n = const { LANE_BYTES / E };
+    let mut rows = [[load(); LANE_BYTES]; LANES];
+    for i in 1..LANES * n {
+        rows[i / n][i % n] = load();
+    }
+    let mut squares = rows;
+    // SAFETY: the caller's contract.
+    unsafe {
+        for j in 0..n {
+            let (low, high) =
+                (rows[0][j].unzip_lanes(rows[1][j]), rows[2][j].unzip_lanes(rows[3][j]));
+            let (even, odd) = (low.0.unzip_lanes(high.0), low.1.unzip_lanes(high.1));
+            for (square, row) in squares.iter_mut().zip([even.0, odd.0, even.1, odd.1]) {
+                square[j] = row;
+            }
+        }
+        for square in &mut squares {
+            shuffle::<V, E>(square, n, n);
+            for column in square.iter().take(n) {
+                store(*column);
+            }
+        }
+    }
+}
