@@ -4,10 +4,10 @@
 //! two, each in another page, cost more than what they move. **Structure.** The loops in which the
 //! destination goes on are one long row, those in which the source does are another, whatever their
 //! extents: where their elements lie stands in a table for each panel. Panels are pieces of 512 B
-//! each way, or, by vectors of half a line and from elements of 4 bytes on, of 128 rows of the source. They
-//! are put together in strips in a first-level cache, from a copy in a second-level one or, where squares
-//! have sides of a line, from the source; of each row whole lines are written past the caches, and what is
-//! left of it is carried to the panel behind.
+//! each way, or, by vectors of half a line and from elements of 2 bytes on, of 64 KiB: of 128 rows of the
+//! source and of 512 B of the destination at least, or 64 where rows are crowded. They are put together in strips in a first-level cache,
+//! from a copy in a second-level one or, where squares have sides of a line, from the source; of each row whole
+//! lines are written past the caches, and what is left of it is carried to the panel behind.
 
 use crate::ahead::prefetch_near;
 use crate::element::{Line, move_line};
@@ -26,6 +26,10 @@ const MOST_CHAINED: usize = 5;
 
 /// Shorter rows of the destination are not worth it; those of the source have a line at least.
 const LEAST_ROW_BYTES: usize = 1 << 10;
+
+/// Rows at multiples of this are crowded: at few places of the caches, and of memory, which gives their lines faster in
+/// the order in which they lie than down the rows.
+const CROWDING_BYTES: isize = 1 << 10;
 
 /// Rows are long enough from here on.
 const ROW_BYTES: usize = 4 << 10;
@@ -49,9 +53,12 @@ const STRIP_BYTES: usize = 32 * pitch(PIECE_BYTES);
 /// Rows of the destination that are gone on with before the next are begun.
 const BAND_ROWS: usize = 512;
 
-/// By vectors of half a line that read the source as it is, and ask for the next panel meanwhile: so many rows
-/// of the source, whatever the elements, and so many of the destination before the next are begun.
+/// By vectors of half a line that read the source as it is, and ask for the next panel meanwhile: what a panel has, of
+/// so many rows of the source at least, and of how many where they are crowded. So many of the destination are gone on
+/// with before the next are begun.
+const HALVES_BYTES: usize = 64 << 10;
 const HALVES_ROWS: usize = 128;
+const CROWDED_ROWS: usize = 64;
 const HALVES_BAND_ROWS: usize = 1024;
 
 /// Loops in which one side goes on, the fastest first.
@@ -139,6 +146,8 @@ pub(crate) struct Flat {
     strip: usize,
     /// How many are gone on with before the next are begun.
     band: usize,
+    /// Whether rows of the source are crowded.
+    is_crowded: bool,
 }
 
 /// A panel: where its elements are.
@@ -159,6 +168,8 @@ pub(crate) struct Panel<'a> {
     is_last: bool,
     /// Whether the source's rows go on in the next panel.
     goes_on: bool,
+    /// Whether they are crowded.
+    is_crowded: bool,
 }
 
 /// Rows of the destination that a panel has.
@@ -193,18 +204,22 @@ impl Flat {
         }
         let most = PIECE_BYTES / bytes;
         let side = LINE_BYTES / bytes;
-        let (rows, strip, band) = match is_line(2 * lanes) && reads_squares(lanes, bytes) {
-            true => (HALVES_ROWS, side, HALVES_BAND_ROWS),
+        let is_crowded = b.lines[0].stride.0 % CROWDING_BYTES == 0;
+        let (rows, columns, strip, band) = match is_line(2 * lanes) && reads_squares(lanes, bytes) {
+            true => {
+                let rows = halves_rows(bytes, is_crowded);
+                (rows, HALVES_BYTES / rows / bytes, side, HALVES_BAND_ROWS)
+            }
             false => {
-                let strip = side.clamp(*STRIP_ROWS.start(), *STRIP_ROWS.end());
-                (most.min(MOST_ROWS), strip, BAND_ROWS)
+                let rows = most.min(MOST_ROWS);
+                let columns = most.min((COPIED_BYTES / rows - LINE_BYTES) / bytes);
+                (rows, columns, side.clamp(*STRIP_ROWS.start(), *STRIP_ROWS.end()), BAND_ROWS)
             }
         };
-        let columns = most.min((COPIED_BYTES / rows - LINE_BYTES) / bytes);
         debug_assert!(rows * pitch(columns * bytes) <= COPIED_BYTES);
         let chunk = (columns.min(a.count()), rows.min(b.count()));
         debug_assert!(strip * pitch(LINE_BYTES + rows * bytes) <= STRIP_BYTES);
-        Some(Flat { bytes, a, b, chunk, strip, band })
+        Some(Flat { bytes, a, b, chunk, strip, band, is_crowded })
     }
 
     /// Moves all that the loops reach.
@@ -254,6 +269,7 @@ impl Flat {
                 is_first,
                 is_last,
                 goes_on: a + self.chunk.0 < band.end,
+                is_crowded: self.is_crowded,
             };
             // SAFETY: a panel of the loops.
             unsafe { self.panel(instance, &panel, (src.wrapping_add(a * self.bytes), stage, dst)) };
@@ -287,10 +303,17 @@ impl Flat {
     }
 }
 
+/// How many rows of the source, of elements of `bytes`, a panel has by vectors of half a line.
+const fn halves_rows(bytes: usize, crowded: bool) -> usize {
+    let least = if crowded { CROWDED_ROWS } else { HALVES_ROWS };
+    let rows = PIECE_BYTES / bytes;
+    if rows < least { least } else { rows }
+}
+
 /// Whether squares with sides of a line, of elements of `bytes`, are put together from the source itself, by
-/// vectors of so many `lanes`: halves of a line gain nothing by that from the smallest.
+/// vectors of so many `lanes`.
 const fn reads_squares(lanes: usize, bytes: usize) -> bool {
-    are_lines(lanes, bytes, is_line(lanes))
+    are_lines(lanes, bytes, true)
 }
 
 impl Panel<'_> {
@@ -299,6 +322,35 @@ impl Panel<'_> {
     fn is_direct(&self, lanes: usize) -> bool {
         let sides = (self.src.len() | self.dst.len()) * self.element_bytes;
         reads_squares(lanes, self.element_bytes) && sides.is_multiple_of(LINE_BYTES)
+    }
+
+    /// Asks for a part of the next panel while `rows` of a strip are put together, a square's, the first of them `first`.
+    #[inline(always)]
+    fn ask_next<const E: usize, const ALONG: bool>(
+        &self,
+        (strip, first, rows): (&Strip, usize, &[isize]),
+        src: *const u8,
+    ) {
+        let piece = const { HALVES_BYTES / halves_rows(E, ALONG) };
+        if !ALONG {
+            let next = src.wrapping_add(strip.start * E + piece);
+            for row in rows {
+                prefetch_near(next.wrapping_offset(*row));
+            }
+            return;
+        }
+        // As many lines as the square has rows, row by row.
+        let (side, lines) =
+            const { (2 * LANE_BYTES / E, HALVES_BYTES / halves_rows(E, ALONG) / LINE_BYTES) };
+        let few = side.min(lines);
+        let first = strip.start * E / LINE_BYTES * self.src.len() + first;
+        for first in (0..side / few).map(|i| first + i * few) {
+            let next = src.wrapping_offset(self.src[first / lines]);
+            let next = next.wrapping_add(piece + first % lines * LINE_BYTES);
+            for line in 0..few {
+                prefetch_near(next.wrapping_add(line * LINE_BYTES));
+            }
+        }
     }
 
     /// Puts a strip together element by element.
@@ -350,7 +402,10 @@ pub(crate) unsafe fn squares<V: Vector, const E: usize>(
             Some(src) if const { reads_squares(V::LANES, E) } => {
                 match const { is_line(V::LANES) } {
                     true => squares_of_lines::<V, E>(panel, strip, (src, stage)),
-                    false => squares_of_halves::<V, E>(panel, strip, (src, stage)),
+                    false if panel.is_crowded => {
+                        squares_of_halves::<V, E, true>(panel, strip, (src, stage));
+                    }
+                    false => squares_of_halves::<V, E, false>(panel, strip, (src, stage)),
                 }
             }
             Some(_) => unreachable!("only squares of lines are direct"),
@@ -398,7 +453,7 @@ unsafe fn squares_of_lines<V: Vector, const E: usize>(
 /// # Safety
 /// As [`squares`].
 #[inline(always)]
-unsafe fn squares_of_halves<V: Vector, const E: usize>(
+unsafe fn squares_of_halves<V: Vector, const E: usize, const ALONG: bool>(
     panel: &Panel<'_>,
     strip: Strip,
     (src, stage): (*const u8, &mut Stage),
@@ -408,9 +463,7 @@ unsafe fn squares_of_halves<V: Vector, const E: usize>(
     let new = stage.strip.as_mut_ptr().wrapping_add(LINE_BYTES);
     for (b, rows) in panel.src.chunks_exact(side).enumerate() {
         if panel.goes_on {
-            for row in rows {
-                prefetch_near(from.wrapping_offset(*row).wrapping_add(PIECE_BYTES));
-            }
+            panel.ask_next::<E, ALONG>((&strip, b * side, rows), src);
         }
         for a in (0..strip.len()).step_by(side) {
             let from = from.wrapping_add(a * E);

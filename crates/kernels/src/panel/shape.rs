@@ -40,7 +40,9 @@ pub(super) fn halves_clash(bytes: usize, (a, b): (Line, Line), caches: Caches) -
     let clashing = if short { CLASHING_BYTES } else { HALVES_CLASH_BYTES };
     let long = bytes >= 8 && !short && a.stride.1.unsigned_abs() > PACKED_BYTES;
     let boxes = long && !are_blocks(bytes, (a, b), caches);
-    !boxes && a.stride.1 % clashing == 0 && b.stride.0 % PAGE_BYTES != 0
+    let second = caches.second.place_bytes().cast_signed();
+    let crowded = if bytes == 2 { second } else { PAGE_BYTES };
+    !boxes && a.stride.1 % clashing == 0 && b.stride.0 % crowded != 0
 }
 
 /// Whether such lines are put together by blocks of the source's rows that make a few lines of each row of the

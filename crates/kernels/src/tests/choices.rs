@@ -181,7 +181,7 @@ fn squares_by_halves_where_neither_side_is_crowded() {
         (matrix(4, 4096, 4096), streamed, "64 by 64 elements of 4 B, in place, by lines past"),
         (matrix(4, 4096, 16384), streamed, "128 by 64 elements of 4 B, in place, by lines past"),
         (matrix(2, 2016, 2016), streamed, "256 by 64 elements of 2 B, in place, by lines past"),
-        (matrix(2, 4096, 4096), streamed, "128 by 128 elements of 2 B, in place, by lines past"),
+        (matrix(2, 4160, 4096), streamed, "128 by 128 elements of 2 B, in place, by lines past"),
         (matrix(16, 4096, 4096), streamed, "64 by 32 elements of 16 B, in place, by lines past"),
         // All rows at one place of a second-level cache.
         (matrix(8, 4096, 8192), streamed, "32 by 16 elements of 8 B, in place, by lines past"),
@@ -200,6 +200,11 @@ fn squares_by_halves_where_neither_side_is_crowded() {
     ] {
         let told = explain_by(&halves, &copy, at_line, stores);
         assert!(told.starts_with(&format!("panels of {panels}")), "{told} for {panels}");
+    }
+    // Of two bytes, lines that are begun at few places of pages, but rows at more than one of a second-level cache.
+    for (columns, way) in [(4096, "long rows, 4096"), (32_768, "panels of 1024 by 32")] {
+        let told = explain_by(&halves, &matrix(2, 4096, columns), at_line, streamed);
+        assert!(told.starts_with(way), "{told} for {way}");
     }
 }
 
