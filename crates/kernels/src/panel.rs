@@ -26,6 +26,7 @@ use crate::vector::{Abilities, LANE_BYTES, LINE_BYTES, PAGE_BYTES};
 use std::fmt;
 use std::mem::MaybeUninit;
 use std::ops::Range;
+use std::ptr::null_mut;
 
 /// Where a panel is put together has so much room, of which no more is used than a first-level cache has.
 const STAGE_BYTES: usize = 32 << 10;
@@ -292,23 +293,42 @@ impl Panels {
     /// # Safety
     /// As [`crate::copy`], with `src` and `dst` at a position of the other loops.
     pub(crate) unsafe fn run(&self, instance: &Instance, src: *const u8, dst: *mut u8) {
+        // SAFETY: the caller's contract; what is moved in place needs no stage.
+        unsafe {
+            match self.is_staged() {
+                true => self.put_together(instance, src, dst),
+                false => self.bands(instance, (src, null_mut(), dst)),
+            }
+        }
+    }
+
+    /// As [`Panels::run`], by a stage, which is not there for any other way: room for it costs as much as a small copy.
+    ///
+    /// # Safety
+    /// As [`Panels::run`].
+    #[inline(never)]
+    unsafe fn put_together(&self, instance: &Instance, src: *const u8, dst: *mut u8) {
         let mut stage = Stage(MaybeUninit::uninit());
         let stage = stage.0.as_mut_ptr().cast::<u8>();
+        // SAFETY: the caller's contract.
+        unsafe { self.bands(instance, (src, stage, dst)) }
+    }
+
+    /// Moves all that the loops reach, band by band.
+    ///
+    /// # Safety
+    /// As [`Panels::run`], at a source, a stage where panels are put together, and a destination.
+    unsafe fn bands(&self, instance: &Instance, at: (*const u8, *mut u8, *mut u8)) {
         let band = BAND_ROWS.next_multiple_of(self.chunk.0);
-        let part = self.part();
+        let (few, columns) = self.part().unwrap_or((band, self.b.count));
         for start in (0..self.a.count).step_by(band) {
-            let (range, rows) = (start..self.a.count.min(start + band), 0..self.b.count);
-            let Some((few, columns)) = part else {
-                // SAFETY: the caller's contract, for part of the loops.
-                unsafe { self.rows(instance, (range, rows), (src, stage, dst)) };
-                continue;
-            };
-            for first in rows.step_by(columns) {
+            let range = start..self.a.count.min(start + band);
+            for first in (0..self.b.count).step_by(columns) {
                 let rows = first..self.b.count.min(first + columns);
                 for start in range.clone().step_by(few) {
                     let range = start..range.end.min(start + few);
-                    // SAFETY: likewise.
-                    unsafe { self.rows(instance, (range, rows.clone()), (src, stage, dst)) };
+                    // SAFETY: the caller's contract, for part of the loops.
+                    unsafe { self.rows(instance, (range, rows.clone()), at) };
                 }
             }
         }

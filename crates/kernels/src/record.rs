@@ -200,10 +200,11 @@ impl Rows {
 }
 
 impl<'a> Records<'a> {
-    /// Moves all records at each position of `loops`.
+    /// Moves all records at each position of `loops`, with stages that are not there for any other way.
     ///
     /// # Safety
     /// As [`crate::copy`], with `src` and `dst` at the start of these loops.
+    #[inline(never)]
     pub(crate) unsafe fn run(
         &self,
         instance: &Instance,
