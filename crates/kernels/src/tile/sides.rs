@@ -6,12 +6,16 @@
 //! make them of four squares with sides of their own, and write each line at once: its halves wait for each other
 //! in registers.
 
-use super::{Chunks, Tile, is_line, loaded, shuffle};
+use super::{Chunks, Tile, is_line, loaded, shuffle, square};
 use crate::ahead::{prefetch, prefetch_near};
 use crate::vector::{LANE_BYTES, LINE_BYTES, Vector};
 
 /// So many lines of a box are asked for at once.
 pub(crate) const FEW: usize = 4;
+
+/// Where rows are an element more than a multiple of this apart, loads wait for stores at the same place of another page:
+/// the fewer there are of them, the better.
+const WAITING_BYTES: isize = 1 << 10;
 
 /// Asks for so many lines of a box, of whose rows so many are `left` each, and goes on behind them.
 #[inline(always)]
@@ -44,6 +48,7 @@ pub(super) unsafe fn by_lines<V: Vector, const E: usize, const STREAM: bool, con
     let (row, to) = (tile.src.0, tile.dst.0);
     let step = if tile.next.is_some() { LINE_BYTES as isize } else { row };
     let (mut next, mut left) = (tile.next, tile.next_lines);
+    let quarters = row % WAITING_BYTES != E as isize;
     for o in 0..tile.o as isize {
         let (src, dst) = tile.turn(o, src, dst);
         for a in Chunks::of(tile.a, side) {
@@ -66,7 +71,12 @@ pub(super) unsafe fn by_lines<V: Vector, const E: usize, const STREAM: bool, con
                     }
                     next = next.and(near);
                     // SAFETY: a square of the tile.
-                    unsafe { by_halves::<V, E, STREAM>((src, row), (dst, to)) };
+                    unsafe {
+                        match const { !STREAM && E < 8 } && quarters {
+                            true => by_quarters::<V, E>((src, row), (dst, to)),
+                            false => by_halves::<V, E, STREAM>((src, row), (dst, to)),
+                        }
+                    };
                     continue;
                 }
                 // SAFETY: a square of the tile.
@@ -130,6 +140,36 @@ unsafe fn by_halves<V: Vector, const E: usize, const STREAM: bool>(
                     }
                     dst = dst.wrapping_offset(to);
                 }
+            }
+        }
+    }
+}
+
+/// As [`by_halves`], into the caches, by lanes of rows of which as many vectors are loaded as a lane has elements:
+/// more columns than that, of small elements, would not find room in registers.
+///
+/// # Safety
+/// As [`by_halves`].
+#[inline(always)]
+unsafe fn by_quarters<V: Vector, const E: usize>(
+    (src, row): (*const u8, isize),
+    (mut dst, to): (*mut u8, isize),
+) {
+    let (n, half) = const { (LANE_BYTES / E, LINE_BYTES / 2) };
+    let part = |k: isize| src.wrapping_offset(k * n as isize * row);
+    let parts = [part(0), part(1), part(2), part(3)];
+    for q in 0..LINE_BYTES / LANE_BYTES {
+        // What is the same for each quarter comes last: no address is reckoned anew.
+        let at =
+            |k: usize, j: isize| parts[k].wrapping_offset(j * row).wrapping_add(q * LANE_BYTES);
+        // SAFETY: the caller's contract.
+        unsafe {
+            let first = square::<V, E>(|j| V::gather(|lane| at(lane, j)));
+            let second = square::<V, E>(|j| V::gather(|lane| at(2 + lane, j)));
+            for i in 0..n {
+                first[i].store(dst);
+                second[i].store(dst.wrapping_add(half));
+                dst = dst.wrapping_offset(to);
             }
         }
     }
