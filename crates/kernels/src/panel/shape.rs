@@ -16,6 +16,11 @@ const FEW_ELEMENTS: usize = 16;
 /// at multiples of this.
 const HALVES_CLASH_BYTES: isize = 1 << 10;
 
+/// Squares by halves move at most this part of a row twice; of rows that are whole lines only together they are worth
+/// more, since other squares store parts of lines into the stage, and half of what they would move twice is left out.
+const MOST_TWICE: usize = 8;
+const MOST_TWICE_SPLICED: usize = 3;
+
 /// Whether squares by halves are better than other ways, for elements of so many bytes: where they move little
 /// twice, and past the caches don't begin lines at the same few places of pages, unless they are put together by
 /// blocks, or read rows at one place of a first-level cache: other ways are no better with these.
@@ -26,7 +31,10 @@ pub(super) fn suit_halves(
     caches: Caches,
 ) -> bool {
     let side = LINE_BYTES / bytes;
-    let few_twice = 8 * (b.count.next_multiple_of(side) - b.count) <= b.count;
+    let row = b.count * bytes;
+    let spliced = streams && !whole && row > PAIR_BYTES && a.stride.1 == row.cast_signed();
+    let twice = b.count.next_multiple_of(side) - b.count;
+    let few_twice = twice <= b.count / if spliced { MOST_TWICE_SPLICED } else { MOST_TWICE };
     let blocks = whole && are_blocks(bytes, (a, b), caches);
     few_twice && !(streams && halves_clash(bytes, (a, b), caches) && !blocks)
 }

@@ -197,6 +197,13 @@ fn squares_by_halves_where_neither_side_is_crowded() {
         (matrix(4, 256, 256), cached, "256 by 32 elements of 4 B, in place ("),
         // Too few rows: those of the last square would be moved twice.
         (matrix(4, 49, 512), cached, "64 by 49 elements of 4 B, in place ("),
+        // Not where rows follow each other and are whole lines only together; but of less than two lines.
+        (
+            matrix(4, 49, 512),
+            streamed,
+            "16 by 49 elements of 4 B, put together, by lines of two rows",
+        ),
+        (matrix(4, 25, 512), streamed, "32 by 25 elements of 4 B, put together, by runs past"),
     ] {
         let told = explain_by(&halves, &copy, at_line, stores);
         assert!(told.starts_with(&format!("panels of {panels}")), "{told} for {panels}");
@@ -292,7 +299,7 @@ fn the_least_of_each_way() {
         ),
         _ => ("long rows, 256 by 128", "long rows, 512 by 53"),
     };
-    let images_by = if halves { "panels of 32 by 37" } else { "panels of 16 by 37" };
+    let images_by = if alone { "panels of 32 by 37" } else { "panels of 16 by 37" };
     // Planes of so many bytes, of eight channels.
     let planes = |bytes: i64| {
         let block = 8 * bytes;

@@ -6,7 +6,7 @@
 //! make them of four squares with sides of their own, and write each line at once: its halves wait for each other
 //! in registers.
 
-use super::{Chunks, Tile, is_line, loaded, shuffle, square};
+use super::{Chunks, SCATTERING_BYTES, Tile, is_line, loaded, shuffle, square};
 use crate::ahead::{prefetch, prefetch_near};
 use crate::vector::{LANE_BYTES, LINE_BYTES, Vector};
 
@@ -72,11 +72,19 @@ pub(super) unsafe fn by_lines<V: Vector, const E: usize, const STREAM: bool, con
                     next = next.and(near);
                     // SAFETY: a square of the tile.
                     unsafe {
-                        match const { !STREAM && E < 8 } && quarters {
-                            true => by_quarters::<V, E>((src, row), (dst, to)),
-                            false => by_halves::<V, E, STREAM>((src, row), (dst, to)),
+                        match () {
+                            () if const { !STREAM } && to % SCATTERING_BYTES != 0 => {
+                                // Of a last square that overlaps the one before it by half at least, half is moved.
+                                let rest = b as usize % side;
+                                let is_old = (1..=side / 2).contains(&rest);
+                                by_turns::<V, E>(is_old, (src, row), (dst, to));
+                            }
+                            () if const { !STREAM && E < 8 } && quarters => {
+                                by_quarters::<V, E>((src, row), (dst, to));
+                            }
+                            () => by_halves::<V, E, STREAM>((src, row), (dst, to)),
                         }
-                    };
+                    }
                     continue;
                 }
                 // SAFETY: a square of the tile.
@@ -138,6 +146,53 @@ unsafe fn by_halves<V: Vector, const E: usize, const STREAM: bool>(
                         first.store(dst);
                         second.store(dst.wrapping_add(half));
                     }
+                    dst = dst.wrapping_offset(to);
+                }
+            }
+        }
+    }
+}
+
+/// As [`by_halves`], into the caches, one half of the rows after the other: fewer lines of the source are read at once,
+/// and those of the destination stay until they are whole. The first half is left out if it `is_old`.
+///
+/// # Safety
+/// As [`by_halves`].
+#[inline(always)]
+unsafe fn by_turns<V: Vector, const E: usize>(
+    is_old: bool,
+    (src, row): (*const u8, isize),
+    (dst, to): (*mut u8, isize),
+) {
+    let rows = const { (LINE_BYTES / 2 / E) as isize };
+    // SAFETY: the caller's contract.
+    unsafe {
+        if !is_old {
+            half_of_rows::<V, E>((src, row), (dst, to));
+        }
+        let src = src.wrapping_offset(rows * row);
+        half_of_rows::<V, E>((src, row), (dst.wrapping_add(LINE_BYTES / 2), to));
+    }
+}
+
+/// Moves rows of a line each, half as many as a square with such sides has.
+///
+/// # Safety
+/// As [`by_halves`].
+#[inline(always)]
+unsafe fn half_of_rows<V: Vector, const E: usize>(
+    (src, row): (*const u8, isize),
+    (mut dst, to): (*mut u8, isize),
+) {
+    let (n, half) = const { (LANE_BYTES / E, LINE_BYTES / 2) };
+    for a in 0..2 {
+        let src = src.wrapping_add(a * half);
+        // SAFETY: the caller's contract.
+        unsafe {
+            let columns = square_of_two_lanes::<V, E>(|j| src.wrapping_offset(j * row));
+            for lane in columns {
+                for column in lane.iter().take(n) {
+                    column.store(dst);
                     dst = dst.wrapping_offset(to);
                 }
             }
