@@ -388,8 +388,7 @@ impl Panels {
             // The last rows overlap those before them where they would make no square.
             let a = a.min(last);
             let by = |a: isize, (of_a, of_b): (isize, isize)| a * of_a + rows.start as isize * of_b;
-            let moved = (rows.start * self.a.count + a * rows.len()) * self.bytes;
-            let next = src.wrapping_offset(self.asks.next).wrapping_add(moved);
+            let next = self.next_of(a, &rows, src);
             let src = src.wrapping_offset(by(a as isize, (self.a.stride.0, self.b.stride.0)));
             let dst = dst.wrapping_offset(by(a as isize, (self.a.stride.1, self.b.stride.1)));
             let count = self.chunk.0.min(range.end - a);
@@ -407,7 +406,7 @@ impl Panels {
         &self,
         instance: &Instance,
         (a, b): (usize, usize),
-        next: *const u8,
+        (next, next_lines): (Option<*const u8>, usize),
         (src, stage, dst): (*const u8, *mut u8, *mut u8),
     ) {
         let tile = Tile {
@@ -418,8 +417,8 @@ impl Panels {
             dst: (self.a.stride.1, self.o.stride.1),
             has_line_sides: self.has_line_sides,
             ahead: if self.writes == Writes::Staged { 0 } else { self.asks.ahead },
-            next: (self.asks.next != 0).then_some(next),
-            next_lines: 0,
+            next,
+            next_lines,
             soon: self.asks.soon,
         };
         // SAFETY: the caller's contract; the processor has the instance's instructions; where rows are

@@ -253,7 +253,7 @@ pub(crate) unsafe fn along_b<V: Vector, const E: usize, const STREAM: bool>(
     {
         // SAFETY: the caller's contract; there are squares.
         return unsafe {
-            match const { STREAM && !is_line(V::LANES) } && tile.next_lines > 0 {
+            match const { !is_line(V::LANES) } && tile.next_lines > 0 {
                 true => by_lines::<V, E, STREAM, true>(tile, src, dst),
                 false => by_lines::<V, E, STREAM, false>(tile, src, dst),
             }

@@ -3,13 +3,16 @@
 //! **Hazard.** Two caches want to be filled ahead, each by what it keeps: lines that lie at the same few
 //! places of the first push each other out, and what is not read soon does in either. **Structure.** What
 //! is asked for is what will be read next in the order of the loops: the next run of the source, rows
-//! further on, or where the innermost of the loops around goes on. What is read once from end to end the
+//! further on, the next few lines of all rows, or where the innermost of the loops around goes on. What is read once from end to end the
 //! processor finds by itself, and asking for it holds it up.
 
 use super::chunk::SQUARES_ROWS;
 use super::{LINES_AHEAD_BYTES, Lanes, Panels, Writes};
 use crate::nest::{Loop, Nest};
+use crate::tile::are_lines;
+use crate::tile::sides::FEW;
 use crate::vector::{LINE_BYTES, PAGE_BYTES, PAIR_BYTES};
+use std::ops::Range;
 
 /// How far ahead a row of the source is asked for.
 const AHEAD_BYTES: isize = 256;
@@ -25,6 +28,9 @@ const HALVES_AHEAD_BYTES: isize = 512;
 /// How far ahead is asked for of blocks that follow each other on both sides, and of few rows, of which a
 /// panel is soon moved.
 const BLOCKS_AHEAD_BYTES: isize = 2048;
+
+/// What a box has of each row of a block, where panels that are put together ask for boxes.
+const BOX_BYTES: usize = FEW * LINE_BYTES;
 
 /// Rows are long that have so many times what is asked for ahead: then little of it is behind their end.
 const LONG: isize = 4;
@@ -125,5 +131,36 @@ impl Panels {
             }
             () => 0,
         }
+    }
+
+    /// Whether panels of squares by halves that are put together ask for boxes: a second-level cache has no room for
+    /// their block and the next, nor for more rows at a few places of it.
+    fn asks_boxes(&self) -> bool {
+        let squares = self.by_halves() && are_lines(self.by.lanes, self.bytes, false);
+        let spliced = matches!(self.writes, Writes::Spliced { .. });
+        let long = 2 * self.block_bytes() > self.by.caches.second.bytes;
+        squares && spliced && long && self.b.stride.0 % PAGE_BYTES != 0
+    }
+
+    /// What is asked for while the panel at `a` of some rows of the block at `src` is moved: as much of the next block;
+    /// or a part of the rows of the next box, and so many lines of each.
+    pub(super) fn next_of(
+        &self,
+        a: usize,
+        rows: &Range<usize>,
+        src: *const u8,
+    ) -> (Option<*const u8>, usize) {
+        let block = (self.asks.next != 0).then(|| src.wrapping_offset(self.asks.next));
+        if !self.asks_boxes() {
+            let moved = (rows.start * self.a.count + a * rows.len()) * self.bytes;
+            return (block.map(|at| at.wrapping_add(moved)), 0);
+        }
+        let at = a * self.bytes;
+        let next = at - at % BOX_BYTES + BOX_BYTES;
+        let is_last = next >= self.a.count * self.bytes;
+        let first_row = at % BOX_BYTES * rows.len() / BOX_BYTES;
+        let part = |at: *const u8| at.wrapping_offset(first_row as isize * self.b.stride.0);
+        let next = if is_last { block } else { Some(src.wrapping_add(next)) };
+        (next.map(part), FEW)
     }
 }
