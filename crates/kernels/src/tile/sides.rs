@@ -48,7 +48,6 @@ pub(super) unsafe fn by_lines<V: Vector, const E: usize, const STREAM: bool, con
     let (row, to) = (tile.src.0, tile.dst.0);
     let step = if tile.next.is_some() { LINE_BYTES as isize } else { row };
     let (mut next, mut left) = (tile.next, tile.next_lines);
-    let quarters = row % WAITING_BYTES != E as isize;
     for o in 0..tile.o as isize {
         let (src, dst) = tile.turn(o, src, dst);
         for a in Chunks::of(tile.a, side) {
@@ -70,20 +69,9 @@ pub(super) unsafe fn by_lines<V: Vector, const E: usize, const STREAM: bool, con
                         }
                     }
                     next = next.and(near);
-                    // SAFETY: a square of the tile.
+                    // SAFETY: a square of the tile; only the last begins inside the one before it.
                     unsafe {
-                        match () {
-                            () if const { !STREAM } && to % SCATTERING_BYTES != 0 => {
-                                // Of a last square that overlaps the one before it by half at least, half is moved.
-                                let rest = b as usize % side;
-                                let is_old = (1..=side / 2).contains(&rest);
-                                by_turns::<V, E>(is_old, (src, row), (dst, to));
-                            }
-                            () if const { !STREAM && E < 8 } && quarters => {
-                                by_quarters::<V, E>((src, row), (dst, to));
-                            }
-                            () => by_halves::<V, E, STREAM>((src, row), (dst, to)),
-                        }
+                        by_half_lines::<V, E, STREAM>(b as usize % side, (src, row), (dst, to));
                     }
                     continue;
                 }
@@ -117,10 +105,36 @@ pub(super) unsafe fn by_lines<V: Vector, const E: usize, const STREAM: bool, con
     }
 }
 
-/// Moves a square with sides of a line by vectors of half a line.
+/// Moves a square with sides of a line by vectors of half a line. Of one that overlaps the one before it, only so many
+/// rows may be `new`; 0 of any other.
 ///
 /// # Safety
 /// As [`by_lines`], for the rows of a square at `src` and its columns at `dst`, so far apart.
+#[inline(always)]
+unsafe fn by_half_lines<V: Vector, const E: usize, const STREAM: bool>(
+    new: usize,
+    (src, row): (*const u8, isize),
+    (dst, to): (*mut u8, isize),
+) {
+    let waits = row % WAITING_BYTES == E as isize;
+    // SAFETY: the caller's contract.
+    unsafe {
+        match () {
+            () if STREAM || waits => by_halves::<V, E, STREAM>((src, row), (dst, to)),
+            () if to % SCATTERING_BYTES != 0 => {
+                let is_old = (1..=LINE_BYTES / 2 / E).contains(&new);
+                by_turns::<V, E>(is_old, (src, row), (dst, to));
+            }
+            () if const { E < 8 } => by_quarters::<V, E>((src, row), (dst, to)),
+            () => by_halves::<V, E, STREAM>((src, row), (dst, to)),
+        }
+    }
+}
+
+/// As [`by_half_lines`], with both halves of each line one right behind the other.
+///
+/// # Safety
+/// As [`by_half_lines`].
 #[inline(always)]
 unsafe fn by_halves<V: Vector, const E: usize, const STREAM: bool>(
     (src, row): (*const u8, isize),
@@ -153,11 +167,11 @@ unsafe fn by_halves<V: Vector, const E: usize, const STREAM: bool>(
     }
 }
 
-/// As [`by_halves`], into the caches, one half of the rows after the other: fewer lines of the source are read at once,
+/// As [`by_half_lines`], into the caches, one half of the rows after the other: fewer lines of the source are read at once,
 /// and those of the destination stay until they are whole. The first half is left out if it `is_old`.
 ///
 /// # Safety
-/// As [`by_halves`].
+/// As [`by_half_lines`].
 #[inline(always)]
 unsafe fn by_turns<V: Vector, const E: usize>(
     is_old: bool,
@@ -178,7 +192,7 @@ unsafe fn by_turns<V: Vector, const E: usize>(
 /// Moves rows of a line each, half as many as a square with such sides has.
 ///
 /// # Safety
-/// As [`by_halves`].
+/// As [`by_half_lines`].
 #[inline(always)]
 unsafe fn half_of_rows<V: Vector, const E: usize>(
     (src, row): (*const u8, isize),
@@ -200,11 +214,11 @@ unsafe fn half_of_rows<V: Vector, const E: usize>(
     }
 }
 
-/// As [`by_halves`], into the caches, by lanes of rows of which as many vectors are loaded as a lane has elements:
+/// As [`by_half_lines`], into the caches, by lanes of rows of which as many vectors are loaded as a lane has elements:
 /// more columns than that, of small elements, would not find room in registers.
 ///
 /// # Safety
-/// As [`by_halves`].
+/// As [`by_half_lines`].
 #[inline(always)]
 unsafe fn by_quarters<V: Vector, const E: usize>(
     (src, row): (*const u8, isize),
