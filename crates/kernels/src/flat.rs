@@ -1,13 +1,14 @@
 //! Transposes of long rows that start on no line, or at few places of pages.
 //!
-//! **Hazard.** A line that two panels write costs a read and two writes of it; pieces of a line or
-//! two, each in another page, cost more than what they move. **Structure.** The loops in which the
-//! destination goes on are one long row, those in which the source does are another, whatever their
-//! extents: where their elements lie stands in a table for each panel. Panels are pieces of 512 B
-//! each way, or, by vectors of half a line and from elements of 2 bytes on, of 64 KiB: of 128 rows of the
-//! source and of 512 B of the destination at least, or 64 where rows are crowded. They are put together in strips in a first-level cache,
-//! from a copy in a second-level one or, where squares have sides of a line, from the source; of each row whole
-//! lines are written past the caches, and what is left of it is carried to the panel behind.
+//! **Hazard.** A line that two panels write costs a read and two writes of it; pieces of a line or two,
+//! each in another page, cost more than what they move. **Structure.** The loops in which the destination
+//! goes on are one long row, those in which the source does are another, whatever their extents: where
+//! their elements lie stands in a table for each panel. Panels are pieces of 512 B each way, or, by
+//! vectors of half a line and from elements of 2 bytes on, of 64 KiB: of 128 rows of the source and of
+//! 512 B of the destination at least, or 64 where rows are crowded. They are put together in strips in a
+//! first-level cache, from a copy in a second-level one or, where squares have sides of a line, from the
+//! source; of each row whole lines are written past the caches, and what is left of it is carried to the
+//! panel behind.
 
 use crate::ahead::prefetch_near;
 use crate::element::{Line, move_line};
@@ -27,8 +28,8 @@ const MOST_CHAINED: usize = 5;
 /// Shorter rows of the destination are not worth it; those of the source have a line at least.
 const LEAST_ROW_BYTES: usize = 1 << 10;
 
-/// Rows at multiples of this are crowded: at few places of the caches, and of memory, which gives their lines faster in
-/// the order in which they lie than down the rows.
+/// Rows at multiples of this are crowded, as far as the first loop of their chain says: at few places of the caches, and
+/// of memory, which gives their lines faster in the order in which they lie than down the rows.
 const CROWDING_BYTES: isize = 1 << 10;
 
 /// Rows are long enough from here on.
@@ -53,12 +54,14 @@ const STRIP_BYTES: usize = 32 * pitch(PIECE_BYTES);
 /// Rows of the destination that are gone on with before the next are begun.
 const BAND_ROWS: usize = 512;
 
-/// By vectors of half a line that read the source as it is, and ask for the next panel meanwhile: what a panel has, of
-/// so many rows of the source at least, and of how many where they are crowded. So many of the destination are gone on
-/// with before the next are begun.
-const HALVES_BYTES: usize = 64 << 10;
+/// What a panel has by vectors of half a line, which read the source as it is and ask for the next panel meanwhile.
+const PANEL_BYTES: usize = 64 << 10;
+
+/// It has so many rows of the source at least, and so many where these are crowded.
 const HALVES_ROWS: usize = 128;
 const CROWDED_ROWS: usize = 64;
+
+/// As [`BAND_ROWS`], by vectors of half a line.
 const HALVES_BAND_ROWS: usize = 1024;
 
 /// Loops in which one side goes on, the fastest first.
@@ -166,9 +169,10 @@ pub(crate) struct Panel<'a> {
     row: usize,
     is_first: bool,
     is_last: bool,
-    /// Whether the source's rows go on in the next panel.
-    goes_on: bool,
-    /// Whether they are crowded.
+    /// Whether the next panel is asked for: it has at least half as much of the source's rows, else most of what is
+    /// asked for would not be read.
+    asks: bool,
+    /// Whether rows of the source are crowded.
     is_crowded: bool,
 }
 
@@ -205,10 +209,11 @@ impl Flat {
         let most = PIECE_BYTES / bytes;
         let side = LINE_BYTES / bytes;
         let is_crowded = b.lines[0].stride.0 % CROWDING_BYTES == 0;
-        let (rows, columns, strip, band) = match is_line(2 * lanes) && reads_squares(lanes, bytes) {
+        let (rows, columns, strip, band) = match is_line(2 * lanes) && are_lines(lanes, bytes, true)
+        {
             true => {
                 let rows = halves_rows(bytes, is_crowded);
-                (rows, HALVES_BYTES / rows / bytes, side, HALVES_BAND_ROWS)
+                (rows, PANEL_BYTES / rows / bytes, side, HALVES_BAND_ROWS)
             }
             false => {
                 let rows = most.min(MOST_ROWS);
@@ -268,7 +273,7 @@ impl Flat {
                 row: a - band.start,
                 is_first,
                 is_last,
-                goes_on: a + self.chunk.0 < band.end,
+                asks: a + self.chunk.0 + self.chunk.0 / 2 <= band.end,
                 is_crowded: self.is_crowded,
             };
             // SAFETY: a panel of the loops.
@@ -310,29 +315,23 @@ const fn halves_rows(bytes: usize, crowded: bool) -> usize {
     if rows < least { least } else { rows }
 }
 
-/// Whether squares with sides of a line, of elements of `bytes`, are put together from the source itself, by
-/// vectors of so many `lanes`.
-const fn reads_squares(lanes: usize, bytes: usize) -> bool {
-    are_lines(lanes, bytes, true)
-}
-
 impl Panel<'_> {
     /// Whether squares with sides of a line are all of it, for vectors of so many `lanes`: then the
     /// source is read as it is.
     fn is_direct(&self, lanes: usize) -> bool {
         let sides = (self.src.len() | self.dst.len()) * self.element_bytes;
-        reads_squares(lanes, self.element_bytes) && sides.is_multiple_of(LINE_BYTES)
+        are_lines(lanes, self.element_bytes, true) && sides.is_multiple_of(LINE_BYTES)
     }
 
     /// Asks for a part of the next panel while `rows` of a strip are put together, a square's, the first of them `first`.
     #[inline(always)]
-    fn ask_next<const E: usize, const ALONG: bool>(
+    fn ask_next<const E: usize, const BY_ROWS: bool>(
         &self,
         (strip, first, rows): (&Strip, usize, &[isize]),
         src: *const u8,
     ) {
-        let piece = const { HALVES_BYTES / halves_rows(E, ALONG) };
-        if !ALONG {
+        let piece = const { PANEL_BYTES / halves_rows(E, BY_ROWS) };
+        if !BY_ROWS {
             let next = src.wrapping_add(strip.start * E + piece);
             for row in rows {
                 prefetch_near(next.wrapping_offset(*row));
@@ -341,7 +340,7 @@ impl Panel<'_> {
         }
         // As many lines as the square has rows, row by row.
         let (side, lines) =
-            const { (2 * LANE_BYTES / E, HALVES_BYTES / halves_rows(E, ALONG) / LINE_BYTES) };
+            const { (2 * LANE_BYTES / E, PANEL_BYTES / halves_rows(E, BY_ROWS) / LINE_BYTES) };
         let few = side.min(lines);
         let first = strip.start * E / LINE_BYTES * self.src.len() + first;
         for first in (0..side / few).map(|i| first + i * few) {
@@ -399,7 +398,7 @@ pub(crate) unsafe fn squares<V: Vector, const E: usize>(
     unsafe {
         match direct {
             None => squares_of_lanes::<V, E>(panel, strip, stage),
-            Some(src) if const { reads_squares(V::LANES, E) } => {
+            Some(src) if const { are_lines(V::LANES, E, true) } => {
                 match const { is_line(V::LANES) } {
                     true => squares_of_lines::<V, E>(panel, strip, (src, stage)),
                     false if panel.is_crowded => {
@@ -453,7 +452,7 @@ unsafe fn squares_of_lines<V: Vector, const E: usize>(
 /// # Safety
 /// As [`squares`].
 #[inline(always)]
-unsafe fn squares_of_halves<V: Vector, const E: usize, const ALONG: bool>(
+unsafe fn squares_of_halves<V: Vector, const E: usize, const BY_ROWS: bool>(
     panel: &Panel<'_>,
     strip: Strip,
     (src, stage): (*const u8, &mut Stage),
@@ -462,8 +461,8 @@ unsafe fn squares_of_halves<V: Vector, const E: usize, const ALONG: bool>(
     let from = src.wrapping_add(strip.start * E);
     let new = stage.strip.as_mut_ptr().wrapping_add(LINE_BYTES);
     for (b, rows) in panel.src.chunks_exact(side).enumerate() {
-        if panel.goes_on {
-            panel.ask_next::<E, ALONG>((&strip, b * side, rows), src);
+        if panel.asks {
+            panel.ask_next::<E, BY_ROWS>((&strip, b * side, rows), src);
         }
         for a in (0..strip.len()).step_by(side) {
             let from = from.wrapping_add(a * E);

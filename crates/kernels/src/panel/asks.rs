@@ -3,8 +3,8 @@
 //! **Hazard.** Two caches want to be filled ahead, each by what it keeps: lines that lie at the same few
 //! places of the first push each other out, and what is not read soon does in either. **Structure.** What
 //! is asked for is what will be read next in the order of the loops: the next run of the source, rows
-//! further on, the next few lines of all rows, or where the innermost of the loops around goes on. What is read once from end to end the
-//! processor finds by itself, and asking for it holds it up.
+//! further on, the next few lines of all rows, or where the innermost of the loops around goes on. What
+//! is read once from end to end the processor finds by itself, and asking for it holds it up.
 
 use super::chunk::SQUARES_ROWS;
 use super::{LINES_AHEAD_BYTES, Lanes, Panels, Writes};
@@ -44,6 +44,8 @@ pub(super) struct Asks {
     pub(super) next: isize,
     /// As `ahead`, to what comes so soon that a first-level cache keeps it.
     pub(super) soon: isize,
+    /// Whether boxes are, if panels are put together.
+    boxes: bool,
 }
 
 impl Panels {
@@ -54,11 +56,11 @@ impl Panels {
         }
         let innermost = nest.loops().last().filter(|l| l.is_plain()).map_or(0, |l| l.src);
         if self.boxes().is_some() {
-            return Asks { ahead: 0, next: innermost, soon: 0 };
+            return Asks { next: innermost, ..Asks::default() };
         }
         let next = self.next(nest, innermost);
         let ahead = if streams && next == 0 { self.ahead(innermost) } else { 0 };
-        Asks { ahead, next, soon: self.soon(ahead, next) }
+        Asks { ahead, next, soon: self.soon(ahead, next), boxes: self.asks_boxes() }
     }
 
     fn next(&self, nest: &Nest, innermost: isize) -> isize {
@@ -134,7 +136,7 @@ impl Panels {
     }
 
     /// Whether panels of squares by halves that are put together ask for boxes: a second-level cache has no room for
-    /// their block and the next, nor for more rows at a few places of it.
+    /// their block and the next. Of rows at multiples of a page it would not keep a box, either.
     fn asks_boxes(&self) -> bool {
         let squares = self.by_halves() && are_lines(self.by.lanes, self.bytes, false);
         let spliced = matches!(self.writes, Writes::Spliced { .. });
@@ -151,7 +153,7 @@ impl Panels {
         src: *const u8,
     ) -> (Option<*const u8>, usize) {
         let block = (self.asks.next != 0).then(|| src.wrapping_offset(self.asks.next));
-        if !self.asks_boxes() {
+        if !self.asks.boxes {
             let moved = (rows.start * self.a.count + a * rows.len()) * self.bytes;
             return (block.map(|at| at.wrapping_add(moved)), 0);
         }
@@ -161,6 +163,6 @@ impl Panels {
         let first_row = at % BOX_BYTES * rows.len() / BOX_BYTES;
         let part = |at: *const u8| at.wrapping_offset(first_row as isize * self.b.stride.0);
         let next = if is_last { block } else { Some(src.wrapping_add(next)) };
-        (next.map(part), FEW)
+        next.map_or((None, 0), |next| (Some(part(next)), FEW))
     }
 }

@@ -16,14 +16,16 @@ const FEW_ELEMENTS: usize = 16;
 /// at multiples of this.
 const HALVES_CLASH_BYTES: isize = 1 << 10;
 
-/// Squares by halves move at most this part of a row twice; of rows that are whole lines only together they are worth
-/// more, since other squares store parts of lines into the stage, and half of what they would move twice is left out.
+/// Squares by halves move at most this part of a row twice; of rows that are whole lines only together, and of so many
+/// bytes, they are worth more: other squares store parts of lines into the stage, and half of a last square that is
+/// mostly old is left out.
 const MOST_TWICE: usize = 8;
 const MOST_TWICE_SPLICED: usize = 3;
+const SPLICED_BYTES: usize = 5 * LINE_BYTES / 2;
 
 /// Whether squares by halves are better than other ways, for elements of so many bytes: where they move little
 /// twice, and past the caches don't begin lines at the same few places of pages, unless they are put together by
-/// blocks, or read rows at one place of a first-level cache: other ways are no better with these.
+/// blocks.
 pub(super) fn suit_halves(
     bytes: usize,
     (a, b): (Line, Line),
@@ -32,7 +34,7 @@ pub(super) fn suit_halves(
 ) -> bool {
     let side = LINE_BYTES / bytes;
     let row = b.count * bytes;
-    let spliced = streams && !whole && row > PAIR_BYTES && a.stride.1 == row.cast_signed();
+    let spliced = streams && !whole && row >= SPLICED_BYTES && a.stride.1 == row.cast_signed();
     let twice = b.count.next_multiple_of(side) - b.count;
     let few_twice = twice <= b.count / if spliced { MOST_TWICE_SPLICED } else { MOST_TWICE };
     let blocks = whole && are_blocks(bytes, (a, b), caches);
@@ -42,6 +44,8 @@ pub(super) fn suit_halves(
 /// Whether lines of rows along `b` that squares by halves begin are at the same few places of pages. Where the
 /// source's rows follow each other and are short, visits are of many lines, and fewer places do; but elements of four
 /// bytes are better moved by squares inside lanes then. Of longer ones a box begins lines again before they are gone.
+/// It does not matter where the source's rows are at one place of a cache, a first-level one, or for elements of two
+/// bytes a second-level one: other ways are no better with these.
 pub(super) fn halves_clash(bytes: usize, (a, b): (Line, Line), caches: Caches) -> bool {
     let row = a.count * bytes;
     let short = bytes != 4 && row <= PACKED_BYTES && b.stride.0 == row.cast_signed();
@@ -49,8 +53,8 @@ pub(super) fn halves_clash(bytes: usize, (a, b): (Line, Line), caches: Caches) -
     let long = bytes >= 8 && !short && a.stride.1.unsigned_abs() > PACKED_BYTES;
     let boxes = long && !are_blocks(bytes, (a, b), caches);
     let second = caches.second.place_bytes().cast_signed();
-    let crowded = if bytes == 2 { second } else { PAGE_BYTES };
-    !boxes && a.stride.1 % clashing == 0 && b.stride.0 % crowded != 0
+    let place = if bytes == 2 { second } else { PAGE_BYTES };
+    !boxes && a.stride.1 % clashing == 0 && b.stride.0 % place != 0
 }
 
 /// Whether such lines are put together by blocks of the source's rows that make a few lines of each row of the

@@ -299,7 +299,7 @@ fn the_least_of_each_way() {
         ),
         _ => ("long rows, 256 by 128", "long rows, 512 by 53"),
     };
-    let images_by = if alone { "panels of 32 by 37" } else { "panels of 16 by 37" };
+    let images_by = if halves { "panels of 32 by 37" } else { "panels of 16 by 37" };
     // Planes of so many bytes, of eight channels.
     let planes = |bytes: i64| {
         let block = 8 * bytes;

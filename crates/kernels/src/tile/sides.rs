@@ -69,10 +69,10 @@ pub(super) unsafe fn by_lines<V: Vector, const E: usize, const STREAM: bool, con
                         }
                     }
                     next = next.and(near);
-                    // SAFETY: a square of the tile; only the last begins inside the one before it.
-                    unsafe {
-                        by_half_lines::<V, E, STREAM>(b as usize % side, (src, row), (dst, to));
-                    }
+                    // The last square may overlap the one before it.
+                    let is_old = (1..=side / 2).contains(&(b as usize % side));
+                    // SAFETY: a square of the tile, of which what is old was moved with the one before it.
+                    unsafe { by_half_lines::<V, E, STREAM>(is_old, (src, row), (dst, to)) };
                     continue;
                 }
                 // SAFETY: a square of the tile.
@@ -105,27 +105,25 @@ pub(super) unsafe fn by_lines<V: Vector, const E: usize, const STREAM: bool, con
     }
 }
 
-/// Moves a square with sides of a line by vectors of half a line. Of one that overlaps the one before it, only so many
-/// rows may be `new`; 0 of any other.
+/// Moves a square with sides of a line by vectors of half a line. The first half of its rows may be left out if it
+/// `is_old`: moved before.
 ///
 /// # Safety
 /// As [`by_lines`], for the rows of a square at `src` and its columns at `dst`, so far apart.
 #[inline(always)]
 unsafe fn by_half_lines<V: Vector, const E: usize, const STREAM: bool>(
-    new: usize,
+    is_old: bool,
     (src, row): (*const u8, isize),
     (dst, to): (*mut u8, isize),
 ) {
-    let waits = row % WAITING_BYTES == E as isize;
+    let in_parts = !STREAM && row % WAITING_BYTES != E as isize;
     // SAFETY: the caller's contract.
     unsafe {
         match () {
-            () if STREAM || waits => by_halves::<V, E, STREAM>((src, row), (dst, to)),
-            () if to % SCATTERING_BYTES != 0 => {
-                let is_old = (1..=LINE_BYTES / 2 / E).contains(&new);
+            () if in_parts && to % SCATTERING_BYTES != 0 => {
                 by_turns::<V, E>(is_old, (src, row), (dst, to));
             }
-            () if const { E < 8 } => by_quarters::<V, E>((src, row), (dst, to)),
+            () if in_parts && const { E == 4 } => by_quarters::<V, E>((src, row), (dst, to)),
             () => by_halves::<V, E, STREAM>((src, row), (dst, to)),
         }
     }
