@@ -78,10 +78,50 @@ pub(crate) unsafe fn move_lines(bytes: usize, plane: Plane, src: *const u8, dst:
 
 /// # Safety
 /// As [`move_line`].
-unsafe fn line_of_runs(bytes: usize, line: Line, mut src: *const u8, mut dst: *mut u8) {
+unsafe fn line_of_runs(bytes: usize, line: Line, src: *const u8, dst: *mut u8) {
+    // SAFETY: the caller's contract, for elements of such sizes.
+    unsafe {
+        match bytes {
+            5..=8 => line_of_ends::<4>(bytes, line, src, dst),
+            9..=16 => line_of_ends::<8>(bytes, line, src, dst),
+            17..=32 => line_of_ends::<16>(bytes, line, src, dst),
+            33..=64 => line_of_ends::<32>(bytes, line, src, dst),
+            _ => {
+                for_elements(line, src, dst, |src, dst| {
+                    std::ptr::copy_nonoverlapping(src, dst, bytes);
+                });
+            }
+        }
+    }
+}
+
+/// Moves elements of `N` to twice as many bytes: the first `N`, and the last, which may be the same in part.
+///
+/// # Safety
+/// As [`move_line`].
+unsafe fn line_of_ends<const N: usize>(bytes: usize, line: Line, src: *const u8, dst: *mut u8) {
+    let last = bytes - N;
+    for_elements(line, src, dst, |src, dst| {
+        // SAFETY: an element of the line; byte arrays need no alignment.
+        unsafe {
+            let first = src.cast::<[u8; N]>().read();
+            let second = src.wrapping_add(last).cast::<[u8; N]>().read();
+            dst.cast::<[u8; N]>().write(first);
+            dst.wrapping_add(last).cast::<[u8; N]>().write(second);
+        }
+    });
+}
+
+/// Calls `each` with where each element of a line is on either side.
+#[inline(always)]
+fn for_elements(
+    line: Line,
+    mut src: *const u8,
+    mut dst: *mut u8,
+    each: impl Fn(*const u8, *mut u8),
+) {
     for _ in 0..line.count {
-        // SAFETY: an element of the line.
-        unsafe { std::ptr::copy_nonoverlapping(src, dst, bytes) };
+        each(src, dst);
         src = src.wrapping_offset(line.stride.0);
         dst = dst.wrapping_offset(line.stride.1);
     }

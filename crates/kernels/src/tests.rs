@@ -367,6 +367,16 @@ fn scattered_runs() {
     }
 }
 
+/// Also of sizes that no body is for, which are moved by their two ends.
+#[test]
+fn elements_of_each_size() {
+    for bytes in 1..=80 {
+        let (src_order, dst_order) = (vec![0, 1], vec![1, 0]);
+        let shape = Shape { bytes, extents: vec![9, 17], src_order, dst_order, gaps: (1, 0) };
+        check(&shape.copy(), (1, 0));
+    }
+}
+
 /// Fields that a group of records has in other records, further on than a window tells.
 #[test]
 fn fields_of_other_records() {
