@@ -72,23 +72,37 @@ impl<'a> Asks<'a> {
         Asks { rows: rows.iter(), records, record_bytes, lines: 0..0, far: 0 }
     }
 
+    /// Where the next lines of a row are, so many, if there are any left: for others to ask for.
+    #[inline(always)]
+    pub(crate) fn take(&mut self, lines: usize) -> Option<*const u8> {
+        while self.lines.is_empty() {
+            let row = self.rows.next()?;
+            let bytes = self.records * row.step;
+            let start = row.at.addr() + bytes;
+            self.lines = start..start + bytes;
+            self.far = FAR_BYTES * row.step / self.record_bytes;
+        }
+        let first = std::ptr::without_provenance::<u8>(self.lines.start);
+        self.lines.start += lines * LINE_BYTES;
+        Some(first)
+    }
+
     /// Asks for so many lines, if there are any left.
     #[inline(always)]
-    pub(crate) fn ask<const PARTS: usize>(&mut self, lines: usize) {
+    pub(crate) fn ask(&mut self, lines: usize) {
         for _ in 0..lines {
-            while self.lines.is_empty() {
-                let Some(row) = self.rows.next() else { return };
-                let bytes = self.records * row.step;
-                let start = row.at.addr() + bytes;
-                self.lines = start..start + bytes;
-                self.far = FAR_BYTES * row.step / self.record_bytes;
-            }
-            let line = std::ptr::without_provenance::<u8>(self.lines.start);
+            let Some(line) = self.take(1) else { return };
             prefetch(line);
-            if PARTS == 1 {
-                prefetch_near(line.wrapping_add(self.far));
-            }
-            self.lines.start += LINE_BYTES;
+        }
+    }
+
+    /// As [`Asks::ask`], and for as many lines far behind.
+    #[inline(always)]
+    pub(crate) fn ask_far(&mut self, lines: usize) {
+        for _ in 0..lines {
+            let Some(line) = self.take(1) else { return };
+            prefetch(line);
+            prefetch_near(line.wrapping_add(self.far));
         }
     }
 }

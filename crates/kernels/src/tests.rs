@@ -430,6 +430,9 @@ fn fields_of_any_sizes_go_by_windows_where_vectors_take_such() {
         let told = told(&copy, abilities(4, 1));
         assert!(told.contains(&format!(" {block} at once, by windows")), "{told}");
     }
+    // Lines of two vectors ask for a line each: then a block is 8 KiB.
+    let two = told(&structures(&[12, 8], 100_000, false), abilities(2, 4));
+    assert!(two.contains(" 400 at once, by windows"), "{two}");
     let sparse = padded_structures(&[4, 8], 100_000, (24, 1), false);
     assert!(!by_windows(&sparse, abilities(4, 4)), "most of a window is of no use");
     let gaps = told(&padded_structures(&[4, 8], 100_000, (4, 1), true), abilities(4, 4));

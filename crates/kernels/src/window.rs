@@ -9,7 +9,7 @@
 //! windows of these groups have in common stays in the first-level cache. What no table takes of a window
 //! is read all the same, and never used.
 
-use crate::ahead::{Asks, Row};
+use crate::ahead::{Asks, Row, prefetch};
 use crate::vector::{LANE_BYTES, LINE_BYTES, Vector};
 use std::array::from_fn;
 use std::mem::MaybeUninit;
@@ -131,6 +131,18 @@ fn pairs((from, unit): (&[Place], u16), each: &mut impl FnMut(Pair)) {
     }
 }
 
+/// What is moved: so many groups of so many records of rows. A line of two vectors asks for one line of what
+/// is behind them.
+#[derive(Clone, Copy)]
+struct Groups<'a> {
+    times: usize,
+    group: usize,
+    rows: &'a [Row<*const u8>],
+    /// Where the first line is that is asked for, and how far it is from one to the next.
+    ask: *const u8,
+    ask_step: usize,
+}
+
 /// Moves `times` groups of so many records of the rows `from` and `to`, past the caches if it
 /// `streams`; and asks for as many groups behind them, and for what lies far behind these if
 /// they go by single vectors. Else so many `PARTS`, one behind the other, make a line.
@@ -149,9 +161,17 @@ pub(crate) unsafe fn groups<V: Vector, const PARTS: usize>(
     let lines: usize = from.iter().map(|row| times * group * row.step / LINE_BYTES).sum();
     let share = lines.div_ceil((plan.lens.1 / PARTS).max(1));
     let mut asks = Asks::new(from, times * group);
+    // What is read with gaps has more lines than are made: then these are asked for that are so far apart.
+    let ask_step = share * LINE_BYTES / times.max(1);
     let mut pairs = plan.pairs();
     for line in plan.vectors().chunks_exact(PARTS) {
-        asks.ask::<PARTS>(share);
+        let ask = match PARTS {
+            1 => {
+                asks.ask_far(share);
+                None
+            }
+            _ => asks.take(share),
+        };
         let (row, at) = line[0].to;
         let row = to[usize::from(row)];
         let to = (row.at.wrapping_add(at.into()), group * row.step);
@@ -163,7 +183,8 @@ pub(crate) unsafe fn groups<V: Vector, const PARTS: usize>(
         let windows = line.iter().map(|made| made.windows).max().unwrap_or(0);
         let alike = line.iter().all(|made| made.windows == windows);
         let windows = if alike { windows } else { windows.next_multiple_of(2) };
-        let (these, from) = ((windows, these), (times, group, from));
+        let ask = ask.unwrap_or(from[0].at);
+        let (these, from) = ((windows, these), Groups { times, group, rows: from, ask, ask_step });
         // SAFETY: the caller's contract, for a line of each group.
         unsafe {
             match streams {
@@ -181,13 +202,13 @@ pub(crate) unsafe fn groups<V: Vector, const PARTS: usize>(
 #[inline(always)]
 unsafe fn by_rows<V: Vector, const PARTS: usize>(
     windows: (usize, [&[Pair]; PARTS]),
-    from: (usize, usize, &[Row<*const u8>]),
+    from: Groups<'_>,
     to: (*mut u8, usize),
     put: impl Fn(V, *mut u8),
 ) {
     // SAFETY: the caller's contract.
     unsafe {
-        match from.2.len() {
+        match from.rows.len() {
             1 => by_windows::<V, PARTS, true>(windows, from, to, put),
             _ => by_windows::<V, PARTS, false>(windows, from, to, put),
         }
@@ -202,7 +223,7 @@ unsafe fn by_rows<V: Vector, const PARTS: usize>(
 #[inline(always)]
 unsafe fn by_windows<V: Vector, const PARTS: usize, const ONE: bool>(
     (windows, pairs): (usize, [&[Pair]; PARTS]),
-    from: (usize, usize, &[Row<*const u8>]),
+    from: Groups<'_>,
     to: (*mut u8, usize),
     put: impl Fn(V, *mut u8),
 ) {
@@ -229,7 +250,7 @@ unsafe fn by_windows<V: Vector, const PARTS: usize, const ONE: bool>(
 #[inline(always)]
 unsafe fn by<V: Vector, const PARTS: usize, const ONE: bool, const N: usize>(
     pairs: [&[Pair]; PARTS],
-    (times, group, from): (usize, usize, &[Row<*const u8>]),
+    Groups { times, group, rows: from, mut ask, ask_step }: Groups<'_>,
     (dst, step): (*mut u8, usize),
     put: impl Fn(V, *mut u8),
 ) {
@@ -250,6 +271,10 @@ unsafe fn by<V: Vector, const PARTS: usize, const ONE: bool, const N: usize>(
         }
     }
     for n in 0..times {
+        if PARTS > 1 {
+            prefetch(ask);
+            ask = ask.wrapping_add(ask_step);
+        }
         for (part, tables) in tables.iter().enumerate() {
             // SAFETY: the caller's contract.
             unsafe {
@@ -281,11 +306,15 @@ unsafe fn by<V: Vector, const PARTS: usize, const ONE: bool, const N: usize>(
 #[inline(always)]
 unsafe fn by_any<V: Vector, const PARTS: usize, const ONE: bool>(
     pairs: [&[Pair]; PARTS],
-    (times, group, from): (usize, usize, &[Row<*const u8>]),
+    Groups { times, group, rows: from, mut ask, ask_step }: Groups<'_>,
     (dst, step): (*mut u8, usize),
     put: impl Fn(V, *mut u8),
 ) {
     for n in 0..times {
+        if PARTS > 1 {
+            prefetch(ask);
+            ask = ask.wrapping_add(ask_step);
+        }
         for (part, pairs) in pairs.iter().enumerate() {
             let Some(first) = pairs.first() else { return };
             // SAFETY: the caller's contract; a table is as long as a vector.

@@ -93,7 +93,7 @@ unsafe fn flush<V: Vector>(
         let carried = carried.wrapping_add(i * LINE_BYTES);
         let to = starts.to[i];
         let place = to.at.wrapping_add(start * to.step);
-        let ask = by_line.then_some(|| asks.ask::<2>(each));
+        let ask = by_line.then_some(|| asks.ask(each));
         // SAFETY: what the block has of a field, or of the records.
         unsafe { stream::carry::<V>((row, carried, place), count * to.step, ends, ask) };
     }

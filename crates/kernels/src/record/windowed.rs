@@ -11,11 +11,13 @@ use crate::window::{self, MOST_WINDOWS, Place, Plan};
 /// A block has so many groups at least.
 const LEAST_GROUPS: usize = 4;
 
-/// A block has so many groups that so many lines are asked for before each vector, or twice as many before
-/// each line of two: fewer are late, more are held up; and is so much at most, of which a first-level cache
-/// has room for twice.
+/// A block of single vectors has so many groups that so many lines are asked for before each: fewer are late,
+/// more are held up; and is so much at most, of which a first-level cache has room for twice.
 const ASKED_LINES: usize = 12;
 const MOST_BYTES: usize = 16 << 10;
+
+/// That of lines of two vectors, which ask for one line each, is so much.
+const BY_LINES_BYTES: usize = 8 << 10;
 
 /// A window takes the time in which so many numbers are moved one by one; and to find out what it is
 /// takes that of so many.
@@ -102,9 +104,14 @@ impl Records<'_> {
         let heads = &[0; MOST_FIELDS];
         self.vectors((group, by.lanes), heads, &mut |from, _| count += window::count(from));
         if count <= most {
-            let most = MOST_BYTES / (group * self.pitch);
-            let lines = ASKED_LINES * LINE_BYTES / vector;
-            let groups = (lines * payload / self.pitch).min(most);
+            let group_bytes = group * self.pitch;
+            let groups = match self.streams && !tile::is_line(by.lanes) {
+                true => BY_LINES_BYTES / group_bytes,
+                false => {
+                    let lines = ASKED_LINES * LINE_BYTES / vector;
+                    (lines * payload / self.pitch).min(MOST_BYTES / group_bytes)
+                }
+            };
             // What windows are is found out for each place.
             let places = Some(self.places(loops)).filter(|places| *places <= plans / count);
             self.fill = Fill::Windows { group, places: places.unwrap_or(0) };
