@@ -16,6 +16,9 @@ use std::sync::LazyLock;
 /// Moves a tile.
 pub(crate) type Transpose = unsafe fn(&Tile, *const u8, *mut u8);
 
+/// Moves a part of rows, around which so much of each lies.
+pub(crate) type RowsAt = unsafe fn((&Tile, (usize, usize)), *const u8, *mut u8);
+
 /// Puts a strip of a panel together.
 pub(crate) type Squares = unsafe fn(&Panel<'_>, Strip, (Option<*const u8>, &mut Stage));
 
@@ -42,10 +45,25 @@ pub(crate) struct Instance {
     pub(crate) gather: unsafe fn(&Gather<'_>, *const u8, *mut u8),
     /// [`stream::run`].
     pub(crate) stream: unsafe fn(*const u8, *mut u8, usize),
-    /// [`stream::splice`].
-    pub(crate) splice: unsafe fn((usize, usize, usize), *mut u8, *mut u8),
+    pub(crate) joined: Joined,
     /// [`runs::runs`].
     pub(crate) runs: unsafe fn(&Runs, *const u8, *mut u8),
+}
+
+/// The bodies for rows that are whole lines only together.
+#[derive(Debug, Clone, Copy)]
+pub(crate) struct Joined {
+    /// [`stream::splice`].
+    pub(crate) splice: unsafe fn((usize, usize, usize), *mut u8, *mut u8),
+    /// [`tile::rows::rows`], for elements of 1, 2, 4, 8 and 16 bytes.
+    rows: [RowsAt; 5],
+}
+
+impl Joined {
+    /// The body for rows of whole lanes and elements of `bytes`, a power of two up to 16.
+    pub(crate) fn rows(&self, bytes: usize) -> RowsAt {
+        self.rows[bytes.ilog2() as usize]
+    }
 }
 
 impl Instance {
@@ -112,6 +130,18 @@ macro_rules! instance {
                 along_o tile::along_o::<$vector, E>,
                 short_a narrow::short_a::<$vector, E>,
                 short_b narrow::short_b::<$vector, E>,
+            }
+
+            /// # Safety
+            /// As [`tile::rows::rows`].
+            $(#[target_feature(enable = $features)])?
+            unsafe fn rows<const E: usize>(
+                part: (&Tile, (usize, usize)),
+                src: *const u8,
+                dst: *mut u8,
+            ) {
+                // SAFETY: the caller's contract.
+                unsafe { tile::rows::rows::<$vector, E>(part, src, dst) }
             }
 
             /// # Safety
@@ -220,7 +250,7 @@ macro_rules! instance {
                 windows,
                 gather,
                 stream,
-                splice,
+                joined: Joined { splice, rows: sizes!(rows) },
                 runs,
             };
         }

@@ -2,15 +2,16 @@
 //!
 //! **Hazard.** A transpose that follows one side touches another page of the other side for each
 //! element. **Structure.** The loops of a copy are cut into panels of a few lines each way. A
-//! panel whose rows are whole lines of the destination is moved in place; one whose rows are short
-//! and follow each other is put together in the first-level cache, as the destination has it, and
-//! then written out; where squares have sides of a line, each of its rows starts on one there, and
-//! lines that two rows share are made whole on the way out. What lies ahead of a panel is asked for
-//! while it is moved.
+//! panel whose rows are whole lines of the destination is moved in place, and so are rows of whole
+//! lanes that follow each other, of which lines are made in registers. Others that are short and follow
+//! each other are put together in the first-level cache, as the destination has it, and then written out;
+//! where squares have sides of a line, each of its rows starts on one there, and lines that two rows
+//! share are made whole on the way out. What lies ahead of a panel is asked for while it is moved.
 
 mod asks;
 mod boxes;
 mod chunk;
+mod rows;
 mod shape;
 
 use self::asks::Asks;
@@ -21,7 +22,7 @@ use crate::element::{Line, Plane, move_plane};
 use crate::instance::{Instance, Transpose};
 use crate::nest::{Loop, Nest, line};
 use crate::runs::Runs;
-use crate::tile::{LINES_AHEAD_BYTES, Lanes, SCATTERING_BYTES, Tile, are_lines, is_line, pitch};
+use crate::tile::{LINES_AHEAD_BYTES, Lanes, SCATTERING_BYTES, Tile, are_lines, is_line};
 use crate::vector::{Abilities, LANE_BYTES, LINE_BYTES, PAGE_BYTES};
 use std::fmt;
 use std::mem::MaybeUninit;
@@ -65,6 +66,8 @@ enum Writes {
     Cached,
     /// In place, by whole lines past the caches, with such lanes.
     Lines(Lanes),
+    /// As `Lines`, rows of whole lanes that are whole lines only together.
+    Rows,
     /// Put together first, then past the caches.
     Staged,
     /// As `Staged`, so many rows that are whole lines only together, and so far apart: each starts on a
@@ -149,7 +152,7 @@ impl Panels {
             panels.writes = lines.map_or(Writes::Staged, Writes::Lines);
         }
         panels.o = panels.third(nest);
-        panels.writes = panels.spliced().unwrap_or(panels.writes);
+        panels.writes = panels.joined(aligned && all_shared == 1).unwrap_or(panels.writes);
         let block = panels.block_bytes() as isize;
         panels.source_follows = nest.loops().last().is_none_or(|l| l.is_plain() && l.src == block);
         panels.chunk = panels.chunk();
@@ -228,7 +231,7 @@ impl Panels {
                 let why = "rows of both sides are at few places of pages";
                 (lanes && scattered && !self.begins_few()).then_some(why)
             }
-            Writes::Lines(_) | Writes::Cached => None,
+            Writes::Lines(_) | Writes::Rows | Writes::Cached => None,
         }
     }
 
@@ -245,19 +248,6 @@ impl Panels {
     fn keeps_rows(&self) -> bool {
         let short = self.a.count * self.bytes <= LINE_BYTES && self.square().is_some();
         self.asks.next != 0 || self.whole && short && self.is_packed()
-    }
-
-    /// How rows are written that are put together, if they are whole lines only together.
-    fn spliced(&self) -> Option<Writes> {
-        let row = self.row_bytes();
-        let parts = row > LINE_BYTES && !row.is_multiple_of(LINE_BYTES);
-        let follow = self.writes == Writes::Staged && self.goes_on() && self.o.count == 1;
-        if !(parts && follow && self.has_line_sides) {
-            return None;
-        }
-        let (side, pitch) = (LINE_BYTES / self.bytes, pitch(row + LINE_BYTES));
-        let rows = if self.a.count < 2 * side { self.a.count } else { side };
-        (rows * pitch <= self.room()).then_some(Writes::Spliced { rows, pitch })
     }
 
     /// Whether a block is one panel: cut into several, it would be left and come back to.
@@ -338,7 +328,8 @@ impl Panels {
     /// pages as a core finds fast half, if that is several panels.
     fn part(&self) -> Option<(usize, usize)> {
         let rows = self.by.caches.pages / 2;
-        if self.a.count <= rows || !self.by_halves() || !matches!(self.writes, Writes::Lines(_)) {
+        let in_place = matches!(self.writes, Writes::Lines(_) | Writes::Rows);
+        if self.a.count <= rows || !self.by_halves() || !in_place {
             return None;
         }
         let rows = rows.next_multiple_of(self.chunk.0);
@@ -382,18 +373,21 @@ impl Panels {
         (range, rows): (Range<usize>, Range<usize>),
         (src, stage, dst): (*const u8, *mut u8, *mut u8),
     ) {
-        let least = self.square().unwrap_or(1).min(self.chunk.0);
+        let least = match self.writes {
+            Writes::Rows => self.chunk.0,
+            _ => self.square().unwrap_or(1).min(self.chunk.0),
+        };
         let last = self.a.count.saturating_sub(least);
         for a in range.clone().step_by(self.chunk.0) {
             // The last rows overlap those before them where they would make no square.
             let a = a.min(last);
             let by = |a: isize, (of_a, of_b): (isize, isize)| a * of_a + rows.start as isize * of_b;
-            let next = self.next_of(a, &rows, src);
+            let next = self.next_of(a, (&range, &rows), src);
             let src = src.wrapping_offset(by(a as isize, (self.a.stride.0, self.b.stride.0)));
             let dst = dst.wrapping_offset(by(a as isize, (self.a.stride.1, self.b.stride.1)));
             let count = self.chunk.0.min(range.end - a);
             // SAFETY: a panel of the loops.
-            unsafe { self.panel(instance, (count, rows.len()), next, (src, stage, dst)) };
+            unsafe { self.panel(instance, (count, &rows), next, (src, stage, dst)) };
         }
     }
 
@@ -405,13 +399,13 @@ impl Panels {
     unsafe fn panel(
         &self,
         instance: &Instance,
-        (a, b): (usize, usize),
+        (a, rows): (usize, &Range<usize>),
         (next, next_lines): (Option<*const u8>, usize),
         (src, stage, dst): (*const u8, *mut u8, *mut u8),
     ) {
         let tile = Tile {
             a,
-            b,
+            b: rows.len(),
             o: self.o.count,
             src: (self.b.stride.0, self.o.stride.0),
             dst: (self.a.stride.1, self.o.stride.1),
@@ -422,12 +416,16 @@ impl Panels {
             soon: self.asks.soon,
         };
         // SAFETY: the caller's contract; the processor has the instance's instructions; where rows are
-        // lines, `of` has seen that every panel starts and ends with one; where they are spliced, the stage
-        // has room for them, and a line behind each.
+        // lines, `of` has seen that every panel starts and ends with one; where they are whole
+        // lanes, `joined`; where they are spliced, the stage has room for them, and a line behind each.
         unsafe {
             match self.writes {
                 Writes::Cached => self.fill(instance, &tile, src, dst),
                 Writes::Lines(lanes) => self.squares(instance, (lanes, &tile), (src, dst)),
+                Writes::Rows => {
+                    let around = (rows.start, self.b.count - rows.end);
+                    instance.joined.rows(self.bytes)((&tile, around), src, dst);
+                }
                 Writes::Staged => {
                     if self.asks.next == 0 {
                         self.ask_ahead(&tile, src);
@@ -437,7 +435,7 @@ impl Panels {
                 Writes::Spliced { pitch, .. } => {
                     let tile = Tile { dst: (pitch as isize, 0), ..tile };
                     self.fill(instance, &tile, src, stage);
-                    (instance.splice)((tile.a, tile.b * self.bytes, pitch), stage, dst);
+                    (instance.joined.splice)((tile.a, tile.b * self.bytes, pitch), stage, dst);
                 }
             }
         }
@@ -588,6 +586,7 @@ impl fmt::Display for Panels {
         match self.writes {
             Writes::Cached => write!(f, "in place"),
             Writes::Lines(_) => write!(f, "in place, by lines past the caches"),
+            Writes::Rows => write!(f, "in place, by lines of two rows past the caches"),
             Writes::Staged => write!(f, "put together, by runs past the caches"),
             Writes::Spliced { .. } => {
                 write!(f, "put together, by lines of two rows past the caches")

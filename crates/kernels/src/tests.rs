@@ -244,6 +244,25 @@ proptest! {
         check(&copy, bases);
     }
 
+    /// Rows that follow each other, most of them whole lanes but not whole lines.
+    #[test]
+    fn rows_of_lanes(
+        bytes in prop::sample::select(vec![2u64, 4, 4, 8, 8, 16]),
+        (a, lanes) in (prop_oneof![1u64..70, prop::sample::select(vec![8, 16, 36, 128])], 1u64..150),
+        (turns, less) in (1u64..3, prop::sample::select(vec![0u64, 0, 0, 1])),
+        gap in prop::sample::select(vec![0u64, 0, 1, 60, 4096]),
+        bases in (0usize..3, prop::sample::select(vec![0usize, 0, 0, 16, 4])),
+    ) {
+        let most = if cfg!(miri) { MOST_BYTES } else { 4 * MOST_BYTES };
+        let b = (lanes * 16 / bytes - less).min(most / (a * bytes)).max(1);
+        let row = if gap == 4096 { (a * bytes).next_multiple_of(gap) } else { a * bytes + gap };
+        let strides = [(turns, b * row, a * b * bytes), (b, row, bytes), (a, bytes, b * bytes)];
+        let strides = strides.map(|(n, src, dst)| (n, src.cast_signed(), dst.cast_signed()));
+        let mut copy = looped(&strides);
+        copy.fields[0].bytes = bytes;
+        check(&copy, bases);
+    }
+
     #[test]
     fn runs_in_tiles(
         bytes in prop::sample::select(vec![32u64, 64, 96, 100, 128, 256, 320, 1500]),

@@ -79,7 +79,7 @@ impl Panels {
         let short = self.a.count * self.bytes < LINE_BYTES;
         match () {
             () if !self.dense => 0,
-            () if matches!(self.writes, Writes::Spliced { .. }) => LINES_AHEAD_BYTES,
+            () if self.has_parts_of_lines() => LINES_AHEAD_BYTES,
             () if self.is_followed(self.o) => BLOCKS_AHEAD_BYTES,
             () if self.has_squares_of_lines() => self.ahead_of_squares(innermost),
             () if self.writes == Writes::Lines(Lanes::Join) => 0,
@@ -139,17 +139,16 @@ impl Panels {
     /// their block and the next. Of rows at multiples of a page it would not keep a box, either.
     fn asks_boxes(&self) -> bool {
         let squares = self.by_halves() && are_lines(self.by.lanes, self.bytes, false);
-        let spliced = matches!(self.writes, Writes::Spliced { .. });
         let long = 2 * self.block_bytes() > self.by.caches.second.bytes;
-        squares && spliced && long && self.b.stride.0 % PAGE_BYTES != 0
+        squares && self.has_parts_of_lines() && long && self.b.stride.0 % PAGE_BYTES != 0
     }
 
     /// What is asked for while the panel at `a` of some rows of the block at `src` is moved: as much of the next block;
-    /// or a part of the rows of the next box, and so many lines of each.
+    /// or a part of the rows of the next box, and so many lines of each. It is one of a `range` of `a`.
     pub(super) fn next_of(
         &self,
         a: usize,
-        rows: &Range<usize>,
+        (range, rows): (&Range<usize>, &Range<usize>),
         src: *const u8,
     ) -> (Option<*const u8>, usize) {
         let block = (self.asks.next != 0).then(|| src.wrapping_offset(self.asks.next));
@@ -159,10 +158,17 @@ impl Panels {
         }
         let at = a * self.bytes;
         let next = at - at % BOX_BYTES + BOX_BYTES;
-        let is_last = next >= self.a.count * self.bytes;
         let first_row = at % BOX_BYTES * rows.len() / BOX_BYTES;
         let part = |at: *const u8| at.wrapping_offset(first_row as isize * self.b.stride.0);
-        let next = if is_last { block } else { Some(src.wrapping_add(next)) };
+        let from = |at: usize, row: usize| {
+            Some(src.wrapping_add(at).wrapping_offset(row as isize * self.b.stride.0))
+        };
+        let next = match () {
+            () if next < range.end * self.bytes => from(next, rows.start),
+            () if rows.end < self.b.count => from(range.start * self.bytes, rows.end),
+            () if range.end < self.a.count => from(next, 0),
+            () => block,
+        };
         next.map_or((None, 0), |next| (Some(part(next)), FEW))
     }
 }

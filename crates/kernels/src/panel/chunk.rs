@@ -41,6 +41,9 @@ impl Panels {
         if let Writes::Lines(Lanes::Split | Lanes::Join) = self.writes {
             return (a, b);
         }
+        if self.writes == Writes::Rows {
+            return (LINE_BYTES / self.bytes, few(b, self.rows_of_box()));
+        }
         if self.has_squares_of_lines() {
             return self.chunk_of_squares();
         }

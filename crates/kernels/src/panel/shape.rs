@@ -74,6 +74,12 @@ impl Panels {
         self.has_line_sides && self.writes == Writes::Lines(Lanes::Lines)
     }
 
+    /// Whether rows of the destination follow each other that are whole lines only together, a few of which go past
+    /// the caches at once.
+    pub(super) fn has_parts_of_lines(&self) -> bool {
+        matches!(self.writes, Writes::Rows | Writes::Spliced { .. })
+    }
+
     /// Whether squares by halves are put together by blocks of the source's rows, each of which is asked for as a
     /// whole while the one before it is moved.
     pub(super) fn has_blocks(&self) -> bool {
@@ -94,11 +100,12 @@ impl Panels {
     }
 
     /// Whether a block is one run of the source, and each of its panels, put together, one of the
-    /// destination.
+    /// destination, or a part of rows that follow each other.
     pub(super) fn is_run(&self) -> bool {
-        let whole = self.o.count == 1 && self.chunk.1 == self.b.count && self.goes_on();
+        let rows = self.writes == Writes::Rows;
+        let whole = self.o.count == 1 && (rows || self.chunk.1 == self.b.count) && self.goes_on();
         let follow = self.source_goes_on() && whole;
-        self.is_staged() && follow && self.square().is_some()
+        (rows || self.is_staged()) && follow && self.square().is_some()
     }
 
     /// Whether a block is one run on both sides, of long rows of the source, by squares with sides of a

@@ -204,6 +204,19 @@ fn squares_by_halves_where_neither_side_is_crowded() {
             "16 by 49 elements of 4 B, put together, by lines of two rows",
         ),
         (matrix(4, 25, 512), streamed, "32 by 25 elements of 4 B, put together, by runs past"),
+        // Whole lanes, of not too few rows, or of rows of the source at too few places of a cache.
+        (
+            matrix(4, 1004, 1000),
+            streamed,
+            "16 by 256 elements of 4 B, in place, by lines of two rows",
+        ),
+        (matrix(8, 98, 512), streamed, "8 by 98 elements of 8 B, in place, by lines of two rows"),
+        (matrix(4, 196, 20), streamed, "20 by 196 elements of 4 B, put together, by lines of two"),
+        (
+            matrix(4, 196, 2048),
+            streamed,
+            "16 by 196 elements of 4 B, put together, by lines of two",
+        ),
     ] {
         let told = explain_by(&halves, &copy, at_line, stores);
         assert!(told.starts_with(&format!("panels of {panels}")), "{told} for {panels}");
@@ -318,11 +331,11 @@ fn the_least_of_each_way() {
         (matrix(8, 255, 128), "long rows, 255 by 128"),
         (matrix(12, 86, 6), "long rows, 86 by 6"),
         (matrix(2, 600, 64), "long rows, 600 by 64"),
-        (matrix(4, 300, 64), "long rows, 300 by 64"),
-        (matrix(8, 150, 32), "long rows, 150 by 32"),
+        (matrix(4, 301, 64), "long rows, 301 by 64"),
+        (matrix(8, 151, 32), "long rows, 151 by 32"),
         (matrix(16, 65, 8), "long rows, 65 by 8"),
         (matrix(4, 259, 16), "long rows, 259 by 16"),
-        (matrix(8, 150, 8), "long rows, 150 by 8"),
+        (matrix(8, 151, 8), "long rows, 151 by 8"),
         (matrix(1, 512, 64), bytes),
         (structures(&[1; 3], 256, false), "records of 3 B, 3 fields, taken apart"),
         (structures(&[4; 3], 259, true), "records of 12 B, 3 fields, put together"),

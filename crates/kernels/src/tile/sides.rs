@@ -19,7 +19,11 @@ const WAITING_BYTES: isize = 1 << 10;
 
 /// Asks for so many lines of a box, of whose rows so many are `left` each, and goes on behind them.
 #[inline(always)]
-fn ask_box(tile: &Tile, count: usize, (next, left): (&mut Option<*const u8>, &mut usize)) {
+pub(super) fn ask_box(
+    tile: &Tile,
+    count: usize,
+    (next, left): (&mut Option<*const u8>, &mut usize),
+) {
     let Some(next) = next else { return };
     for _ in 0..count / FEW {
         for i in 0..FEW {

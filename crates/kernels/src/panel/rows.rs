@@ -1,0 +1,59 @@
+//! Rows of the destination that follow each other and are whole lines only together.
+//!
+//! **Hazard.** Lines that two rows share are written once, and whole: elsewhere on the way they cost more than what is
+//! moved. **Structure.** Whole lanes are made lines in registers (`tile::rows`), by panels of a line of so many rows of
+//! the source as a cache keeps of a box; others are put together first.
+
+use super::chunk::SQUARES_BYTES;
+use super::{PACKED_BYTES, Panels, Writes};
+use crate::tile::pitch;
+use crate::tile::rows::{ALIKE, are_rows};
+use crate::vector::{LANE_BYTES, LINE_BYTES, PAGE_BYTES};
+
+/// At most this part of the rows is moved twice.
+const MOST_TWICE: usize = 4;
+
+impl Panels {
+    /// How such rows are written, if they are; `apart` says that they share no line with what other loops reach.
+    pub(super) fn joined(&self, apart: bool) -> Option<Writes> {
+        let row = self.row_bytes();
+        let parts = row > LINE_BYTES && !row.is_multiple_of(LINE_BYTES);
+        let follow = self.writes == Writes::Staged && self.goes_on() && self.o.count == 1;
+        match parts && follow {
+            true if apart && self.are_rows() => Some(Writes::Rows),
+            true if self.has_line_sides => self.spliced(),
+            _ => None,
+        }
+    }
+
+    /// Whether they are made in registers. Where the source's rows are at multiples of a page it is worth it for short
+    /// ones, and at those of two pages for none.
+    fn are_rows(&self) -> bool {
+        if !are_rows(self.by.lanes, self.bytes) {
+            return false;
+        }
+        let (row, a) = (self.row_bytes(), self.a.count);
+        let twice = a.next_multiple_of(LINE_BYTES / self.bytes) - a;
+        let whole = row.is_multiple_of(LANE_BYTES) && a.is_multiple_of(ALIKE);
+        let most = match self.b.stride.0 {
+            pitch if pitch % PAGE_BYTES != 0 => usize::MAX,
+            pitch if pitch % (2 * PAGE_BYTES) != 0 => PACKED_BYTES,
+            _ => 0,
+        };
+        self.dense && whole && twice <= a / MOST_TWICE && row <= most
+    }
+
+    /// How they are put together, if there is room.
+    fn spliced(&self) -> Option<Writes> {
+        let (side, pitch) = (LINE_BYTES / self.bytes, pitch(self.row_bytes() + LINE_BYTES));
+        let rows = if self.a.count < 2 * side { self.a.count } else { side };
+        (rows * pitch <= self.room()).then_some(Writes::Spliced { rows, pitch })
+    }
+
+    /// How many rows of the source a panel has that is made in registers: a box and the next take a quarter of a
+    /// second-level cache.
+    pub(super) fn rows_of_box(&self) -> usize {
+        let side = LINE_BYTES / self.bytes;
+        (self.by.caches.second.bytes / 8 / SQUARES_BYTES).next_multiple_of(side)
+    }
+}
