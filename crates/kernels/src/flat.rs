@@ -5,19 +5,19 @@
 //! goes on are one long row, those in which the source does are another, whatever their extents: where
 //! their elements lie stands in a table for each panel. Panels are pieces of 512 B each way, or, by
 //! vectors of half a line and from elements of 2 bytes on, of 64 KiB: of 128 rows of the source and of
-//! 512 B of the destination at least, or 64 where rows are crowded. They are put together in strips in a
+//! 512 B of the destination at least, or 64 where rows are at few places. They are put together in strips in a
 //! first-level cache, from a copy in a second-level one or, where squares have sides of a line, from the
 //! source; of each row whole lines are written past the caches, and what is left of it is carried to the
 //! panel behind.
 
-use crate::ahead::prefetch_near;
+use crate::ahead::{prefetch, prefetch_near};
 use crate::element::{Line, move_line};
 use crate::instance::Instance;
 use crate::nest::{Loop, Nest};
 use crate::stream;
 use crate::tile::sides::{square_of_lines, square_of_two_lanes};
 use crate::tile::{LINES_AHEAD_BYTES, are_lines, copy_row, is_line, pitch, square};
-use crate::vector::{LANE_BYTES, LINE_BYTES, Vector};
+use crate::vector::{LANE_BYTES, LINE_BYTES, PAGE_BYTES, Vector};
 use std::fmt;
 use std::mem::MaybeUninit;
 use std::ops::{Range, RangeInclusive};
@@ -28,9 +28,9 @@ const MOST_CHAINED: usize = 5;
 /// Shorter rows of the destination are not worth it; those of the source have a line at least.
 const LEAST_ROW_BYTES: usize = 1 << 10;
 
-/// Rows at multiples of this are crowded, as far as the first loop of their chain says: at few places of the caches, and
-/// of memory, which gives their lines faster in the order in which they lie than down the rows.
-const CROWDING_BYTES: isize = 1 << 10;
+/// Rows at multiples of this, as far as the first loop of their chain says, are at few places of the caches, and of
+/// memory, which gives their lines faster in the order in which they lie than down the rows.
+const FEW_PLACES_BYTES: isize = 1 << 10;
 
 /// Rows are long enough from here on.
 const ROW_BYTES: usize = 4 << 10;
@@ -57,9 +57,13 @@ const BAND_ROWS: usize = 512;
 /// What a panel has by vectors of half a line, which read the source as it is and ask for the next panel meanwhile.
 const PANEL_BYTES: usize = 64 << 10;
 
-/// It has so many rows of the source at least, and so many where these are crowded.
+/// It has so many rows of the source at least, and so many where these are at few places.
 const HALVES_ROWS: usize = 128;
-const CROWDED_ROWS: usize = 64;
+const FEW_PLACES_ROWS: usize = 64;
+
+/// So many rows ahead of a square lines of its strip are asked for once more, into a first-level cache: if rows are not at one
+/// place of it, and all in one loop. Of several it is no gain.
+const SOON_ROWS: usize = 16;
 
 /// As [`BAND_ROWS`], by vectors of half a line.
 const HALVES_BAND_ROWS: usize = 1024;
@@ -149,8 +153,10 @@ pub(crate) struct Flat {
     strip: usize,
     /// How many are gone on with before the next are begun.
     band: usize,
-    /// Whether rows of the source are crowded.
-    is_crowded: bool,
+    /// Whether the next panel is asked for row by row: the source's are at few places.
+    by_rows: bool,
+    /// Whether what is read soon is asked for once more.
+    asks_soon: bool,
 }
 
 /// A panel: where its elements are.
@@ -172,8 +178,9 @@ pub(crate) struct Panel<'a> {
     /// Whether the next panel is asked for: it has at least half as much of the source's rows, else most of what is
     /// asked for would not be read.
     asks: bool,
-    /// Whether rows of the source are crowded.
-    is_crowded: bool,
+    /// As in [`Flat`].
+    by_rows: bool,
+    asks_soon: bool,
 }
 
 /// Rows of the destination that a panel has.
@@ -208,11 +215,13 @@ impl Flat {
         }
         let most = PIECE_BYTES / bytes;
         let side = LINE_BYTES / bytes;
-        let is_crowded = b.lines[0].stride.0 % CROWDING_BYTES == 0;
+        let pitch_bytes = b.lines[0].stride.0;
+        let by_rows = pitch_bytes % FEW_PLACES_BYTES == 0;
+        let asks_soon = b.len == 1 && !by_rows && !is_near_page(pitch_bytes);
         let (rows, columns, strip, band) = match is_line(2 * lanes) && are_lines(lanes, bytes, true)
         {
             true => {
-                let rows = halves_rows(bytes, is_crowded);
+                let rows = halves_rows(bytes, by_rows);
                 (rows, PANEL_BYTES / rows / bytes, side, HALVES_BAND_ROWS)
             }
             false => {
@@ -224,7 +233,7 @@ impl Flat {
         debug_assert!(rows * pitch(columns * bytes) <= COPIED_BYTES);
         let chunk = (columns.min(a.count()), rows.min(b.count()));
         debug_assert!(strip * pitch(LINE_BYTES + rows * bytes) <= STRIP_BYTES);
-        Some(Flat { bytes, a, b, chunk, strip, band, is_crowded })
+        Some(Flat { bytes, a, b, chunk, strip, band, by_rows, asks_soon })
     }
 
     /// Moves all that the loops reach.
@@ -274,7 +283,8 @@ impl Flat {
                 is_first,
                 is_last,
                 asks: a + self.chunk.0 + self.chunk.0 / 2 <= band.end,
-                is_crowded: self.is_crowded,
+                by_rows: self.by_rows,
+                asks_soon: self.asks_soon,
             };
             // SAFETY: a panel of the loops.
             unsafe { self.panel(instance, &panel, (src.wrapping_add(a * self.bytes), stage, dst)) };
@@ -309,10 +319,16 @@ impl Flat {
 }
 
 /// How many rows of the source, of elements of `bytes`, a panel has by vectors of half a line.
-const fn halves_rows(bytes: usize, crowded: bool) -> usize {
-    let least = if crowded { CROWDED_ROWS } else { HALVES_ROWS };
+const fn halves_rows(bytes: usize, by_rows: bool) -> usize {
+    let least = if by_rows { FEW_PLACES_ROWS } else { HALVES_ROWS };
     let rows = PIECE_BYTES / bytes;
     if rows < least { least } else { rows }
+}
+
+/// Whether rows so far apart are less than a line from multiples of a page, and so at one place of a first-level cache.
+fn is_near_page(pitch_bytes: isize) -> bool {
+    let line = LINE_BYTES as isize;
+    (pitch_bytes + line).rem_euclid(PAGE_BYTES) < 2 * line
 }
 
 impl Panel<'_> {
@@ -323,31 +339,44 @@ impl Panel<'_> {
         are_lines(lanes, self.element_bytes, true) && sides.is_multiple_of(LINE_BYTES)
     }
 
-    /// Asks for a part of the next panel while `rows` of a strip are put together, a square's, the first of them `first`.
+    /// Asks for a part of the next panel while a square of a strip is put together, the first of whose `rows` is `first`:
+    /// as many lines as it has rows.
     #[inline(always)]
     fn ask_next<const E: usize, const BY_ROWS: bool>(
         &self,
         (strip, first, rows): (&Strip, usize, &[isize]),
         src: *const u8,
     ) {
-        let piece = const { PANEL_BYTES / halves_rows(E, BY_ROWS) };
+        let (side, piece) = const { (2 * LANE_BYTES / E, PANEL_BYTES / halves_rows(E, BY_ROWS)) };
+        let next = src.wrapping_add(piece);
         if !BY_ROWS {
-            let next = src.wrapping_add(strip.start * E + piece);
-            for row in rows {
-                prefetch_near(next.wrapping_offset(*row));
-            }
-            return;
+            let next = next.wrapping_add(strip.start * E);
+            return rows.iter().for_each(|row| prefetch_near(next.wrapping_offset(*row)));
         }
-        // As many lines as the square has rows, row by row.
-        let (side, lines) =
-            const { (2 * LANE_BYTES / E, PANEL_BYTES / halves_rows(E, BY_ROWS) / LINE_BYTES) };
+        let lines = piece / LINE_BYTES;
         let few = side.min(lines);
         let first = strip.start * E / LINE_BYTES * self.src.len() + first;
         for first in (0..side / few).map(|i| first + i * few) {
-            let next = src.wrapping_offset(self.src[first / lines]);
-            let next = next.wrapping_add(piece + first % lines * LINE_BYTES);
+            let next = next.wrapping_offset(self.src[first / lines]);
+            let next = next.wrapping_add(first % lines * LINE_BYTES);
             for line in 0..few {
                 prefetch_near(next.wrapping_add(line * LINE_BYTES));
+            }
+        }
+    }
+
+    /// Asks for what squares with `side` rows from row `first` on have of a strip that starts at `src`, or behind the last
+    /// row for as much of the strip behind; but not for less.
+    #[inline(always)]
+    fn ask_soon(&self, (first, side): (usize, usize), src: *const u8) {
+        let rows = self.src.len();
+        let (first, src) = match first < rows {
+            true => (first, src),
+            false => (first - rows, src.wrapping_add(LINE_BYTES)),
+        };
+        if let Some(rows) = self.src.get(first..first + side) {
+            for row in rows {
+                prefetch(src.wrapping_offset(*row));
             }
         }
     }
@@ -401,10 +430,13 @@ pub(crate) unsafe fn squares<V: Vector, const E: usize>(
             Some(src) if const { are_lines(V::LANES, E, true) } => {
                 match const { is_line(V::LANES) } {
                     true => squares_of_lines::<V, E>(panel, strip, (src, stage)),
-                    false if panel.is_crowded => {
-                        squares_of_halves::<V, E, true>(panel, strip, (src, stage));
+                    false if panel.by_rows => {
+                        squares_of_halves::<V, E, true, false>(panel, strip, (src, stage));
                     }
-                    false => squares_of_halves::<V, E, false>(panel, strip, (src, stage)),
+                    false if panel.asks_soon => {
+                        squares_of_halves::<V, E, false, true>(panel, strip, (src, stage));
+                    }
+                    false => squares_of_halves::<V, E, false, false>(panel, strip, (src, stage)),
                 }
             }
             Some(_) => unreachable!("only squares of lines are direct"),
@@ -452,7 +484,7 @@ unsafe fn squares_of_lines<V: Vector, const E: usize>(
 /// # Safety
 /// As [`squares`].
 #[inline(always)]
-unsafe fn squares_of_halves<V: Vector, const E: usize, const BY_ROWS: bool>(
+unsafe fn squares_of_halves<V: Vector, const E: usize, const BY_ROWS: bool, const SOON: bool>(
     panel: &Panel<'_>,
     strip: Strip,
     (src, stage): (*const u8, &mut Stage),
@@ -463,6 +495,9 @@ unsafe fn squares_of_halves<V: Vector, const E: usize, const BY_ROWS: bool>(
     for (b, rows) in panel.src.chunks_exact(side).enumerate() {
         if panel.asks {
             panel.ask_next::<E, BY_ROWS>((&strip, b * side, rows), src);
+        }
+        if SOON {
+            panel.ask_soon((b * side + SOON_ROWS, side), from);
         }
         for a in (0..strip.len()).step_by(side) {
             let from = from.wrapping_add(a * E);
