@@ -368,3 +368,52 @@ fn the_least_of_each_way() {
         }
     }
 }
+
+/// Whatever the processor is on which tests run.
+#[test]
+fn fields_of_any_sizes_go_by_windows_where_vectors_take_such() {
+    let abilities = |lanes, unit_bytes| Abilities {
+        lanes,
+        unit_bytes,
+        scatters: false,
+        caches: Caches::MEASURED,
+    };
+    let none = abilities(1, usize::MAX);
+    let told = |copy: &NdCopy, by| Way::of(copy, 0, Stores::Streamed, by).to_string();
+    let by_windows = |copy: &NdCopy, by| told(copy, by).contains("by windows");
+    for back in [false, true] {
+        let bytes = structures(&[1, 2, 4, 8], 100_000, back);
+        assert!(by_windows(&bytes, abilities(4, 1)));
+        assert!(!by_windows(&bytes, abilities(4, 4)) && !by_windows(&bytes, none));
+        assert!(told(&bytes, abilities(2, 4)).contains("by halves"));
+        let behind = structures(&[2, 8, 8, 1, 1], 100_000, back);
+        assert_eq!(told(&behind, abilities(2, 4)).contains("by halves"), !back);
+        let words = structures(&[12, 8], 100_000, back);
+        assert!(by_windows(&words, abilities(4, 4)) && by_windows(&words, abilities(2, 4)));
+        assert!(!by_windows(&words, none));
+        let long = structures(&[16, 32], 100_000, back);
+        assert!(!by_windows(&long, abilities(4, 1)), "these are vectors as they are");
+        let three = structures(&[4; 3], 100_000, back);
+        let amd = Abilities { scatters: true, ..abilities(4, 1) };
+        assert!(by_windows(&three, abilities(4, 1)));
+        assert_eq!(told(&three, amd).contains("by tables"), back);
+        let cached = Way::of(&three, 0, Stores::Cached, amd).to_string();
+        assert!(cached.contains("by tables"), "{cached}");
+    }
+    // So many groups that twelve lines are asked for before each vector, those of gaps among them; and no
+    // more than a first-level cache holds of this block and the next.
+    let four = |back| structures(&[4; 3], 100_000, back);
+    let gaps = padded_structures(&[4, 8], 100_000, (4, 1), false);
+    let long = structures(&[1, 30], 100_000, true);
+    for (copy, block) in [(four(false), 192), (four(true), 192), (gaps, 144), (long, 512)] {
+        let told = told(&copy, abilities(4, 1));
+        assert!(told.contains(&format!(" {block} at once, by windows")), "{told}");
+    }
+    // Lines of two vectors ask for a line each: then a block is 8 KiB.
+    let two = told(&structures(&[12, 8], 100_000, false), abilities(2, 4));
+    assert!(two.contains(" 400 at once, by windows"), "{two}");
+    let sparse = padded_structures(&[4, 8], 100_000, (24, 1), false);
+    assert!(!by_windows(&sparse, abilities(4, 4)), "most of a window is of no use");
+    let gaps = told(&padded_structures(&[4, 8], 100_000, (4, 1), true), abilities(4, 4));
+    assert_eq!(gaps, "records of 16 B, 2 fields, put together 128 at once, between gaps");
+}
