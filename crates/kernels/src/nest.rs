@@ -111,10 +111,15 @@ impl<'a> Nest<'a> {
         taken
     }
 
+    /// The most turns of loop `k`, up to `turns`, that divide it.
+    pub(crate) fn part(&self, k: usize, turns: usize) -> usize {
+        let most = turns.min(self.loops[k].count);
+        (2..=most).rev().find(|t| self.loops[k].count.is_multiple_of(*t)).unwrap_or(1)
+    }
+
     /// Takes the most turns of loop `k` out, up to `turns`, that divide it: as a loop of its own.
     pub(crate) fn split(&mut self, k: usize, turns: usize) -> Loop<'a> {
-        let most = turns.min(self.loops[k].count);
-        let turns = (2..=most).rev().find(|t| self.loops[k].count.is_multiple_of(*t)).unwrap_or(1);
+        let turns = self.part(k, turns);
         let part = Loop { count: turns, ..self.loops[k] };
         if turns == self.loops[k].count {
             return self.take(k);

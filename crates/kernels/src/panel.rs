@@ -255,8 +255,11 @@ impl Panels {
         self.chunk() == (self.a.count, self.b.count)
     }
 
-    /// Takes the loop with which the destination goes on out of `nest`, where rows are short.
+    /// Takes the loop with which the source goes on out of `nest`, or the destination, where rows are short.
     fn third(&self, nest: &mut Nest) -> Line {
+        if let Some((k, turns)) = self.beside(nest) {
+            return line(nest.split(k, turns));
+        }
         let run = if self.goes_on() { self.block_bytes() } else { self.row_bytes() };
         let staged = self.is_staged() && self.goes_on();
         let plain = (0..nest.loops().len()).filter(|&k| nest.loops()[k].is_plain());
@@ -266,7 +269,7 @@ impl Panels {
         let follows = |k: usize| self.is_followed(line(nest.loops()[k])) && self.is_one();
         match next {
             Some(k) if !staged && little && follows(k) => line(nest.take(k)),
-            Some(k) if turns > 1 && self.boxes().is_none() => line(nest.split(k, turns)),
+            Some(k) if turns > 1 && !self.reads_in_order() => line(nest.split(k, turns)),
             _ => ONCE,
         }
     }

@@ -44,6 +44,8 @@ pub(super) struct Asks {
     pub(super) next: isize,
     /// As `ahead`, to what comes so soon that a first-level cache keeps it.
     pub(super) soon: isize,
+    /// How many lines of each row are, a multiple of [`FEW`], if what is `next` is no run.
+    lines: usize,
     /// Whether boxes are, if panels are put together.
     boxes: bool,
 }
@@ -58,9 +60,19 @@ impl Panels {
         if self.boxes().is_some() {
             return Asks { next: innermost, ..Asks::default() };
         }
+        if self.are_beside() {
+            return Asks { next: innermost, lines: self.lines_beside(), ..Asks::default() };
+        }
         let next = self.next(nest, innermost);
         let ahead = if streams && next == 0 { self.ahead(innermost) } else { 0 };
-        Asks { ahead, next, soon: self.soon(ahead, next), boxes: self.asks_boxes() }
+        Asks { ahead, next, soon: self.soon(ahead, next), lines: 0, boxes: self.asks_boxes() }
+    }
+
+    /// How many lines of a row a panel has whose turns lie side by side; 0 where all of it is one run.
+    fn lines_beside(&self) -> usize {
+        let row = self.o.count * self.a.count * self.bytes;
+        let lines = (row / LINE_BYTES + FEW / 2) / FEW * FEW;
+        if self.b.stride.0 == row.cast_signed() { 0 } else { lines.max(FEW) }
     }
 
     fn next(&self, nest: &Nest, innermost: isize) -> isize {
@@ -154,7 +166,7 @@ impl Panels {
         let block = (self.asks.next != 0).then(|| src.wrapping_offset(self.asks.next));
         if !self.asks.boxes {
             let moved = (rows.start * self.a.count + a * rows.len()) * self.bytes;
-            return (block.map(|at| at.wrapping_add(moved)), 0);
+            return (block.map(|at| at.wrapping_add(moved)), self.asks.lines);
         }
         let at = a * self.bytes;
         let next = at - at % BOX_BYTES + BOX_BYTES;

@@ -38,8 +38,8 @@ impl Panels {
     /// Whether panels of squares by halves are boxes: not of rows that follow each other, nor where short rows of
     /// the destination do, or panels have several turns of a third loop.
     pub(super) fn boxes(&self) -> Option<Boxes> {
-        if !self.by_halves() || !self.has_squares_of_lines() || self.is_packed() || self.o.count > 1
-        {
+        let third = self.o.count > 1 || self.are_beside();
+        if !self.by_halves() || !self.has_squares_of_lines() || self.is_packed() || third {
             return None;
         }
         let pitch = self.b.stride.0;

@@ -98,6 +98,7 @@ impl Panels {
         let rows = self.goes_on() && self.row_bytes() <= PACKED_BYTES;
         let pages = self.b.stride.0 % PAGE_BYTES == 0;
         match self.is_packed() {
+            _ if self.are_beside() => (a, b),
             true if self.by_halves() => (a, few(b, VISIT_BYTES / 2 / self.bytes)),
             true if self.is_read_once() => {
                 (a, if a * self.bytes > LINE_BYTES { few(b, side) } else { b })

@@ -5,6 +5,7 @@ use super::chunk::{block_rows, panel_run_bytes};
 use super::{CLASHING_BYTES, PACKED_BYTES, Panels, VISIT_BYTES, Writes};
 use crate::caches::Caches;
 use crate::element::Line;
+use crate::nest::Nest;
 use crate::tile::{Lanes, are_lines};
 use crate::vector::{LINE_BYTES, PAGE_BYTES, PAIR_BYTES};
 
@@ -15,6 +16,9 @@ const FEW_ELEMENTS: usize = 16;
 /// Lines of several rows that are begun one after the other, each by two vectors, take longer where they lie
 /// at multiples of this.
 const HALVES_CLASH_BYTES: isize = 1 << 10;
+
+/// Of rows that are no shorter than this one block is worth asking for by itself.
+const SIDE_BYTES: isize = 8 * LINE_BYTES.cast_signed();
 
 /// Squares by halves move at most this part of a row twice; of rows that are whole lines only together, and of so many
 /// bytes, they are worth more: other squares store parts of lines into the stage, and half of a last square that is
@@ -142,6 +146,37 @@ impl Panels {
         let place_bytes = self.by.caches.second.place_bytes().cast_signed();
         let place = self.is_crowded() && self.b.stride.0 % place_bytes == 0;
         self.by_halves() && (place || self.b.stride.0 % PAGE_BYTES != 0)
+    }
+
+    /// The loop of `nest` whose turns lie side by side in the source, and how many of them a panel has: of short rows no
+    /// less than two.
+    pub(super) fn beside(&self, nest: &Nest) -> Option<(usize, usize)> {
+        let row = self.row_beside()?;
+        let k = nest.loops().iter().position(|l| l.is_plain() && l.src == row)?;
+        let turns = nest.part(k, panel_run_bytes(self.by.caches) / self.block_bytes());
+        (turns > 1 || row >= SIDE_BYTES).then_some((k, turns))
+    }
+
+    /// Whether panels have such turns.
+    pub(super) fn are_beside(&self) -> bool {
+        self.row_beside() == Some(self.o.stride.0)
+    }
+
+    /// How far apart such turns are of squares by halves, if a second-level cache has room for a block and the next,
+    /// and they don't follow each other by themselves.
+    fn row_beside(&self) -> Option<isize> {
+        let row = self.a.count * self.bytes;
+        let squares = self.by_halves() && self.has_squares_of_lines() && !self.is_packed();
+        let lines = row.is_multiple_of(LINE_BYTES) && self.b.stride.0 % PAGE_BYTES != 0;
+        let fits = self.block_bytes() <= panel_run_bytes(self.by.caches);
+        (squares && lines && fits).then_some(row.cast_signed())
+    }
+
+    /// Whether squares by halves read the source by boxes, or ask for blocks of it that are runs: a third loop would part
+    /// what follows each other there.
+    pub(super) fn reads_in_order(&self) -> bool {
+        let runs = self.by_halves() && self.has_squares_of_lines() && self.is_packed();
+        runs && self.a.count > FEW_ELEMENTS || self.boxes().is_some()
     }
 
     /// Whether the rows of the source follow each other.

@@ -163,6 +163,39 @@ fn panels_are_runs_of_the_source_or_rows() {
 }
 
 #[test]
+fn squares_by_halves_follow_the_source() {
+    let halves = available().find(|instance| instance.name == "emulated halves").unwrap();
+    let at_line = std::ptr::without_provenance::<u8>(4096);
+    let parts = |b: i64, o: i64, a: i64| {
+        let (row, block) = (4 * a, 4 * a * b);
+        let extents = [3, b, o, a].map(i64::cast_unsigned);
+        let [all, rows] = [(o * block, o * block), (o * row, 4)];
+        let strides = [all, rows, (row, block), (4, 4 * b)];
+        looped(&[0, 1, 2, 3].map(|k| (extents[k], strides[k].0, strides[k].1)))
+    };
+    for (copy, panels) in [
+        // Blocks that lie side by side, all of them, or as many as a second-level cache keeps.
+        (parts(32, 15, 32), "32 by 32 elements of 4 B, 15 at once, in place, by lines past"),
+        (parts(48, 28, 48), "48 by 48 elements of 4 B, 14 at once, in place, by lines past"),
+        // Not where rows are at few places of pages.
+        (parts(32, 32, 32), "32 by 32 elements of 4 B, in place, by lines past"),
+        // Blocks that are runs, but for short rows.
+        (
+            looped(&[(28, 4096, 128), (32, 128, 4), (32, 4, 3584)]),
+            "32 by 32 elements of 4 B, in place, by lines past",
+        ),
+        (
+            looped(&[(28, 2048, 128), (32, 64, 4), (16, 4, 3584)]),
+            "16 by 32 elements of 4 B, 7 at once, in place, by lines past",
+        ),
+    ] {
+        let told = explain_by(&halves, &copy, at_line, Stores::Streamed);
+        assert!(told.starts_with(&format!("panels of {panels}")), "{told}");
+        check(&copy, (0, 0));
+    }
+}
+
+#[test]
 fn squares_by_halves_where_neither_side_is_crowded() {
     let halves = available().find(|instance| instance.name == "emulated halves").unwrap();
     let at_line = std::ptr::without_provenance::<u8>(4096);
