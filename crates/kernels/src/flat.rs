@@ -327,8 +327,8 @@ const fn halves_rows(bytes: usize, by_rows: bool) -> usize {
 
 /// Whether rows so far apart are less than a line from multiples of a page, and so at one place of a first-level cache.
 fn is_near_page(pitch_bytes: isize) -> bool {
-    let line = LINE_BYTES as isize;
-    (pitch_bytes + line).rem_euclid(PAGE_BYTES) < 2 * line
+    let (at, line) = (pitch_bytes.rem_euclid(PAGE_BYTES), LINE_BYTES as isize);
+    at < line || at > PAGE_BYTES - line
 }
 
 impl Panel<'_> {

@@ -382,10 +382,10 @@ impl Panels {
         };
         let last = self.a.count.saturating_sub(least);
         for a in range.clone().step_by(self.chunk.0) {
+            let next = self.next_of(a, (&range, &rows), src);
             // The last rows overlap those before them where they would make no square.
             let a = a.min(last);
             let by = |a: isize, (of_a, of_b): (isize, isize)| a * of_a + rows.start as isize * of_b;
-            let next = self.next_of(a, (&range, &rows), src);
             let src = src.wrapping_offset(by(a as isize, (self.a.stride.0, self.b.stride.0)));
             let dst = dst.wrapping_offset(by(a as isize, (self.a.stride.1, self.b.stride.1)));
             let count = self.chunk.0.min(range.end - a);

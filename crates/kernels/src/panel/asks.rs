@@ -32,6 +32,9 @@ const BLOCKS_AHEAD_BYTES: isize = 2048;
 /// What a box has of each row of a block, where panels that are put together ask for boxes.
 const BOX_BYTES: usize = FEW * LINE_BYTES;
 
+/// Rows that are no whole boxes have so many at least: of a last box there is less than is asked for.
+const LEAST_BOXES: usize = 4;
+
 /// Rows are long that have so many times what is asked for ahead: then little of it is behind their end.
 const LONG: isize = 4;
 
@@ -152,7 +155,10 @@ impl Panels {
     fn asks_boxes(&self) -> bool {
         let squares = self.by_halves() && are_lines(self.by.lanes, self.bytes, false);
         let long = 2 * self.block_bytes() > self.by.caches.second.bytes;
-        squares && self.has_parts_of_lines() && long && self.b.stride.0 % PAGE_BYTES != 0
+        let row = self.a.count * self.bytes;
+        let whole = row.is_multiple_of(BOX_BYTES) || row >= LEAST_BOXES * BOX_BYTES;
+        let scattered = self.b.stride.0 % PAGE_BYTES != 0;
+        squares && self.has_parts_of_lines() && long && whole && scattered
     }
 
     /// What is asked for while the panel at `a` of some rows of the block at `src` is moved: as much of the next block;
@@ -164,10 +170,21 @@ impl Panels {
         src: *const u8,
     ) -> (Option<*const u8>, usize) {
         let block = (self.asks.next != 0).then(|| src.wrapping_offset(self.asks.next));
-        if !self.asks.boxes {
-            let moved = (rows.start * self.a.count + a * rows.len()) * self.bytes;
-            return (block.map(|at| at.wrapping_add(moved)), self.asks.lines);
+        if self.asks.boxes {
+            return self.next_box(a, (range, rows), (src, block));
         }
+        let moved = (rows.start * self.a.count + a * rows.len()) * self.bytes;
+        (block.map(|at| at.wrapping_add(moved)), self.asks.lines)
+    }
+
+    /// The part of the next box, as [`Panels::next_of`] says: of these rows, of those behind them, or of the next block.
+    #[inline(never)]
+    fn next_box(
+        &self,
+        a: usize,
+        (range, rows): (&Range<usize>, &Range<usize>),
+        (src, block): (*const u8, Option<*const u8>),
+    ) -> (Option<*const u8>, usize) {
         let at = a * self.bytes;
         let next = at - at % BOX_BYTES + BOX_BYTES;
         let first_row = at % BOX_BYTES * rows.len() / BOX_BYTES;

@@ -159,7 +159,8 @@ impl Panels {
 
     /// Whether panels have such turns.
     pub(super) fn are_beside(&self) -> bool {
-        self.row_beside() == Some(self.o.stride.0)
+        let row = (self.a.count * self.bytes).cast_signed();
+        self.o.stride.0 == row && self.row_beside().is_some()
     }
 
     /// How far apart such turns are of squares by halves, if a second-level cache has room for a block and the next,

@@ -171,10 +171,9 @@ pub(crate) unsafe fn windows<V: Vector>(
     let times = windowed.times(records.count - start).min(count / group);
     let (from, to) = (&rows.from[..rows.lens.0], &rows.to[..rows.lens.1]);
     let (plan, these) = (&windowed.plan, (times, group, windowed.start.streams));
-    let by_halves = records.streams && !is_line(V::LANES);
     // SAFETY: the caller's contract.
     unsafe {
-        match by_halves {
+        match records.has_half_lines(V::LANES) {
             true => window::groups::<V, 2>(plan, these, from, to),
             false => window::groups::<V, 1>(plan, these, from, to),
         }

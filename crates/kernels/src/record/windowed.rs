@@ -105,7 +105,7 @@ impl Records<'_> {
         self.vectors((group, by.lanes), heads, &mut |from, _| count += window::count(from));
         if count <= most {
             let group_bytes = group * self.pitch;
-            let groups = match self.streams && !tile::is_line(by.lanes) {
+            let groups = match self.has_half_lines(by.lanes) {
                 true => BY_LINES_BYTES / group_bytes,
                 false => {
                     let lines = ASKED_LINES * LINE_BYTES / vector;
@@ -118,6 +118,11 @@ impl Records<'_> {
             self.block = groups.max(LEAST_GROUPS) * group;
         }
         self
+    }
+
+    /// Whether lines that go past the caches are made of two vectors of so many lanes.
+    pub(super) fn has_half_lines(&self, lanes: usize) -> bool {
+        self.streams && !tile::is_line(lanes)
     }
 
     /// Where the last field of a record ends.
