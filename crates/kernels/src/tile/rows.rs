@@ -2,8 +2,8 @@
 //!
 //! **Hazard.** Rows that are not whole lines share lines, and what is stored into a cache on the way waits for what
 //! goes past it. **Structure.** Every fourth row starts with a line. A vector has a lane of two rows, four apart, which
-//! start at the same lane of a line; so lanes of four squares, of which some have waited in registers as far as there are any, are a line of
-//! each. How a row starts waits for the end of the one before it.
+//! start at the same lane of a line; so lanes of four squares, of which some have waited in registers as far as there
+//! are any, are a line of each. How a row starts waits for the end of the one before it.
 
 use super::sides::{FEW, ask_box};
 use super::{Tile, ask, is_line, loaded, shuffle, square};
