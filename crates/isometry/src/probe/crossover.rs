@@ -157,16 +157,29 @@ fn matrix_of_lines(bytes: u64) -> NdCopy {
 }
 
 /// The size from which on it is best to write results past the caches, by the same sizes of several
-/// shapes, which ascend: those gain most, altogether, from there on. The crossover lies between that
-/// size and the one before, and is taken to be halfway. Where nothing is gained from any size on it
-/// is twice the last: beyond, nobody looked.
+/// shapes, which ascend: those gain most, altogether, from there on. So they gain there and don't at the
+/// size before: the crossover is where a line through both is zero. Where nothing is gained from any size
+/// on it is twice the last: beyond, nobody looked.
 fn chosen(shapes: &[&[Point]]) -> u64 {
     let sizes = shapes.first().copied().unwrap_or_default();
-    let gain = |at: usize| -> f64 { shapes.iter().flat_map(|s| &s[at..]).map(Point::gain).sum() };
-    let at = (0..=sizes.len()).max_by(|&a, &b| gain(a).total_cmp(&gain(b))).unwrap_or(0);
+    let gain = |at: usize| -> f64 { shapes.iter().map(|s| s[at].gain()).sum() };
+    let from = |at: usize| -> f64 { (at..sizes.len()).map(gain).sum() };
+    let at = (0..=sizes.len()).max_by(|&a, &b| from(a).total_cmp(&from(b))).unwrap_or(0);
     let beyond = || sizes.last().map_or(Crossover::default().turned, |p| 2 * p.bytes);
-    let bytes = sizes.get(at).map_or_else(beyond, |p| p.bytes / 4 * 3);
+    let bytes = sizes.get(at).map_or_else(beyond, |point| match at.checked_sub(1) {
+        Some(before) => between(&sizes[before], point, (gain(before), gain(at))),
+        None => point.bytes,
+    });
     bytes.max(LEAST_BYTES)
+}
+
+/// Where the gain is zero between a size that loses, or gains nothing, and one that gains.
+fn between(before: &Point, after: &Point, (loss, gain): (f64, f64)) -> u64 {
+    #[expect(clippy::cast_precision_loss, reason = "sizes are far below 53 bits")]
+    let step = (after.bytes - before.bytes) as f64;
+    #[expect(clippy::cast_possible_truncation, clippy::cast_sign_loss, reason = "a part of a step")]
+    let beyond = (step * loss / (loss - gain)) as u64;
+    before.bytes + beyond
 }
 
 #[cfg(test)]
@@ -186,11 +199,25 @@ mod tests {
         chosen(&shapes.iter().map(Vec::as_slice).collect::<Vec<_>>()) as f64 / f64::from(1 << 20)
     }
 
+    /// Whether that is what is wanted, to a thousandth.
+    fn is(found: f64, wanted: f64) -> bool {
+        (found / wanted - 1.0).abs() < 1e-3
+    }
+
     #[test]
     fn it_lies_where_streaming_begins_to_win() {
-        assert_eq!(of([0.5, 0.6, 0.7, 0.8, 1.4, 1.5]), 6.0);
-        assert_eq!(of([0.5, 0.6, 0.7, 0.8, 0.8, 1.5]), 12.0);
+        let [loss, gain] = [MARGIN / 1.2, MARGIN * 1.2];
+        assert!(is(of([0.5, 0.6, 0.7, loss, gain, 1.5]), 6.0));
+        assert!(is(of([0.5, 0.6, 0.7, 0.8, loss, gain]), 12.0));
         assert_eq!(of([0.8, 1.2, 1.3, 1.3, 1.4, 1.5]), 1.0);
+    }
+
+    #[test]
+    fn it_is_nearer_to_the_size_at_which_less_is_won_or_lost() {
+        let of = |lost: f64, won: f64| of([0.5, 0.6, MARGIN / lost, MARGIN * won, 1.4, 1.5]);
+        assert!(is(of(1.1, 1.1 * 1.1 * 1.1), 2.5), "a quarter of what is between is lost");
+        assert!(is(of(1.1 * 1.1 * 1.1, 1.1), 3.5), "three quarters");
+        assert_eq!(of(1.0, 1.2), 2.0, "nothing is lost");
     }
 
     #[test]
@@ -203,15 +230,17 @@ mod tests {
     #[test]
     fn what_hardly_differs_stays_in_the_caches() {
         assert_eq!(of([1.0; 6]), 32.0);
-        assert_eq!(of([0.6, 0.97, 1.09, 0.96, 1.4, 1.4]), 6.0);
+        let found = of([0.6, 0.97, 1.09, 0.96, 1.4, 1.4]);
+        assert!((4.0..8.0).contains(&found), "{found}");
     }
 
     #[test]
     fn it_is_where_all_shapes_together_lose_least() {
         let [late, early] = [[0.7, 0.7, 0.8, 0.9, 1.2, 1.3], [1.2, 1.3, 1.4, 1.5, 1.5, 1.5]];
-        assert_eq!((of(late), of(early)), (6.0, 1.0));
-        assert_eq!(of_all(&[late, early]), 3.0);
-        assert_eq!(of_all(&[early, late]), 3.0);
+        let both = of_all(&[late, early]);
+        assert!((2.0..4.0).contains(&both), "{both}");
+        assert_eq!(of_all(&[early, late]), both);
+        assert!(of(late) > 4.0 && of(early) == 1.0);
     }
 
     #[test]
@@ -239,9 +268,10 @@ mod tests {
 
     #[test]
     fn one_bad_point_does_not_matter() {
-        assert_eq!(of([0.5, 0.6, 1.3, 1.4, 0.4, 1.5]), 1.5);
-        assert_eq!(of([0.5, 0.6, 1.3, 1.4, 1.5, 0.4]), 1.5);
-        assert_eq!(of([1.5, 0.6, 0.7, 0.8, 1.4, 1.5]), 6.0);
+        let good = of([0.5, 0.6, 1.3, 1.4, 1.4, 1.5]);
+        assert_eq!(of([0.5, 0.6, 1.3, 1.4, 0.4, 1.5]), good);
+        assert_eq!(of([0.5, 0.6, 1.3, 1.4, 1.5, 0.4]), good);
+        assert_eq!(of([1.5, 0.6, 0.7, 0.8, 1.4, 1.5]), of([0.5, 0.6, 0.7, 0.8, 1.4, 1.5]));
     }
 
     #[test]
