@@ -5,7 +5,7 @@
 //! not, squares are moved of which a part is of no use.
 
 use crate::ahead::prefetch;
-use crate::tile::{Chunks, PAIR, Tile, elements, lanes, loaded, shuffle, square};
+use crate::tile::{Chunks, PAIR, Tile, ask, elements, lanes, loaded, shuffle, square};
 use crate::vector::{LANE_BYTES, LINE_BYTES, Vector};
 
 /// The body for [`crate::tile::Lanes::Split`].
@@ -38,10 +38,12 @@ unsafe fn split_of<V: Vector, const E: usize, const A: usize, const STREAM: bool
 ) {
     let rows = const { LANE_BYTES / E } * V::LANES;
     let whole = tile.b / (PAIR * rows) * (PAIR * rows);
+    let mut next = tile.next;
     for o in 0..tile.o as isize {
         let (src, dst) = tile.turn(o, src, dst);
         for b in (0..whole).step_by(PAIR * rows) {
             let (src, dst) = (src.wrapping_add(b * A * E), dst.wrapping_add(b * E));
+            ask(&mut next, PAIR * rows * A * E / LINE_BYTES);
             // SAFETY: rows of the tile.
             unsafe {
                 let first = columns_of::<V, E, A>(src);
@@ -117,10 +119,12 @@ unsafe fn join_of<V: Vector, const E: usize, const B: usize>(
         return unsafe { join_turns::<V, E, B>(tile, src, dst) };
     }
     let whole = tile.a / columns * columns;
+    let mut next = tile.next;
     for o in 0..tile.o as isize {
         let (src, dst) = tile.turn(o, src, dst);
         for a in (0..whole).step_by(columns) {
             let to = dst.wrapping_add(a * B * E);
+            ask(&mut next, bytes / LINE_BYTES);
             ask_ahead(tile, src.wrapping_add(a * B * E), bytes);
             // SAFETY: columns of the tile.
             unsafe {
@@ -147,8 +151,10 @@ unsafe fn join_turns<V: Vector, const E: usize, const B: usize>(
     dst: *mut u8,
 ) {
     let whole = tile.o / V::LANES * V::LANES;
+    let mut next = tile.next;
     for o in (0..whole).step_by(V::LANES) {
         let (src, dst) = tile.turn(o as isize, src, dst);
+        ask(&mut next, V::LANES * LANE_BYTES * B / LINE_BYTES);
         ask_ahead(tile, src, V::LANES * LANE_BYTES * B);
         // SAFETY: turns of the tile.
         unsafe {

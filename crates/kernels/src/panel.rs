@@ -15,7 +15,7 @@ mod rows;
 mod shape;
 
 use self::asks::Asks;
-use self::shape::{halves_clash, suit_halves};
+use self::shape::{follows, halves_clash, has_short_rows, suit_halves};
 use crate::Stores;
 use crate::ahead::prefetch;
 use crate::element::{Line, Plane, move_plane};
@@ -127,10 +127,12 @@ impl Panels {
         let whole = aligned && all_shared == 0 && (b.count * nest.bytes).is_multiple_of(LINE_BYTES);
         let o = ONCE;
         let bytes = nest.bytes;
+        let source_follows = follows(nest, a.count * b.count * bytes);
+        let short = streams && source_follows && bytes < LANE_BYTES;
         let has_line_sides = are_lines(by.lanes, bytes, streams)
             && a.count * bytes >= LINE_BYTES
+            && !(short && has_short_rows(bytes, (a, b), by))
             && (!is_line(2 * by.lanes) || suit_halves(bytes, (a, b), (streams, whole), by.caches));
-        let source_follows = false;
         let mut panels = Panels {
             bytes,
             a,
@@ -153,8 +155,7 @@ impl Panels {
         }
         panels.o = panels.third(nest);
         panels.writes = panels.joined(aligned && all_shared == 1).unwrap_or(panels.writes);
-        let block = panels.block_bytes() as isize;
-        panels.source_follows = nest.loops().last().is_none_or(|l| l.is_plain() && l.src == block);
+        panels.source_follows = follows(nest, panels.block_bytes());
         panels.chunk = panels.chunk();
         panels.asks = panels.asks(nest, streams);
         Some(panels)
@@ -194,8 +195,8 @@ impl Panels {
             }
             0 if follows && self.is_small(n) && !self.has_line_sides => None,
             0 if self.clashes(n) => None,
+            0 if self.is_split() => Some(Lanes::Split),
             0 if a >= n && row % LINE_BYTES == 0 => Some(Lanes::Lines),
-            0 if a < n && a.is_power_of_two() && self.is_packed() => Some(Lanes::Split),
             _ => None,
         }
     }

@@ -6,7 +6,7 @@
 //! processor that scatters lines past the caches follows the source instead, by vectors that are lines; by
 //! halves of them, tiles write half a kilobyte at one place, and ask for the next.
 
-use crate::ahead::prefetch_near;
+use crate::ahead::{READ_ON_BYTES, prefetch_near};
 use crate::caches::Caches;
 use crate::element::Line;
 use crate::nest::{Loop, Nest, line};
@@ -55,6 +55,10 @@ const FEW_BYTES: usize = 512;
 /// finds by itself: as much as a tile has is asked for in the order in which it lies, if it is no more than
 /// a quarter of a second-level cache.
 const VISIT_BYTES: usize = 512;
+
+/// What a source that is asked for has at one place at most, where lines are held: more of it has more places of the
+/// destination, each of which is better written by longer tiles.
+const HELD_BYTES: usize = 1 << 10;
 
 /// Two pairs of lines.
 const PAIRS_BYTES: usize = 2 * PAIR_BYTES;
@@ -107,7 +111,7 @@ impl Runs {
         let few =
             if bytes == HALF_BYTES || stores == Stores::Cached { LINE_BYTES } else { FEW_BYTES };
         // Less may be asked for, by vectors of half a line.
-        let least = if is_line(2 * by.lanes) { LINE_BYTES } else { few };
+        let least = if is_line(2 * by.lanes) || by.holds_lines() { LINE_BYTES } else { few };
         let mut take = |is: &dyn Fn(&Loop) -> bool| {
             let found = |l: &Loop| l.is_plain() && l.count > 1 && is(l);
             rest.loops().iter().position(found).map(|k| line(rest.take(k)))
@@ -116,16 +120,17 @@ impl Runs {
         let along = take(&|l| l.dst == bytes as isize)?;
         let strides = rest.loops().iter().fold(across.stride.1, |all, l| all | l.dst) as usize;
         let whole = (strides | dst | (bytes * along.count)).is_multiple_of(LINE_BYTES);
+        let runs = Runs { bytes, along, across, tile: (1, 1), is_tiled: true, asks: false, stores };
+        let asks = runs.is_asked_for(by, rest.loops().last());
+        let halves = by.lanes * LANE_BYTES > HALF_BYTES && !by.scatters && !asks;
         let fits = match (bytes, stores) {
             // Half vectors are worth it only where lines may be scattered.
-            (HALF_BYTES, _) if by.lanes * LANE_BYTES > HALF_BYTES && !by.scatters => false,
+            (HALF_BYTES, _) if halves => false,
             (HALF_BYTES, Stores::Streamed) => whole,
             (HALF_BYTES, Stores::Cached) => true,
             (_, Stores::Streamed) => whole && bytes.is_multiple_of(LINE_BYTES),
             (_, Stores::Cached) => bytes >= LINE_BYTES,
         };
-        let runs = Runs { bytes, along, across, tile: (1, 1), is_tiled: true, asks: false, stores };
-        let asks = runs.is_asked_for(by, rest.loops().last());
         (fits && (asks || runs.at_one() > few)).then(|| *nest = rest)?;
         Some(match () {
             () if asks => runs.asking(),
@@ -144,10 +149,12 @@ impl Runs {
         self.along.stride.0 == self.at_one() as isize
     }
 
-    /// Whether the next tile is asked for: by vectors of half a line, past the caches, where there is one, be it
-    /// with the next turn of the loop around.
+    /// Whether the next tile is asked for: by vectors of half a line, or of short runs and by vectors of a line that a
+    /// processor holds, past the caches, where there is one, be it with the next turn of the loop around.
     fn is_asked_for(&self, by: Abilities, around: Option<&Loop>) -> bool {
-        let streams = is_line(2 * by.lanes) && self.stores == Stores::Streamed;
+        let short = self.bytes <= LINE_BYTES && self.at_one() <= HELD_BYTES;
+        let vectors = is_line(2 * by.lanes) || by.holds_lines() && short;
+        let streams = vectors && self.stores == Stores::Streamed;
         let block = (self.at_one() * self.along.count) as isize;
         let has_next = self.along.count > self.visit()
             || around.is_some_and(|l| l.is_plain() && l.src == block);
@@ -229,7 +236,7 @@ impl fmt::Display for Runs {
 /// As [`stream::copy`], for each run.
 #[inline(always)]
 pub(crate) unsafe fn runs<V: Vector>(runs: &Runs, src: *const u8, dst: *mut u8) {
-    if const { is_line(2 * V::LANES) } && runs.asks {
+    if const { is_line(2 * V::LANES) || is_line(V::LANES) } && runs.asks {
         // SAFETY: the caller's contract; the destination starts on a line, halves are even in number, others whole lines.
         return unsafe {
             match runs.bytes {
@@ -350,7 +357,7 @@ unsafe fn vectors_to<V: Vector, const BYTES: usize, const STREAM: bool>(
 /// each tile meanwhile.
 ///
 /// # Safety
-/// As [`runs`], for whole lines of the destination; vectors are halves of lines.
+/// As [`runs`], for whole lines of the destination; vectors are lines or halves of them.
 #[inline(always)]
 unsafe fn asking<V: Vector, const ONE: bool>(runs: &Runs, src: *const u8, dst: *mut u8) {
     let Runs { bytes, mut along, across, tile: (mut visit, _), .. } = *runs;
@@ -361,7 +368,9 @@ unsafe fn asking<V: Vector, const ONE: bool>(runs: &Runs, src: *const u8, dst: *
         visit /= 2;
     }
     let bytes = if ONE { LINE_BYTES } else { bytes };
-    let mut next = src.wrapping_offset(visit as isize * along.stride.0);
+    let tile = visit as isize * along.stride.0;
+    let mut next =
+        src.wrapping_offset(if const { is_line(V::LANES) } { READ_ON_BYTES } else { tile });
     for start in (0..along.count).step_by(visit) {
         let src = src.wrapping_offset(start as isize * along.stride.0);
         let dst = dst.wrapping_add(start * bytes);
@@ -374,16 +383,30 @@ unsafe fn asking<V: Vector, const ONE: bool>(runs: &Runs, src: *const u8, dst: *
                     prefetch_near(next);
                     next = next.wrapping_add(LINE_BYTES);
                     // SAFETY: a line of a run, or of two that follow each other in the destination.
-                    unsafe {
-                        let (low, high) = (V::load(src), V::load(src.wrapping_offset(half)));
-                        low.stream(dst);
-                        high.stream(dst.wrapping_add(HALF_BYTES));
-                    }
+                    unsafe { of_halves::<V>((src, src.wrapping_offset(half)), dst) }
                 }
                 src = src.wrapping_offset(along.stride.0);
                 dst = dst.wrapping_add(bytes);
             }
         }
+    }
+}
+
+/// Writes a line past the caches that is made of two halves.
+///
+/// # Safety
+/// As [`asking`], for these halves.
+#[inline(always)]
+unsafe fn of_halves<V: Vector>((low, high): (*const u8, *const u8), dst: *mut u8) {
+    let lane = |i: usize| if i < 2 { low } else { high }.wrapping_add(i % 2 * LANE_BYTES);
+    // SAFETY: the caller's contract.
+    unsafe {
+        if const { is_line(V::LANES) } {
+            return V::gather(lane).stream(dst);
+        }
+        let (low, high) = (V::load(low), V::load(high));
+        low.stream(dst);
+        high.stream(dst.wrapping_add(HALF_BYTES));
     }
 }
 

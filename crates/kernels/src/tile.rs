@@ -296,7 +296,7 @@ pub(crate) unsafe fn along_b<V: Vector, const E: usize, const STREAM: bool>(
 
 /// Asks for the next few `lines`, if anything is asked for, and goes on behind them.
 #[inline(always)]
-fn ask(next: &mut Option<*const u8>, lines: usize) {
+pub(crate) fn ask(next: &mut Option<*const u8>, lines: usize) {
     if let Some(next) = next {
         for _ in 0..lines {
             prefetch_near(*next);

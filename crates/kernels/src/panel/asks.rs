@@ -8,6 +8,7 @@
 
 use super::chunk::SQUARES_ROWS;
 use super::{LINES_AHEAD_BYTES, Lanes, Panels, Writes};
+use crate::ahead::READ_ON_BYTES;
 use crate::nest::{Loop, Nest};
 use crate::tile::are_lines;
 use crate::tile::sides::FEW;
@@ -56,6 +57,9 @@ pub(super) struct Asks {
 impl Panels {
     /// What is asked for, where `nest` has the other loops.
     pub(super) fn asks(&self, nest: &Nest, streams: bool) -> Asks {
+        if self.reads_on() {
+            return Asks { next: READ_ON_BYTES, ..Asks::default() };
+        }
         if self.is_read_once() {
             return Asks::default();
         }

@@ -7,11 +7,14 @@ use crate::caches::Caches;
 use crate::element::Line;
 use crate::nest::Nest;
 use crate::tile::{Lanes, are_lines};
-use crate::vector::{LINE_BYTES, PAGE_BYTES, PAIR_BYTES};
+use crate::vector::{Abilities, LANE_BYTES, LINE_BYTES, PAGE_BYTES, PAIR_BYTES};
 
 /// Rows of so many elements at most are moved all at once, in the order in which they lie: on a Zen 4 of 32
 /// they are better read by runs while the next is asked for.
 const FEW_ELEMENTS: usize = 16;
+
+/// Rows of so many elements are short.
+const SHORT_ELEMENTS: usize = 32;
 
 /// Lines of several rows that are begun one after the other, each by two vectors, take longer where they lie
 /// at multiples of this.
@@ -43,6 +46,21 @@ pub(super) fn suit_halves(
     let few_twice = twice <= b.count / if spliced { MOST_TWICE_SPLICED } else { MOST_TWICE };
     let blocks = whole && are_blocks(bytes, (a, b), caches);
     few_twice && !(streams && halves_clash(bytes, (a, b), caches) && !blocks)
+}
+
+/// Whether the source goes on where a block of so many bytes ends, or there is but one: `nest` has the loops around.
+pub(super) fn follows(nest: &Nest, block: usize) -> bool {
+    nest.loops().last().is_none_or(|l| l.is_plain() && l.src == block.cast_signed())
+}
+
+/// Whether the source's rows are of few elements and follow each other, by such vectors: they are better read in their
+/// order and written by a few lines of two or four columns at once than by squares with sides of a line, which begin
+/// as many lines as a row has elements.
+pub(super) fn has_short_rows(bytes: usize, (a, b): (Line, Line), by: Abilities) -> bool {
+    let row = (a.count * bytes).cast_signed();
+    let few = a.count <= SHORT_ELEMENTS && bytes <= LANE_BYTES && b.stride.0 == row;
+    let long = b.count * bytes > PACKED_BYTES;
+    few && long && by.holds_lines()
 }
 
 /// Whether lines of rows along `b` that squares by halves begin are at the same few places of pages. Where the
@@ -132,6 +150,23 @@ impl Panels {
     pub(super) fn is_read_once(&self) -> bool {
         let few = self.a.count <= FEW_ELEMENTS && self.o.count == 1;
         self.has_squares_of_lines() && self.is_packed() && self.source_follows && few
+    }
+
+    /// Whether short rows, or blocks that follow each other on both sides, are read from end to end and written past
+    /// the caches by vectors of a line, on a processor that doesn't scatter them: such stores take the places of what a
+    /// first-level cache waits for, so that what is asked for into the second comes a tenth to a third faster.
+    pub(super) fn reads_on(&self) -> bool {
+        let short = self.o.count == 1 && has_short_rows(self.bytes, (self.a, self.b), self.by);
+        let blocks = self.o.count > 1 && self.is_followed(self.o) && self.by.holds_lines();
+        matches!(self.writes, Writes::Lines(_)) && self.source_follows && (short || blocks)
+    }
+
+    /// Whether rows are of 2, 4 or 8 elements and follow each other: less than a square's, or short ones. Two lines of
+    /// each column are written at once, out of registers.
+    pub(super) fn is_split(&self) -> bool {
+        let less = self.square().is_some_and(|n| self.a.count < n);
+        let short = self.source_follows && has_short_rows(self.bytes, (self.a, self.b), self.by);
+        matches!(self.a.count, 2 | 4 | 8) && self.dense && (less || short) && self.is_packed()
     }
 
     /// Whether a square with sides of a line has more rows than a first-level cache keeps of those at one

@@ -81,7 +81,9 @@ impl<'a> Records<'a> {
         dense_src.map(|k| rest.take(k - behind));
         let records = Records::new(form, by.caches)?;
         let mut records = Records { streams, ..records };
-        let squares = nest.bytes.is_power_of_two() && nest.bytes < LANE_BYTES;
+        // Lanes are squares by themselves where vectors are lines that aren't scattered.
+        let lanes = by.holds_lines() && nest.bytes == LANE_BYTES;
+        let squares = nest.bytes.is_power_of_two() && (nest.bytes < LANE_BYTES || lanes);
         // Arrays that lie so want longer runs, where a vector is less than a line.
         let clashes = by.lanes * LANE_BYTES < LINE_BYTES && fields.dst % PAGE_BYTES == 0;
         let dense = pitch == fields.count * nest.bytes;

@@ -151,14 +151,46 @@ fn panels_are_runs_of_the_source_or_rows() {
     for (loops, panels) in [
         (&[(1712, 160, 4), (40, 4, 6848)][..], "40 by 832"),
         (&[(600, 4, 320), (80, 2400, 4)], "64 by 80"),
-        // Of few rows of the destination: read from end to end, if nothing lies between blocks.
-        (&[(12_544, 64, 4), (16, 4, 50_176)], "16 by 12544"),
-        (&[(3, 802_816, 802_816), (12_544, 64, 4), (16, 4, 50_176)], "16 by 12544"),
+        // Of few rows of the destination: read from end to end, if nothing lies between blocks, and written by
+        // squares inside lanes, or out of registers.
+        (&[(12_544, 64, 4), (16, 4, 50_176)], "16 by 128"),
+        (&[(3, 802_816, 802_816), (12_544, 64, 4), (16, 4, 50_176)], "16 by 128"),
+        (&[(12_544, 32, 4), (8, 4, 50_176)], "8 by 12544"),
+        (&[(12_544, 16, 4), (4, 4, 50_176)], "4 by 12544"),
         (&[(3, 802_880, 802_816), (12_544, 64, 4), (16, 4, 50_176)], "16 by 2048"),
     ] {
         let told = explain_by(&best, &looped(loops), at_line, Stores::Streamed);
         let panels = format!("panels of {panels} elements of 4 B, in place, by lines past");
         assert!(told.starts_with(&panels), "{told}");
+        check(&looped(loops), (0, 0));
+    }
+}
+
+#[test]
+fn hybrids_are_read_from_end_to_end() {
+    let best = available().next().unwrap();
+    if best.abilities.lanes != 4 {
+        return println!("skipped: hybrids_are_read_from_end_to_end: no vector is a line");
+    }
+    let at_line = std::ptr::without_provenance::<u8>(4096);
+    let hybrids = |bytes: u64, fields: u64| {
+        let run = bytes.cast_signed();
+        let (all, row) = (run * fields.cast_signed(), 304 * run);
+        let mut copy = looped(&[(304, all, run), (fields, run, row)]);
+        copy.fields[0].bytes = bytes;
+        copy
+    };
+    for (copy, held, scattered) in [
+        (hybrids(16, 4), "panels of 4 by 304 elements of 16 B", "records of 64 B, 4 fields"),
+        (hybrids(32, 4), "runs of 32 B, in tiles of 16 by 4", "runs of 32 B, in tiles of 4 by 4"),
+        (hybrids(64, 16), "runs of 64 B, in tiles of 8 by 16", "runs of 64 B, in tiles of 16 by"),
+        (hybrids(64, 4), "runs of 64 B, in tiles of 8 by 4", "runs of 64 B, past the caches"),
+    ] {
+        for (instance, way) in [(best, held), (best.on(true), scattered)] {
+            let told = explain_by(&instance, &copy, at_line, Stores::Streamed);
+            assert!(told.starts_with(way), "{told}");
+        }
+        check(&copy, (0, 0));
     }
 }
 

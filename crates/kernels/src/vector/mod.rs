@@ -41,6 +41,13 @@ pub(crate) struct Abilities {
     pub(crate) caches: Caches,
 }
 
+impl Abilities {
+    /// Whether vectors are lines, which the processor doesn't scatter but holds until memory takes them.
+    pub(crate) fn holds_lines(&self) -> bool {
+        self.lanes * LANE_BYTES == LINE_BYTES && !self.scatters
+    }
+}
+
 /// One, two or four lanes. No method needs an alignment but [`Vector::stream`]. What has a body
 /// here is for one lane and no way past the caches; others bring their own.
 ///
