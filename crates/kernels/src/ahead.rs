@@ -8,7 +8,7 @@ use std::ops::Range;
 
 /// How far ahead of its blocks records, or the arrays of all fields, are asked for in the second-level cache,
 /// if single vectors are made: with lines of two it takes more time than it saves.
-const FAR_BYTES: usize = 16 << 10;
+pub(crate) const FAR_BYTES: usize = 16 << 10;
 
 /// How far ahead a source that is read from end to end is asked for, into a second-level cache, where
 /// [`Abilities::holds_lines`](crate::vector::Abilities::holds_lines): what is stored past the caches takes the places

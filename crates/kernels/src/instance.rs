@@ -229,6 +229,7 @@ macro_rules! instance {
                 abilities: Abilities {
                     lanes: <$vector as Vector>::LANES,
                     unit_bytes: <$vector as Vector>::UNIT_BYTES,
+                    masks: <$vector as Vector>::MASKS,
                     scatters: false,
                     caches: Caches::MEASURED,
                 },

@@ -9,7 +9,7 @@
 //! windows of these groups have in common stays in the first-level cache. What no table takes of a window
 //! is read all the same, and never used.
 
-use crate::ahead::{Asks, Row, prefetch};
+use crate::ahead::{Asks, FAR_BYTES, Row, prefetch, prefetch_near};
 use crate::vector::{LANE_BYTES, LINE_BYTES, Vector};
 use std::array::from_fn;
 use std::mem::MaybeUninit;
@@ -20,6 +20,9 @@ pub(crate) const MOST_WINDOWS: usize = 128;
 
 /// The number of a row, which records or the array of a field are, and of a byte in a group of it.
 pub(crate) type Place = (u16, u16);
+
+/// In place of a byte that is nobody's to write.
+pub(crate) const GAP: Place = (u16::MAX, u16::MAX);
 
 /// What a vector of the result has of two of the source.
 #[derive(Debug, Clone, Copy)]
@@ -39,6 +42,8 @@ const ELSEWHERE: u8 = u8::MAX;
 struct Made {
     /// Of how many windows it is made.
     windows: usize,
+    /// The bytes that it has, bit by bit: all but gaps.
+    which: u64,
     to: Place,
 }
 
@@ -63,16 +68,20 @@ impl Plan {
         self.lens = (0, 0);
     }
 
-    /// Adds a vector that goes `to`: the bytes of the source in it are `from`, and its windows start at
-    /// multiples of `unit`.
+    /// Adds a vector that goes `to`, unless it is all [`GAP`]s: the bytes of the source in it are `from`, and its
+    /// windows start at multiples of `unit`.
     pub(crate) fn push(&mut self, (from, unit): (&[Place], u16), to: Place) {
+        let which = (0..).zip(from).fold(0, |all, (i, from)| all | u64::from(*from != GAP) << i);
+        if which == 0 {
+            return;
+        }
         let mut windows = 0;
         pairs((from, unit), &mut |pair| {
             self.pairs[self.lens.0].write(pair);
             self.lens.0 += 1;
             windows += pair.windows();
         });
-        self.vectors[self.lens.1].write(Made { windows, to });
+        self.vectors[self.lens.1].write(Made { windows, which, to });
         self.lens.1 += 1;
     }
 
@@ -84,6 +93,11 @@ impl Plan {
     fn vectors(&self) -> &[Made] {
         // SAFETY: `push` wrote so many.
         unsafe { self.vectors[..self.lens.1].assume_init_ref() }
+    }
+
+    /// Whether vectors have gaps, which are not written.
+    fn has_gaps(&self, bytes: usize) -> bool {
+        self.vectors().iter().any(|made| made.which.count_ones() as usize != bytes)
     }
 
     /// Where the windows start.
@@ -110,7 +124,9 @@ pub(crate) fn count(from: &[Place]) -> usize {
 /// as a vector has, are `from`. Windows start at multiples of `unit`. The last may be there twice.
 fn pairs((from, unit): (&[Place], u16), each: &mut impl FnMut(Pair)) {
     let mut missing = [false; LINE_BYTES];
-    missing[..from.len()].fill(true);
+    for (missing, from) in missing.iter_mut().zip(from) {
+        *missing = *from != GAP;
+    }
     let place = |missing: &[bool]| {
         let first = missing.iter().position(|m| *m)?;
         Some((from[first].0, from[first].1 / unit * unit))
@@ -163,6 +179,7 @@ pub(crate) unsafe fn groups<V: Vector, const PARTS: usize>(
     let mut asks = Asks::new(from, times * group);
     // What is read with gaps has more lines than are made: then these are asked for that are so far apart.
     let ask_step = share * LINE_BYTES / times.max(1);
+    let has_gaps = V::MASKS && plan.has_gaps(V::LANES * LANE_BYTES);
     let mut pairs = plan.pairs();
     for line in plan.vectors().chunks_exact(PARTS) {
         let ask = match PARTS {
@@ -172,7 +189,7 @@ pub(crate) unsafe fn groups<V: Vector, const PARTS: usize>(
             }
             _ => asks.take(share),
         };
-        let (row, at) = line[0].to;
+        let Made { which, to: (row, at), .. } = line[0];
         let row = to[usize::from(row)];
         let to = (row.at.wrapping_add(at.into()), group * row.step);
         let mut these: [&[Pair]; PARTS] = [&[]; PARTS];
@@ -189,6 +206,12 @@ pub(crate) unsafe fn groups<V: Vector, const PARTS: usize>(
         unsafe {
             match streams {
                 true => by_rows(these, from, to, |made: V, dst| made.stream(dst)),
+                // A line that is written in part is read first.
+                false if has_gaps => by_rows(these, from, to, |made: V, dst| {
+                    made.store_some(dst, which);
+                    prefetch(dst.wrapping_add(times * to.1));
+                    prefetch_near(dst.wrapping_add(FAR_BYTES));
+                }),
                 false => by_rows(these, from, to, |made: V, dst| made.store(dst)),
             }
         }

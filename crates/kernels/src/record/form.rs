@@ -43,7 +43,14 @@ impl<'a> Records<'a> {
         }
         let records = Records::new(form, by.caches)?;
         let records = Records { streams: streams && !records.has_gaps, ..records };
-        let records = records.by_windows(by, outer.loops()).by_halves(by);
+        // Gaps are nobody's to write: masks leave them out. What stays in the caches is moved one by one before
+        // it is found out what windows are; on AMD's processors masks were not measured.
+        let by_masks = by.masks && streams && !by.scatters;
+        let records = match records.has_gaps && !by_masks {
+            true => records,
+            false => records.by_windows(by, outer.loops()),
+        };
+        let records = records.by_halves(by);
         let is_worth_it = records.is_long_enough(outer.loops(), streams)
             && (streams || records.fill != Fill::Elements);
         is_worth_it.then_some((outer, records))

@@ -81,6 +81,12 @@ fn from_the_first() -> Vec<NdCopy> {
     for (sizes, padding) in [(&[1, 2, 4][..], 3), (&[4, 8], 4), (&[1, 8], 7)] {
         list.extend([false, true].map(|back| padded_structures(sizes, 300, (padding, 1), back)));
     }
+    // Nor are fields that are left out.
+    for (sizes, left_out) in [(&[8, 4, 4][..], 0), (&[1, 2, 4, 8], 2), (&[4, 8, 4], 2)] {
+        let mut copy = padded_structures(sizes, 300, (3, 1), true);
+        copy.fields.remove(left_out);
+        list.push(copy);
+    }
     list
 }
 

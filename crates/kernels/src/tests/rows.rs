@@ -160,6 +160,26 @@ pub(super) fn in_rows(
 }
 
 #[test]
+fn gaps_between_fields_are_left() {
+    let all = [&[1, 2, 4, 8][..], &[4, 8, 4, 4], &[8, 1, 7, 4, 2], &[1, 1, 70, 60]];
+    let (count, all) = if cfg!(miri) { (385, &all[..1]) } else { (1281, &all[..]) };
+    for sizes in all {
+        for left_out in 0..sizes.len() {
+            for (padding, to) in [(0, 0), (0, 37), (3, 4)] {
+                let mut copy = padded_structures(sizes, count, (padding, 1), true);
+                copy.fields.remove(left_out);
+                check(&copy, (3, to));
+            }
+            for (hybrid, back) in [(Some(4), false), (Some(4), true), (None, true)] {
+                let mut copy = in_rows(sizes, (3, 259), hybrid, back);
+                copy.fields.remove(left_out);
+                check(&copy, (1, 4));
+            }
+        }
+    }
+}
+
+#[test]
 fn hybrids_far_apart() {
     for (fields, count, (inner, apart)) in [([2, 3], 590, (3, 1021)), ([2, 1], 345, (7, 1023))] {
         let behind = apart - inner * (fields[0] + fields[1]);

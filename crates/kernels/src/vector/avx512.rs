@@ -4,11 +4,11 @@ use super::Vector;
 use std::arch::x86_64::{
     __m128i, __m512i, _mm_loadu_si128, _mm_storeu_si128, _mm512_castsi128_si512,
     _mm512_castsi512_si128, _mm512_extracti32x4_epi32, _mm512_inserti32x4, _mm512_loadu_si512,
-    _mm512_mask_blend_epi8, _mm512_movepi8_mask, _mm512_or_si512, _mm512_permutex2var_epi8,
-    _mm512_permutex2var_epi32, _mm512_shuffle_epi8, _mm512_shuffle_i32x4, _mm512_srli_epi32,
-    _mm512_storeu_si512, _mm512_stream_si512, _mm512_unpackhi_epi8, _mm512_unpackhi_epi16,
-    _mm512_unpackhi_epi32, _mm512_unpackhi_epi64, _mm512_unpacklo_epi8, _mm512_unpacklo_epi16,
-    _mm512_unpacklo_epi32, _mm512_unpacklo_epi64,
+    _mm512_mask_blend_epi8, _mm512_mask_storeu_epi8, _mm512_movepi8_mask, _mm512_or_si512,
+    _mm512_permutex2var_epi8, _mm512_permutex2var_epi32, _mm512_shuffle_epi8, _mm512_shuffle_i32x4,
+    _mm512_srli_epi32, _mm512_storeu_si512, _mm512_stream_si512, _mm512_unpackhi_epi8,
+    _mm512_unpackhi_epi16, _mm512_unpackhi_epi32, _mm512_unpackhi_epi64, _mm512_unpacklo_epi8,
+    _mm512_unpacklo_epi16, _mm512_unpacklo_epi32, _mm512_unpacklo_epi64,
 };
 
 /// A cache line.
@@ -27,6 +27,7 @@ impl<const BYTES: bool> Vector for Avx512<BYTES> {
     type Half = super::avx2::Avx2;
     const LANES: usize = 4;
     const UNIT_BYTES: usize = if BYTES { 1 } else { 4 };
+    const MASKS: bool = true;
 
     #[inline(always)]
     unsafe fn load(src: *const u8) -> Self {
@@ -49,6 +50,12 @@ impl<const BYTES: bool> Vector for Avx512<BYTES> {
     unsafe fn store(self, dst: *mut u8) {
         // SAFETY: the caller's contract.
         unsafe { _mm512_storeu_si512(dst.cast(), self.0) }
+    }
+
+    #[inline(always)]
+    unsafe fn store_some(self, dst: *mut u8, which: u64) {
+        // SAFETY: the caller's contract.
+        unsafe { _mm512_mask_storeu_epi8(dst.cast(), which, self.0) }
     }
 
     #[inline(always)]

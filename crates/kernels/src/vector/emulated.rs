@@ -12,6 +12,7 @@ impl<const LANES: usize> Vector for Emulated<LANES> {
     type Half = Scalar;
     const LANES: usize = LANES;
     const UNIT_BYTES: usize = 1;
+    const MASKS: bool = LANES * LANE_BYTES == LINE_BYTES;
 
     unsafe fn load(src: *const u8) -> Self {
         // SAFETY: the caller's contract.
@@ -26,6 +27,16 @@ impl<const LANES: usize> Vector for Emulated<LANES> {
     unsafe fn store(self, dst: *mut u8) {
         // SAFETY: the caller's contract.
         unsafe { self.scatter(dst, LANE_BYTES as isize) }
+    }
+
+    unsafe fn store_some(self, dst: *mut u8, which: u64) {
+        let mut bytes = [0; LINE_BYTES];
+        // SAFETY: it is as long as a vector.
+        unsafe { self.store(bytes.as_mut_ptr()) };
+        for (i, byte) in bytes.into_iter().enumerate().filter(|(i, _)| which >> i & 1 == 1) {
+            // SAFETY: the caller's contract.
+            unsafe { dst.wrapping_add(i).write(byte) }
+        }
     }
 
     unsafe fn stream(self, dst: *mut u8) {

@@ -32,6 +32,8 @@ pub(crate) struct Abilities {
     pub(crate) lanes: usize,
     /// [`Vector::UNIT_BYTES`].
     pub(crate) unit_bytes: usize,
+    /// [`Vector::MASKS`].
+    pub(crate) masks: bool,
     /// Whether AMD made the processor. There lines that go past the caches may be scattered, if the
     /// source is read in its order, and runs of half a line are worth a tile: on a Zen 5 that is
     /// nearly as fast as a copy, on a Xeon half as fast as other ways.
@@ -65,6 +67,9 @@ pub(crate) trait Vector: Copy {
     /// no less time than to move such elements one by one.
     const UNIT_BYTES: usize = usize::MAX;
 
+    /// Whether there is [`Vector::store_some`].
+    const MASKS: bool = false;
+
     /// Bytes in a row.
     unsafe fn load(src: *const u8) -> Self;
 
@@ -77,6 +82,12 @@ pub(crate) trait Vector: Copy {
 
     /// Writes bytes in a row.
     unsafe fn store(self, dst: *mut u8);
+
+    /// Writes those bytes whose bits in `which` are set; only they need be valid for that.
+    #[inline(always)]
+    unsafe fn store_some(self, _dst: *mut u8, _which: u64) {
+        unreachable!("no masks")
+    }
 
     /// As [`Vector::store`], past the caches; `dst` is a multiple of the vector's size.
     #[inline(always)]
