@@ -138,18 +138,17 @@ impl Panels {
         }
     }
 
-    /// Two squares on, in a run of several. Else the next line of long rows, if a panel has all of them and
-    /// they don't lie at the same few places of a cache.
+    /// Two squares on, in a run of several. Else the next line of long rows, if a panel has all of them or so few that a
+    /// cache keeps these, and they don't lie at the same few places of it.
     fn soon(&self, ahead: isize, next: isize) -> isize {
         let side = LINE_BYTES / self.bytes;
         let (rows, pitch) = (self.chunk.1, self.b.stride.0);
         let long = (self.a.count * self.bytes) as isize >= LONG * ahead.abs();
+        let all = rows == self.b.count || self.writes_all() && self.by_few_rows();
         match () {
             () if !self.has_squares_of_lines() || self.by_halves() => 0,
             () if self.has_runs() && next != 0 && rows >= 4 * side => 2 * side as isize * pitch,
-            () if ahead != 0 && long && rows == self.b.count && pitch % PAGE_BYTES != 0 => {
-                LINE_BYTES as isize
-            }
+            () if ahead != 0 && long && all && pitch % PAGE_BYTES != 0 => LINE_BYTES as isize,
             () => 0,
         }
     }

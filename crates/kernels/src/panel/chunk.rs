@@ -7,7 +7,7 @@
 use super::{CLASHING_BYTES, PACKED_BYTES, PANEL_BYTES, Panels, VISIT_BYTES, Writes};
 use crate::caches::Caches;
 use crate::tile::{COPIED_BYTES, COPIED_ROWS, Lanes};
-use crate::vector::{LINE_BYTES, PAGE_BYTES, PAIR_BYTES};
+use crate::vector::{LINE_BYTES, PAIR_BYTES};
 
 /// What panels of squares with sides of a line have of rows, and how many rows of the source.
 pub(super) const SQUARES_BYTES: usize = 4 * LINE_BYTES;
@@ -22,6 +22,10 @@ pub(super) const fn panel_run_bytes(caches: Caches) -> usize {
 /// What panels of squares by halves have of a row, where they have as many rows as a line has elements: it is
 /// read from end to end.
 pub(super) const HALVES_BYTES: usize = 2 << 10;
+
+/// What panels of squares with sides of a line have of rows where they have few of those that such a panel might: by
+/// [`SQUARES_BYTES`] it was no faster, or up to a tenth slower.
+const LONG_BYTES: usize = 2 << 10;
 
 /// So many of `count`, or all where that is less than two chunks.
 pub(super) fn few(count: usize, few: usize) -> usize {
@@ -42,7 +46,8 @@ impl Panels {
             return (a, b);
         }
         if self.writes == Writes::Rows {
-            return (LINE_BYTES / self.bytes, few(b, self.rows_of_box()));
+            let rows = if self.by_halves() { few(b, self.rows_of_box()) } else { b };
+            return (LINE_BYTES / self.bytes, rows);
         }
         if self.has_squares_of_lines() {
             return self.chunk_of_squares();
@@ -95,8 +100,7 @@ impl Panels {
         // Rows that follow each other and are at few places of pages get in each other's way; farther
         // apart they do less than the source's would, read in pieces.
         let clash = self.goes_on() && self.a.stride.1 % CLASHING_BYTES == 0;
-        let rows = self.goes_on() && self.row_bytes() <= PACKED_BYTES;
-        let pages = self.b.stride.0 % PAGE_BYTES == 0;
+        let all = self.writes_all();
         match self.is_packed() {
             _ if self.are_beside() => (a, b),
             true if self.by_halves() => (a, few(b, VISIT_BYTES / 2 / self.bytes)),
@@ -105,7 +109,8 @@ impl Panels {
             }
             true if clash => (few(a, side), few(b, side)),
             true => (a, few(b, run)),
-            false if rows && !pages => (few(a, side), b),
+            false if all && self.by_few_rows() => (few(a, LONG_BYTES / self.bytes), SQUARES_ROWS),
+            false if all => (few(a, side), b),
             false if let Some(boxes) = self.boxes() => self.chunk_of_boxes(boxes),
             false if self.reads_rows() => {
                 (few(a, HALVES_BYTES / self.bytes), few(b, LINE_BYTES / self.bytes))
