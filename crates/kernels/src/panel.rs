@@ -224,7 +224,8 @@ impl Panels {
         let scattered = (self.a.stride.1 | self.b.stride.0) % SCATTERING_BYTES == 0;
         let lanes = !self.has_line_sides && self.bytes < LANE_BYTES;
         match self.writes {
-            Writes::Staged | Writes::Spliced { .. } => {
+            Writes::Rows if self.by_halves() => None,
+            Writes::Staged | Writes::Spliced { .. } | Writes::Rows => {
                 let why = "squares would not write whole lines where they belong";
                 (!self.keeps_rows()).then_some(why)
             }
@@ -232,7 +233,7 @@ impl Panels {
                 let why = "rows of both sides are at few places of pages";
                 (lanes && scattered && !self.begins_few()).then_some(why)
             }
-            Writes::Lines(_) | Writes::Rows | Writes::Cached => None,
+            Writes::Lines(_) | Writes::Cached => None,
         }
     }
 

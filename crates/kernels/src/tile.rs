@@ -8,6 +8,7 @@
 //! along a third loop. Where a count is no multiple of a square's side, the last squares overlap
 //! those before them: some elements are moved twice.
 
+pub(crate) mod picked;
 pub(crate) mod rows;
 pub(crate) mod sides;
 

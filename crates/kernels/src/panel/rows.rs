@@ -6,9 +6,10 @@
 
 use super::chunk::SQUARES_BYTES;
 use super::{PACKED_BYTES, Panels, Writes};
+use crate::tile::picked::are_picked;
 use crate::tile::pitch;
 use crate::tile::rows::{ALIKE, are_rows};
-use crate::vector::{LANE_BYTES, LINE_BYTES, PAGE_BYTES};
+use crate::vector::{Abilities, LANE_BYTES, LINE_BYTES, PAGE_BYTES};
 
 /// At most this part of the rows is moved twice.
 const MOST_TWICE: usize = 4;
@@ -20,10 +21,18 @@ impl Panels {
         let parts = row > LINE_BYTES && !row.is_multiple_of(LINE_BYTES);
         let follow = self.writes == Writes::Staged && self.goes_on() && self.o.count == 1;
         match parts && follow {
-            true if apart && self.are_rows() => Some(Writes::Rows),
+            true if apart && (self.are_rows() || self.are_picked()) => Some(Writes::Rows),
             true if self.has_line_sides => self.spliced(),
             _ => None,
         }
+    }
+
+    /// Whether they are made in registers by vectors that are lines. On AMD's processors that was not measured.
+    fn are_picked(&self) -> bool {
+        let Abilities { lanes, unit_bytes, scatters, .. } = self.by;
+        let whole = self.a.count.is_multiple_of(LINE_BYTES / self.bytes);
+        let squares = self.has_line_sides && are_picked(lanes, unit_bytes, self.bytes);
+        squares && whole && !scatters && self.spliced().is_some()
     }
 
     /// Whether they are made in registers. Where the source's rows are at multiples of a page it is worth it for short

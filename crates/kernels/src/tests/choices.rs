@@ -297,6 +297,41 @@ fn squares_by_halves_where_neither_side_is_crowded() {
 }
 
 #[test]
+fn rows_by_vectors_that_are_lines() {
+    let lines = available().find(|instance| instance.name == "emulated").unwrap();
+    let at_line = std::ptr::without_provenance::<u8>(4096);
+    let told = |copy: &NdCopy, amd| explain_by(&lines.on(amd), copy, at_line, Stores::Streamed);
+    let block = 196 * 2048;
+    // Few of the source's rows at once; and lines of two rows, which are made in registers.
+    for (copy, panels, on_amd) in [
+        (looped(&[(256, 12_544, 4), (3136, 4, 1024)]), "512 by 64", "64 by 256"),
+        (
+            looped(&[(2, block, block), (196, 2048, 4), (512, 4, 784)]),
+            "16 by 196 elements of 4 B, in place",
+            "16 by 196 elements of 4 B, put together",
+        ),
+    ] {
+        for (amd, panels) in [(false, panels), (true, on_amd)] {
+            let told = told(&copy, amd);
+            assert!(told.starts_with(&format!("panels of {panels}")), "{told} for {panels}");
+        }
+    }
+    for (bytes, side) in [(4, 16), (8, 8)] {
+        for rows in side + 1..2 * side {
+            let block = rows * 2 * side * bytes;
+            let loops = [
+                (2, block, block),
+                (rows, 2 * side * bytes, bytes),
+                (2 * side, bytes, rows * bytes),
+            ];
+            let mut copy = looped(&loops.map(|(n, src, dst)| (n as u64, src, dst)));
+            copy.fields[0].bytes = bytes as u64;
+            check(&copy, (0, 0));
+        }
+    }
+}
+
+#[test]
 fn smaller_caches_get_smaller_parts() {
     let halves = available().find(|instance| instance.name == "emulated halves").unwrap();
     let at_line = std::ptr::without_provenance::<u8>(4096);

@@ -5,6 +5,7 @@
 //! start at the same lane of a line; so lanes of four squares, of which some have waited in registers as far as there
 //! are any, are a line of each. How a row starts waits for the end of the one before it.
 
+use super::picked::{are_picked, picked};
 use super::sides::{FEW, ask_box};
 use super::{Tile, ask, is_line, loaded, shuffle, square};
 use crate::ahead::prefetch_near;
@@ -42,6 +43,9 @@ pub(crate) unsafe fn rows<V: Vector, const E: usize>(
                 _ => rows_of::<V, E, 3>((tile, around), src, dst),
             }
         }
+    } else if const { are_picked(V::LANES, V::UNIT_BYTES, E) } {
+        // SAFETY: the caller's contract.
+        unsafe { picked::<V, E>(tile, src, dst) }
     } else {
         unreachable!("only such vectors and elements are moved so");
     }
