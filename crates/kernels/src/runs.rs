@@ -2,9 +2,9 @@
 //!
 //! **Hazard.** Who follows one side alone touches the other by single lines, each in another page:
 //! less than half as fast. **Structure.** Where the source goes on in one loop and the destination
-//! in another, runs are moved in tiles that have a kilobyte or two of either side at one place. A
-//! processor that scatters lines past the caches follows the source instead, by vectors that are lines; by
-//! halves of them, tiles write half a kilobyte at one place, and ask for the next.
+//! in another, runs are moved in tiles that write half a kilobyte at one place, and ask for the next. A
+//! processor that scatters lines past the caches, and has vectors that are lines, follows the source instead.
+//! What can't be asked for, or goes into the caches, has a kilobyte or two of either side at one place.
 
 use crate::ahead::{READ_ON_BYTES, prefetch_near};
 use crate::caches::Caches;
@@ -50,15 +50,11 @@ const HALF_BYTES: usize = LINE_BYTES / 2;
 /// has runs: if these are lines that go past the caches, tiles would gain nothing.
 const FEW_BYTES: usize = 512;
 
-/// What a visit to one place of the destination writes past the caches, by vectors of half a line, where the
-/// source goes on with the next turns where it leaves off. It is read by single runs then, which no processor
-/// finds by itself: as much as a tile has is asked for in the order in which it lies, if it is no more than
-/// a quarter of a second-level cache.
+/// What a visit to one place of the destination writes past the caches, where the source goes on with the next
+/// turns where it leaves off, and is not followed. It is read by single runs then, which no processor finds by
+/// itself: as much as a tile has is asked for in the order in which it lies, if it is no more than a quarter of
+/// a second-level cache.
 const VISIT_BYTES: usize = 512;
-
-/// What a source that is asked for has at one place at most, where lines are held: more of it has more places of the
-/// destination, each of which is better written by longer tiles.
-const HELD_BYTES: usize = 1 << 10;
 
 /// Two pairs of lines.
 const PAIRS_BYTES: usize = 2 * PAIR_BYTES;
@@ -110,8 +106,8 @@ impl Runs {
         let (bytes, mut rest) = (nest.bytes, *nest);
         let few =
             if bytes == HALF_BYTES || stores == Stores::Cached { LINE_BYTES } else { FEW_BYTES };
-        // Less may be asked for, by vectors of half a line.
-        let least = if is_line(2 * by.lanes) || by.holds_lines() { LINE_BYTES } else { few };
+        // Less may be asked for.
+        let least = if asks_for_tiles(by, stores) { LINE_BYTES } else { few };
         let mut take = |is: &dyn Fn(&Loop) -> bool| {
             let found = |l: &Loop| l.is_plain() && l.count > 1 && is(l);
             rest.loops().iter().position(found).map(|k| line(rest.take(k)))
@@ -122,10 +118,9 @@ impl Runs {
         let whole = (strides | dst | (bytes * along.count)).is_multiple_of(LINE_BYTES);
         let runs = Runs { bytes, along, across, tile: (1, 1), is_tiled: true, asks: false, stores };
         let asks = runs.is_asked_for(by, rest.loops().last());
-        let halves = by.lanes * LANE_BYTES > HALF_BYTES && !by.scatters && !asks;
         let fits = match (bytes, stores) {
-            // Half vectors are worth it only where lines may be scattered.
-            (HALF_BYTES, _) if halves => false,
+            // Half vectors are worth it only where lines may be scattered, or are asked for.
+            (HALF_BYTES, _) if by.holds_lines() && !asks => false,
             (HALF_BYTES, Stores::Streamed) => whole,
             (HALF_BYTES, Stores::Cached) => true,
             (_, Stores::Streamed) => whole && bytes.is_multiple_of(LINE_BYTES),
@@ -149,16 +144,13 @@ impl Runs {
         self.along.stride.0 == self.at_one() as isize
     }
 
-    /// Whether the next tile is asked for: by vectors of half a line, or of short runs and by vectors of a line that a
-    /// processor holds, past the caches, where there is one, be it with the next turn of the loop around.
+    /// Whether the next tile is asked for: where that may be, and there is one, be it with the next turn of the
+    /// loop around.
     fn is_asked_for(&self, by: Abilities, around: Option<&Loop>) -> bool {
-        let short = self.bytes <= LINE_BYTES && self.at_one() <= HELD_BYTES;
-        let vectors = is_line(2 * by.lanes) || by.holds_lines() && short;
-        let streams = vectors && self.stores == Stores::Streamed;
         let block = (self.at_one() * self.along.count) as isize;
         let has_next = self.along.count > self.visit()
             || around.is_some_and(|l| l.is_plain() && l.src == block);
-        streams
+        asks_for_tiles(by, self.stores)
             && has_next
             && self.goes_on()
             && self.visit() * self.at_one() <= by.caches.second.bytes / 4
@@ -217,6 +209,12 @@ impl Runs {
         let tile = (turns(most.1, along.count), turns(most.0, across.count));
         Runs { tile, ..self }
     }
+}
+
+/// Whether tiles may be asked for, by vectors of these abilities: past the caches, by halves of lines, and by
+/// lines that a processor holds.
+fn asks_for_tiles(by: Abilities, stores: Stores) -> bool {
+    (is_line(2 * by.lanes) || by.holds_lines()) && stores == Stores::Streamed
 }
 
 impl fmt::Display for Runs {
@@ -369,8 +367,8 @@ unsafe fn asking<V: Vector, const ONE: bool>(runs: &Runs, src: *const u8, dst: *
     }
     let bytes = if ONE { LINE_BYTES } else { bytes };
     let tile = visit as isize * along.stride.0;
-    let mut next =
-        src.wrapping_offset(if const { is_line(V::LANES) } { READ_ON_BYTES } else { tile });
+    let least = if const { is_line(V::LANES) } { READ_ON_BYTES } else { 0 };
+    let mut next = src.wrapping_offset(tile.max(least));
     for start in (0..along.count).step_by(visit) {
         let src = src.wrapping_offset(start as isize * along.stride.0);
         let dst = dst.wrapping_add(start * bytes);

@@ -6,7 +6,7 @@ use super::{CLASHING_BYTES, PACKED_BYTES, Panels, VISIT_BYTES, Writes};
 use crate::caches::Caches;
 use crate::element::Line;
 use crate::nest::Nest;
-use crate::tile::{Lanes, are_lines, is_line};
+use crate::tile::{Lanes, are_lines};
 use crate::vector::{Abilities, LANE_BYTES, LINE_BYTES, PAGE_BYTES, PAIR_BYTES};
 
 /// Rows of so many elements at most are moved all at once, in the order in which they lie: on a Zen 4 of 32
@@ -225,7 +225,7 @@ impl Panels {
     /// Whether few rows of the source are better read at once, and more of each: on a Xeon that is a fourth to two
     /// fifths faster by 64 rows than by 96 and more. AMD's were found to be faster by all.
     pub(super) fn by_few_rows(&self) -> bool {
-        is_line(self.by.lanes) && !self.by.scatters && self.b.count >= 2 * SQUARES_ROWS
+        self.by.holds_lines() && self.b.count >= 2 * SQUARES_ROWS
     }
 
     /// Whether the rows of the source follow each other.

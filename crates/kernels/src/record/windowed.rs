@@ -128,7 +128,7 @@ impl Records<'_> {
     /// starts anywhere as it is. A Xeon is a fifth faster so where these are fewer vectors; other processors were not
     /// measured.
     fn has_short_groups(&self, by: Abilities) -> bool {
-        !self.splits && self.hybrid.is_none() && tile::is_line(by.lanes) && !by.scatters
+        !self.splits && self.hybrid.is_none() && by.holds_lines()
     }
 
     /// Whether lines that go past the caches are made of two vectors of so many lanes.

@@ -30,9 +30,10 @@ fn the_way_is_told() {
     says(&transpose(4080, 4), Stores::Streamed, &whole);
     says(&transpose(4096, 4), Stores::Streamed, long);
     says(&transpose(4095, 4), Stores::Streamed, "long rows, 4095 by 4095 elements of 4 B");
-    // By vectors of half a line so much is asked for as a second-level cache keeps.
+    // So much is asked for as a second-level cache keeps; by vectors of a line not where they may be scattered.
     let (tiles, on_amd) = match best.abilities.lanes {
         2 => ("4 by 64", [(64, "4 by 64"), (63, "4 by 63")]),
+        4 => ("4 by 64", [(64, "2 by 16"), (63, "63 by 63")]),
         _ => ("8 by 16", [(64, "2 by 16"), (63, "63 by 63")]),
     };
     let tiles = format!("runs of 128 B, in tiles of {tiles}, past the caches");
@@ -45,9 +46,9 @@ fn the_way_is_told() {
     // Near, and at one place of a first-level cache.
     let crowded = looped(&[(9, 128, 4096), (32, 9 * 128, 128), (32, 4, 4)]);
     says(&crowded, Stores::Cached, "runs of 128 B, in tiles of 4 by 32 (");
-    // Few runs at one place are asked for by vectors of half a line, if the source goes on behind them.
+    // Few runs at one place are asked for, if the source goes on behind them.
     says(&transpose(4, 128), Stores::Streamed, "runs of 128 B, past the caches (");
-    let few = if best.abilities.lanes == 2 { ", in tiles of 4 by 4" } else { "" };
+    let few = if best.abilities.lanes > 1 { ", in tiles of 4 by 4" } else { "" };
     let blocks = looped(&[(5, 2048, 2048), (4, 128, 512), (4, 512, 128), (32, 4, 4)]);
     says(&blocks, Stores::Streamed, &format!("runs of 128 B{few}, past the caches ("));
     // From structures of four fields to hybrids of four of them.
