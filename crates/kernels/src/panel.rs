@@ -125,8 +125,7 @@ impl Panels {
         let (chunk, asks) = ((1, 1), Asks::default());
         let aligned = dst.is_multiple_of(LINE_BYTES);
         let whole = aligned && all_shared == 0 && (b.count * nest.bytes).is_multiple_of(LINE_BYTES);
-        let o = ONCE;
-        let bytes = nest.bytes;
+        let (o, bytes) = (ONCE, nest.bytes);
         let source_follows = follows(nest, a.count * b.count * bytes);
         let short = streams && source_follows && bytes < LANE_BYTES;
         let has_line_sides = are_lines(by.lanes, bytes, streams)

@@ -53,13 +53,18 @@ pub(super) fn follows(nest: &Nest, block: usize) -> bool {
     nest.loops().last().is_none_or(|l| l.is_plain() && l.src == block.cast_signed())
 }
 
+/// Whether a block of so many bytes stays in the caches while it is read again and again.
+fn stays_near(block: usize, caches: Caches) -> bool {
+    block <= caches.second.bytes / 8
+}
+
 /// Whether the source's rows are of few elements and follow each other, by such vectors: they are better read in their
 /// order and written by a few lines of two or four columns at once than by squares with sides of a line, which begin
-/// as many lines as a row has elements.
+/// as many lines as a row has elements. Blocks that stay in the caches are not.
 pub(super) fn has_short_rows(bytes: usize, (a, b): (Line, Line), by: Abilities) -> bool {
     let row = (a.count * bytes).cast_signed();
     let few = a.count <= SHORT_ELEMENTS && bytes <= LANE_BYTES && b.stride.0 == row;
-    let long = b.count * bytes > PACKED_BYTES;
+    let long = b.count * bytes > PACKED_BYTES && !stays_near(a.count * b.count * bytes, by.caches);
     few && long && by.holds_lines()
 }
 
@@ -118,7 +123,7 @@ impl Panels {
 
     /// Whether a block is read again and again, by a part of each row: it stays in the caches.
     fn stays_near(&self) -> bool {
-        self.block_bytes() <= self.by.caches.second.bytes / 8
+        stays_near(self.block_bytes(), self.by.caches)
     }
 
     /// Whether a block is one run of the source, and each of its panels, put together, one of the

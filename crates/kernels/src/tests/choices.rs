@@ -31,15 +31,14 @@ fn the_way_is_told() {
     says(&transpose(4096, 4), Stores::Streamed, long);
     says(&transpose(4095, 4), Stores::Streamed, "long rows, 4095 by 4095 elements of 4 B");
     // So much is asked for as a second-level cache keeps; by vectors of a line not where they may be scattered.
-    let (tiles, on_amd) = match best.abilities.lanes {
-        2 => ("4 by 64", [(64, "4 by 64"), (63, "4 by 63")]),
-        4 => ("4 by 64", [(64, "2 by 16"), (63, "63 by 63")]),
-        _ => ("8 by 16", [(64, "2 by 16"), (63, "63 by 63")]),
+    let (tiles, amd, odd) = match best.abilities.lanes {
+        2 => ("4 by 64", "4 by 64", "4 by 63"),
+        4 => ("4 by 64", "2 by 16", "63 by 63"),
+        _ => ("8 by 16", "2 by 16", "63 by 63"),
     };
-    let tiles = format!("runs of 128 B, in tiles of {tiles}, past the caches");
-    says(&transpose(64, 128), Stores::Streamed, &tiles);
-    for (side, tile) in on_amd {
-        let told = explain_by(&best.on(true), &transpose(side, 128), at_line, Stores::Streamed);
+    for (by, side, tile) in [(best, 64, tiles), (best.on(true), 64, amd), (best.on(true), 63, odd)]
+    {
+        let told = explain_by(&by, &transpose(side, 128), at_line, Stores::Streamed);
         assert!(told.starts_with(&format!("runs of 128 B, in tiles of {tile}, past")), "{told}");
     }
     says(&transpose(5, 128), Stores::Cached, "runs of 128 B, in tiles of 5 by 5 (");
