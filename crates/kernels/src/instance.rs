@@ -44,7 +44,7 @@ pub(crate) struct Instance {
     /// [`gather::runs`].
     pub(crate) gather: unsafe fn(&Gather<'_>, *const u8, *mut u8),
     /// [`stream::run`].
-    pub(crate) stream: unsafe fn(*const u8, *mut u8, usize),
+    pub(crate) stream: unsafe fn(*const u8, *mut u8, (usize, bool)),
     pub(crate) joined: Joined,
     /// [`runs::runs`].
     pub(crate) runs: unsafe fn(&Runs, *const u8, *mut u8),
@@ -203,9 +203,9 @@ macro_rules! instance {
             /// # Safety
             /// As [`stream::run`].
             $(#[target_feature(enable = $features)])?
-            unsafe fn stream(src: *const u8, dst: *mut u8, bytes: usize) {
+            unsafe fn stream(src: *const u8, dst: *mut u8, run: (usize, bool)) {
                 // SAFETY: the caller's contract.
-                unsafe { stream::run::<$vector>(src, dst, bytes) }
+                unsafe { stream::run::<$vector>(src, dst, run) }
             }
 
             /// # Safety

@@ -296,7 +296,7 @@ unsafe fn tile<V: Vector>(runs: &Runs, at: (*const u8, *mut u8)) {
                 match stores {
                     Stores::Cached => cached::<V>(src, dst, bytes),
                     Stores::Streamed if stream::is_long::<V>(bytes) => {
-                        stream::run::<V>(src, dst, bytes)
+                        stream::run::<V>(src, dst, (bytes, false))
                     }
                     Stores::Streamed if whole => stream::lines::<V>(src, dst, (bytes, ahead)),
                     Stores::Streamed => stream::copy::<V>(src, dst, bytes),

@@ -119,7 +119,7 @@ pub(crate) unsafe fn run(
         if !is_streamed(bytes, stores) {
             return std::ptr::copy_nonoverlapping(src, dst, bytes);
         }
-        (instance.stream)(src, dst, bytes);
+        (instance.stream)(src, dst, (bytes, instance.abilities.holds_lines()));
     }
     stream::fence();
 }

@@ -1,6 +1,6 @@
 //! Runs written past the caches, by whole lines.
 
-use crate::ahead::prefetch;
+use crate::ahead::{READ_ON_BYTES, prefetch, prefetch_near};
 use crate::tile::is_line;
 use crate::vector::{LANE_BYTES, LINE_BYTES, Vector};
 
@@ -18,12 +18,20 @@ pub(crate) fn is_long<V: Vector>(bytes: usize) -> bool {
     !is_line(V::LANES) && bytes >= PARTS * PART_BYTES
 }
 
-/// As [`copy`], by parts where a run is long.
+/// As [`copy`], by parts where a run is long, or asked for far ahead if it `reads_on` by vectors that are lines.
 ///
 /// # Safety
 /// As [`copy`].
 #[inline(always)]
-pub(crate) unsafe fn run<V: Vector>(src: *const u8, dst: *mut u8, bytes: usize) {
+pub(crate) unsafe fn run<V: Vector>(
+    src: *const u8,
+    dst: *mut u8,
+    (bytes, reads_on): (usize, bool),
+) {
+    if const { is_line(V::LANES) } && reads_on {
+        // SAFETY: the caller's contract.
+        return unsafe { copy_by::<V, true>(src, dst, bytes) };
+    }
     let head = dst.addr().wrapping_neg() % LINE_BYTES;
     let is_long = is_long::<V>(bytes.saturating_sub(head));
     let rest = if is_long { bytes - (bytes - head) % (PARTS * PART_BYTES) } else { 0 };
@@ -50,6 +58,16 @@ pub(crate) unsafe fn run<V: Vector>(src: *const u8, dst: *mut u8, bytes: usize) 
 /// As [`std::ptr::copy_nonoverlapping`]; the processor has the instruction set of `V`.
 #[inline(always)]
 pub(crate) unsafe fn copy<V: Vector>(src: *const u8, dst: *mut u8, bytes: usize) {
+    // SAFETY: the caller's contract.
+    unsafe { copy_by::<V, false>(src, dst, bytes) }
+}
+
+/// As [`copy`]; what is read is asked for far ahead, if it `READS_ON`.
+///
+/// # Safety
+/// As [`copy`].
+#[inline(always)]
+unsafe fn copy_by<V: Vector, const READS_ON: bool>(src: *const u8, dst: *mut u8, bytes: usize) {
     let head = (dst.addr().wrapping_neg() % LINE_BYTES).min(bytes);
     let lines = (bytes - head) / LINE_BYTES;
     let tail = head + lines * LINE_BYTES;
@@ -59,6 +77,9 @@ pub(crate) unsafe fn copy<V: Vector>(src: *const u8, dst: *mut u8, bytes: usize)
             std::ptr::copy_nonoverlapping(src, dst, head);
         }
         for at in (head..tail).step_by(V::LANES * LANE_BYTES) {
+            if READS_ON {
+                prefetch_near(src.wrapping_add(at).wrapping_offset(READ_ON_BYTES));
+            }
             V::load(src.add(at)).stream(dst.add(at));
         }
         if bytes > tail {
