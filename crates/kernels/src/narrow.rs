@@ -5,7 +5,7 @@
 //! not, squares are moved of which a part is of no use.
 
 use crate::ahead::prefetch;
-use crate::tile::{Chunks, PAIR, Tile, ask, elements, lanes, loaded, shuffle, square};
+use crate::tile::{Chunks, PAIR, Tile, ask, elements, is_line, lanes, loaded, shuffle, square};
 use crate::vector::{LANE_BYTES, LINE_BYTES, Vector};
 
 /// The body for [`crate::tile::Lanes::Split`].
@@ -43,7 +43,7 @@ unsafe fn split_of<V: Vector, const E: usize, const A: usize, const STREAM: bool
         let (src, dst) = tile.turn(o, src, dst);
         for b in (0..whole).step_by(PAIR * rows) {
             let (src, dst) = (src.wrapping_add(b * A * E), dst.wrapping_add(b * E));
-            ask(&mut next, PAIR * rows * A * E / LINE_BYTES);
+            ask_on::<V>(&mut next, PAIR * rows * A * E / LINE_BYTES);
             // SAFETY: rows of the tile.
             unsafe {
                 let first = columns_of::<V, E, A>(src);
@@ -62,6 +62,14 @@ unsafe fn split_of<V: Vector, const E: usize, const A: usize, const STREAM: bool
         }
         // SAFETY: the last rows of the tile.
         unsafe { elements::<E>(tile, (0..A, whole..tile.b), src, dst) }
+    }
+}
+
+/// Asks for the next few `lines` of what is read from end to end, if vectors are lines: by others it is not asked for.
+#[inline(always)]
+fn ask_on<V: Vector>(next: &mut Option<*const u8>, lines: usize) {
+    if const { is_line(V::LANES) } {
+        ask(next, lines);
     }
 }
 
@@ -124,7 +132,7 @@ unsafe fn join_of<V: Vector, const E: usize, const B: usize>(
         let (src, dst) = tile.turn(o, src, dst);
         for a in (0..whole).step_by(columns) {
             let to = dst.wrapping_add(a * B * E);
-            ask(&mut next, bytes / LINE_BYTES);
+            ask_on::<V>(&mut next, bytes / LINE_BYTES);
             ask_ahead(tile, src.wrapping_add(a * B * E), bytes);
             // SAFETY: columns of the tile.
             unsafe {
@@ -154,7 +162,7 @@ unsafe fn join_turns<V: Vector, const E: usize, const B: usize>(
     let mut next = tile.next;
     for o in (0..whole).step_by(V::LANES) {
         let (src, dst) = tile.turn(o as isize, src, dst);
-        ask(&mut next, V::LANES * LANE_BYTES * B / LINE_BYTES);
+        ask_on::<V>(&mut next, V::LANES * LANE_BYTES * B / LINE_BYTES);
         ask_ahead(tile, src, V::LANES * LANE_BYTES * B);
         // SAFETY: turns of the tile.
         unsafe {
