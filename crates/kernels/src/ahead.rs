@@ -7,7 +7,8 @@ use crate::vector::LINE_BYTES;
 use std::ops::Range;
 
 /// How far ahead of its blocks records, or the arrays of all fields, are asked for in the second-level cache,
-/// if single vectors are made: with lines of two it takes more time than it saves.
+/// if single vectors are made: with lines of two it takes more time than it saves. And how far ahead lines are that
+/// are written in part.
 pub(crate) const FAR_BYTES: usize = 16 << 10;
 
 /// How far ahead a source that is read from end to end is asked for, into a second-level cache, where

@@ -121,11 +121,11 @@ impl Panels {
         let all_shared = nest.loops().iter().filter(shared).count();
         let a = plain(nest, &|l| l.src == bytes).map(|k| line(nest.take(k)));
         let (dense, a) = (a.is_some(), a.unwrap_or(ONCE));
-        let writes = Writes::Cached;
-        let (chunk, asks) = ((1, 1), Asks::default());
+        let (writes, chunk, asks) = (Writes::Cached, (1, 1), Asks::default());
         let aligned = dst.is_multiple_of(LINE_BYTES);
         let whole = aligned && all_shared == 0 && (b.count * nest.bytes).is_multiple_of(LINE_BYTES);
         let (o, bytes) = (ONCE, nest.bytes);
+        // As far as two loops tell; a third may be taken yet.
         let source_follows = follows(nest, a.count * b.count * bytes);
         let short = streams && source_follows && bytes < LANE_BYTES;
         let has_line_sides = are_lines(by.lanes, bytes, streams)

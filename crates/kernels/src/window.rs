@@ -50,7 +50,7 @@ struct Made {
 /// How a group is moved.
 pub(crate) struct Plan {
     /// Vectors that start anywhere have parts of two that start with a row, and so have windows of lines:
-    /// three times as many at most. There is a window for each vector at least, so that twos of them, and one
+    /// three times as many at most. There are no more vectors than windows may be, so that twos of them, and one
     /// that is left of each vector, are twice as many.
     pairs: [MaybeUninit<Pair>; 2 * MOST_WINDOWS],
     vectors: [MaybeUninit<Made>; MOST_WINDOWS],
@@ -71,7 +71,7 @@ impl Plan {
     /// Adds a vector that goes `to`, unless it is all [`GAP`]s: the bytes of the source in it are `from`, and its
     /// windows start at multiples of `unit`.
     pub(crate) fn push(&mut self, (from, unit): (&[Place], u16), to: Place) {
-        let which = (0..).zip(from).fold(0, |all, (i, from)| all | u64::from(*from != GAP) << i);
+        let which = bytes_of(from);
         if which == 0 {
             return;
         }
@@ -123,28 +123,34 @@ pub(crate) fn count(from: &[Place]) -> usize {
 /// Calls `each` for the windows that a vector is made of, by twos: the bytes of the source in it, as many
 /// as a vector has, are `from`. Windows start at multiples of `unit`. The last may be there twice.
 fn pairs((from, unit): (&[Place], u16), each: &mut impl FnMut(Pair)) {
-    let mut missing = [false; LINE_BYTES];
-    for (missing, from) in missing.iter_mut().zip(from) {
-        *missing = *from != GAP;
-    }
-    let place = |missing: &[bool]| {
-        let first = missing.iter().position(|m| *m)?;
-        Some((from[first].0, from[first].1 / unit * unit))
+    let mut missing = bytes_of(from);
+    let place = |missing: u64| {
+        let (row, byte) = *from.get(missing.trailing_zeros() as usize)?;
+        Some((row, byte / unit * unit))
     };
-    while let Some(first) = place(&missing) {
+    while let Some(first) = place(missing) {
         let mut pair = Pair { table: [ELSEWHERE; LINE_BYTES], from: [first; 2] };
         for (behind, window) in pair.from.iter_mut().enumerate() {
-            *window = place(&missing).unwrap_or(first);
-            for (i, &(row, byte)) in from.iter().enumerate() {
-                let number = usize::from(byte).wrapping_sub(window.1.into());
-                if missing[i] && row == window.0 && number < from.len() {
-                    missing[i] = false;
+            *window = place(missing).unwrap_or(first);
+            let mut rest = missing;
+            while rest != 0 {
+                let i = rest.trailing_zeros() as usize;
+                rest &= rest - 1;
+                let number = usize::from(from[i].1).wrapping_sub(window.1.into());
+                if from[i].0 == window.0 && number < from.len() {
+                    missing &= !(1 << i);
                     pair.table[i] = (behind * from.len() + number) as u8;
                 }
             }
         }
         each(pair);
     }
+}
+
+/// The bytes of a vector that are somebody's to write, bit by bit.
+fn bytes_of(from: &[Place]) -> u64 {
+    let gaps = from.iter().enumerate().filter(|(_, from)| **from == GAP);
+    gaps.fold(u64::MAX >> (LINE_BYTES - from.len()), |all, (i, _)| all & !(1 << i))
 }
 
 /// What is moved: so many groups of so many records of rows. A line of two vectors asks for one line of what
@@ -179,6 +185,7 @@ pub(crate) unsafe fn groups<V: Vector, const PARTS: usize>(
     let mut asks = Asks::new(from, times * group);
     // What is read with gaps has more lines than are made: then these are asked for that are so far apart.
     let ask_step = share * LINE_BYTES / times.max(1);
+    // Vectors that have masks are lines by themselves: then `PARTS` is 1.
     let has_gaps = V::MASKS && plan.has_gaps(V::LANES * LANE_BYTES);
     let mut pairs = plan.pairs();
     for line in plan.vectors().chunks_exact(PARTS) {

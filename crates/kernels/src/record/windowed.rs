@@ -7,6 +7,7 @@ use crate::nest::Loop;
 use crate::tile;
 use crate::vector::{Abilities, LANE_BYTES, LINE_BYTES};
 use crate::window::{self, GAP, MOST_WINDOWS, Place, Plan};
+use std::array::from_fn;
 
 /// A block has so many groups at least.
 const LEAST_GROUPS: usize = 4;
@@ -154,12 +155,12 @@ impl Records<'_> {
             let bytes = group * self.step(row);
             for at in (0..bytes).step_by(lanes * LANE_BYTES) {
                 let at_row = usize::from(*head) + at;
-                let from: [_; LINE_BYTES] = std::array::from_fn(|i| match self.hybrid {
-                    Some(hybrid) if self.splits => self.of_aos(hybrid, at_row + i),
-                    Some(hybrid) => self.of_hybrid(hybrid, at_row + i),
-                    None if self.splits => self.of_records(row, at_row + i),
-                    None => self.of_arrays(at_row + i),
-                });
+                let from: [_; LINE_BYTES] = match self.hybrid {
+                    Some(hybrid) if self.splits => from_fn(|i| self.of_aos(hybrid, at_row + i)),
+                    Some(hybrid) => from_fn(|i| self.of_hybrid(hybrid, at_row + i)),
+                    None if self.splits => from_fn(|i| self.of_records(row, at_row + i)),
+                    None => from_fn(|i| self.of_arrays(at_row + i)),
+                };
                 each(&from[..lanes * LANE_BYTES], (row as u16, at as u16));
             }
         }
