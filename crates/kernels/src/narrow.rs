@@ -43,7 +43,9 @@ unsafe fn split_of<V: Vector, const E: usize, const A: usize, const STREAM: bool
         let (src, dst) = tile.turn(o, src, dst);
         for b in (0..whole).step_by(PAIR * rows) {
             let (src, dst) = (src.wrapping_add(b * A * E), dst.wrapping_add(b * E));
-            ask_on::<V>(&mut next, PAIR * rows * A * E / LINE_BYTES);
+            if const { is_line(V::LANES) } {
+                ask(&mut next, PAIR * rows * A * E / LINE_BYTES);
+            }
             // SAFETY: rows of the tile.
             unsafe {
                 let first = columns_of::<V, E, A>(src);
@@ -62,14 +64,6 @@ unsafe fn split_of<V: Vector, const E: usize, const A: usize, const STREAM: bool
         }
         // SAFETY: the last rows of the tile.
         unsafe { elements::<E>(tile, (0..A, whole..tile.b), src, dst) }
-    }
-}
-
-/// Asks for the next few `lines` of what is read from end to end, if vectors are lines: by others it is not asked for.
-#[inline(always)]
-fn ask_on<V: Vector>(next: &mut Option<*const u8>, lines: usize) {
-    if const { is_line(V::LANES) } {
-        ask(next, lines);
     }
 }
 
@@ -95,18 +89,37 @@ unsafe fn columns_of<V: Vector, const E: usize, const A: usize>(src: *const u8) 
 /// As [`crate::tile::along_b`] with `STREAM`, but for `a`, which is any number.
 #[inline(always)]
 pub(crate) unsafe fn join<V: Vector, const E: usize>(tile: &Tile, src: *const u8, dst: *mut u8) {
+    // SAFETY: the caller's contract.
+    unsafe {
+        match const { is_line(V::LANES) } {
+            true => join_by::<V, E, true>(tile, src, dst),
+            false => join_by::<V, E, false>(tile, src, dst),
+        }
+    }
+}
+
+/// As [`join`]; only where the instruction set has vectors that are lines a tile `ASKS` for what it reads on.
+///
+/// # Safety
+/// As [`join`].
+#[inline(always)]
+unsafe fn join_by<V: Vector, const E: usize, const ASKS: bool>(
+    tile: &Tile,
+    src: *const u8,
+    dst: *mut u8,
+) {
     let columns = const { V::LANES * LANE_BYTES / E };
     if tile.a < columns && tile.a != LANE_BYTES / E && V::Half::LANES < V::LANES {
         // SAFETY: the caller's contract, whose instruction set has that of half a vector.
-        return unsafe { join::<V::Half, E>(tile, src, dst) };
+        return unsafe { join_by::<V::Half, E, ASKS>(tile, src, dst) };
     }
     // SAFETY: the caller's contract; columns are no longer than a line.
     unsafe {
         match tile.b {
-            2 => join_of::<V, E, 2>(tile, src, dst),
-            4 => join_of::<V, E, 4>(tile, src, dst),
-            8 => join_of::<V, E, 8>(tile, src, dst),
-            _ => join_of::<V, E, 16>(tile, src, dst),
+            2 => join_of::<V, E, 2, ASKS>(tile, src, dst),
+            4 => join_of::<V, E, 4, ASKS>(tile, src, dst),
+            8 => join_of::<V, E, 8, ASKS>(tile, src, dst),
+            _ => join_of::<V, E, 16, ASKS>(tile, src, dst),
         }
     }
 }
@@ -114,7 +127,7 @@ pub(crate) unsafe fn join<V: Vector, const E: usize>(tile: &Tile, src: *const u8
 /// # Safety
 /// As [`join`], for columns of `B` elements.
 #[inline(always)]
-unsafe fn join_of<V: Vector, const E: usize, const B: usize>(
+unsafe fn join_of<V: Vector, const E: usize, const B: usize, const ASKS: bool>(
     tile: &Tile,
     src: *const u8,
     dst: *mut u8,
@@ -124,7 +137,7 @@ unsafe fn join_of<V: Vector, const E: usize, const B: usize>(
     let goes_on = tile.dst.1 == (tile.a * B * E) as isize;
     if goes_on && tile.a == n {
         // SAFETY: the caller's contract.
-        return unsafe { join_turns::<V, E, B>(tile, src, dst) };
+        return unsafe { join_turns::<V, E, B, ASKS>(tile, src, dst) };
     }
     let whole = tile.a / columns * columns;
     let mut next = tile.next;
@@ -132,7 +145,9 @@ unsafe fn join_of<V: Vector, const E: usize, const B: usize>(
         let (src, dst) = tile.turn(o, src, dst);
         for a in (0..whole).step_by(columns) {
             let to = dst.wrapping_add(a * B * E);
-            ask_on::<V>(&mut next, bytes / LINE_BYTES);
+            if ASKS {
+                ask(&mut next, bytes / LINE_BYTES);
+            }
             ask_ahead(tile, src.wrapping_add(a * B * E), bytes);
             // SAFETY: columns of the tile.
             unsafe {
@@ -153,7 +168,7 @@ unsafe fn join_of<V: Vector, const E: usize, const B: usize>(
 /// # Safety
 /// As [`join`].
 #[inline(always)]
-unsafe fn join_turns<V: Vector, const E: usize, const B: usize>(
+unsafe fn join_turns<V: Vector, const E: usize, const B: usize, const ASKS: bool>(
     tile: &Tile,
     src: *const u8,
     dst: *mut u8,
@@ -162,7 +177,9 @@ unsafe fn join_turns<V: Vector, const E: usize, const B: usize>(
     let mut next = tile.next;
     for o in (0..whole).step_by(V::LANES) {
         let (src, dst) = tile.turn(o as isize, src, dst);
-        ask_on::<V>(&mut next, V::LANES * LANE_BYTES * B / LINE_BYTES);
+        if ASKS {
+            ask(&mut next, V::LANES * LANE_BYTES * B / LINE_BYTES);
+        }
         ask_ahead(tile, src, V::LANES * LANE_BYTES * B);
         // SAFETY: turns of the tile.
         unsafe {
