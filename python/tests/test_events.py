@@ -103,8 +103,9 @@ def test_after_orders_copies(large: Large) -> None:
 
 
 def test_a_copy_after_a_failed_one_fails(large: Large) -> None:
+    back = large.m.wrap(np.zeros_like(large.array), dims="yx")
     first = large.start()
-    second = large.m.copy(large.dst, large.m.wrap(np.zeros_like(large.array), dims="yx"), after=first)
+    second = large.m.copy(large.dst, back, after=first)
     first.cancel()
     with pytest.raises(iso.Error):
         second.wait()
