@@ -412,13 +412,9 @@ mod tests {
     #[test]
     fn who_is_told_does_not_wait_for_copies_that_end_meanwhile() {
         let machine = Machine::builder().assume(true).lanes(1).staging(8 << 20).open().unwrap();
-        let array = Array::of(&[("x", 64)], "|u1").unwrap();
-        let [src, dst] = [(); 2].map(|()| machine.empty(array.clone(), "sys").unwrap());
-        let fence = State::of_fence(&machine.shared, FenceId(u64::MAX));
-        let after = vec![Event::new(Arc::new(fence))];
-        let options = CopyOptions { after, ..CopyOptions::default() };
-        let events = [(); 3].map(|()| machine.copy(&src, &dst, &options).unwrap());
-        let [first, second, third] = [0, 1, 2].map(|at| events[at].state.lock().running[0].0);
+        let [kept, events @ ..] = waiting(&machine, [(); 4]);
+        let go = keep_driver(&machine, &kept);
+        let [first, second, third] = [0, 1, 2].map(|at| transfer_of(&events[at]));
         let (tell, told) = mpsc::channel();
         let shared = Arc::clone(&machine.shared);
         events[0].on_done(move |_| shared.cancel(&[third]));
@@ -427,6 +423,7 @@ mod tests {
             event.on_done(move |_| tell.send(at).unwrap());
         }
         machine.shared.cancel(&[first, second]);
+        go.send(()).unwrap();
         assert_eq!([told.recv().unwrap(), told.recv().unwrap()], [1, 2]);
     }
 
@@ -434,35 +431,56 @@ mod tests {
     fn who_is_called_back_beside_the_driver_may_wait_and_close() {
         let machine = Machine::builder().assume(true).lanes(1).staging(8 << 20).open().unwrap();
         let (machine, here) = (Arc::new(machine), std::thread::current().id());
-        let array = Array::of(&[("x", 64)], "|u1").unwrap();
-        let [src, dst] = [(); 2].map(|()| machine.empty(array.clone(), "sys").unwrap());
-        let never = State::of_fence(&machine.shared, FenceId(u64::MAX));
-        let after = vec![Event::new(Arc::new(never))];
-        let options = CopyOptions { after, ..CopyOptions::default() };
-        let events = [(); 3].map(|()| machine.copy(&src, &dst, &options).unwrap());
-        let [first, second] = [0, 1].map(|at| events[at].state.lock().running[0].0);
-        let ((come, came), (go, gone)) = (mpsc::channel(), mpsc::channel());
-        events[0].on_done(move |_| {
-            come.send(std::thread::current().id()).unwrap();
-            gone.recv().unwrap();
-        });
-        guarded(|| machine.shared.cancel(&[first]));
-        assert_ne!(came.recv().unwrap(), here, "the driver is kept here");
+        let [kept, second, third] = waiting(&machine, [(); 3]);
+        let go = keep_driver(&machine, &kept);
         let (tell, told) = mpsc::channel();
         let called = Arc::clone(&machine);
-        events[1].on_done(move |_| {
+        second.on_done(move |_| {
             go.send(()).unwrap();
             // One with a deadline is not run on the thread that asks for it.
             let deadline = Some(Duration::from_secs(3600));
             let options = CopyOptions { deadline, ..CopyOptions::default() };
-            let outcome = called.copy(&src, &dst, &options).unwrap().wait(None);
+            let outcome = started(&called, &options).wait(None);
             called.close_now();
             tell.send((std::thread::current().id(), outcome)).unwrap();
         });
-        machine.shared.cancel(&[second]);
+        machine.shared.cancel(&[transfer_of(&second)]);
         let (thread, outcome) = told.recv().unwrap();
         assert!(thread == here && outcome.is_ok(), "{outcome:?}");
-        assert!(events[2].is_done());
+        assert!(third.is_done());
+    }
+
+    /// Copies that wait for what is never reached.
+    fn waiting<const N: usize>(machine: &Machine, copies: [(); N]) -> [Event; N] {
+        let never = State::of_fence(&machine.shared, FenceId(u64::MAX));
+        let after = vec![Event::new(Arc::new(never))];
+        let options = CopyOptions { after, ..CopyOptions::default() };
+        copies.map(|()| started(machine, &options))
+    }
+
+    /// A copy from array to array.
+    fn started(machine: &Machine, options: &CopyOptions) -> Event {
+        let array = Array::of(&[("x", 64)], "|u1").unwrap();
+        let [src, dst] = [(); 2].map(|()| machine.empty(array.clone(), "sys").unwrap());
+        machine.copy(&src, &dst, options).unwrap()
+    }
+
+    fn transfer_of(event: &Event) -> TransferId {
+        event.state.lock().running[0].0
+    }
+
+    /// Cancels a copy, and has the driver wait in its callback until something is sent: what ends
+    /// meanwhile is told of by this thread alone.
+    fn keep_driver(machine: &Machine, copy: &Event) -> mpsc::Sender<()> {
+        let ((come, came), (go, gone)) = (mpsc::channel(), mpsc::channel());
+        copy.on_done(move |_| {
+            come.send(std::thread::current().id()).unwrap();
+            gone.recv().unwrap();
+        });
+        let transfer = transfer_of(copy);
+        guarded(|| machine.shared.cancel(&[transfer]));
+        assert_ne!(came.recv().unwrap(), std::thread::current().id(), "the driver is kept here");
+        go
     }
 
     #[test]

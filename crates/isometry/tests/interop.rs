@@ -481,8 +481,9 @@ fn lose(fake: &Fake) {
     let address = other.allocate(1);
     let held = Held::with_fill(fake, &other, (address, 1), 7);
     other.free(address);
-    held.let_go();
+    // While nothing is lost yet: later it may be told of the loss.
     other.end(held.stream);
+    held.let_go();
     // It waits until the stream has ended, or the fault is there.
     let _ = fake.live();
 }
