@@ -4,8 +4,8 @@
 //! is needed is still there for the next. Of each box both sides have pieces, far apart where the
 //! other side goes on; or one side has a run that is part of a second-level cache. A pattern reads each
 //! line of these pieces once and writes each line once, box after box, and shuffles nothing: what it
-//! writes is of no use. It waits for what it reads, or asks for the next box between the stores of one,
-//! and waits then. The best of them is no proof: who reads between the stores, row by row, may be faster,
+//! writes is of no use. It waits for what it reads, or asks for a box ahead between the stores of one:
+//! the next, or one far ahead, for the second-level cache only. The best of them is no proof: who reads between the stores, row by row, may be faster,
 //! as ours is with some images whose channels become the innermost.
 
 use super::moves::is_inside;
@@ -14,6 +14,7 @@ use super::{Buffers, stream};
 use crate::Error;
 use crate::peer::{Spans, View};
 use layout::{CopyDim, FieldCopy, NdCopy, Stride};
+use std::collections::VecDeque;
 use std::hint::black_box;
 use std::marker::PhantomData;
 
@@ -33,7 +34,11 @@ const PIECES_BYTES: [(usize, usize); 9] = [
     (256, RUN_BYTES),
 ];
 
-/// So much is written between asks for the next box.
+/// So much is read between the box that is asked for far ahead and the one that is written, and a box
+/// at least.
+const FAR_BYTES: usize = 16 << 10;
+
+/// So much is written between asks for a box ahead.
 const PART_BYTES: usize = 4 * LINE_BYTES;
 
 /// Boxes of more are not for a second-level cache.
@@ -104,14 +109,41 @@ struct Boxes {
     pieces: Vec<BoxPieces>,
 }
 
+/// Which box is asked for while one is written.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum Asks {
+    None,
+    Next,
+    Far,
+}
+
+impl Asks {
+    /// Each, and what it is called.
+    const ALL: [(Asks, &'static str); 3] = [
+        (Asks::None, ""),
+        (Asks::Next, ", the next box asked for"),
+        (Asks::Far, ", boxes asked for far ahead"),
+    ];
+
+    /// How many boxes of so many bytes ahead.
+    fn boxes(self, bytes: usize) -> usize {
+        match self {
+            Asks::None => 0,
+            Asks::Next => 1,
+            Asks::Far => FAR_BYTES.div_ceil(bytes),
+        }
+    }
+}
+
 /// The traffic of a copy by boxes of one size, but for the last of a loop.
 #[derive(Debug)]
 pub(crate) struct Pattern<'a> {
     /// What its boxes are.
     pub(crate) name: String,
     boxes: Boxes,
-    /// Whether the next box is asked for while one is written.
-    asks: bool,
+    asks: Asks,
+    /// How many boxes ahead of the one that is written.
+    ahead: usize,
     spans: Spans,
     streams: bool,
     buffers: PhantomData<&'a Buffers>,
@@ -119,7 +151,7 @@ pub(crate) struct Pattern<'a> {
 
 impl<'a> Pattern<'a> {
     /// The patterns of `view`, which `streams` past the caches or not: by pieces of several sizes,
-    /// in the order of either side, with the next box asked for or not. None where its bytes aren't
+    /// in the order of either side, with boxes ahead asked for or not. None where its bytes aren't
     /// inside the buffers, or the destination doesn't start with a line.
     pub(crate) fn of(view: &View, buffers: &'a Buffers, streams: bool) -> Result<Vec<Self>, Error> {
         let spans = buffers.spans()?;
@@ -133,17 +165,19 @@ impl<'a> Pattern<'a> {
         let mut all: Vec<Pattern<'a>> = Vec::new();
         for pieces in PIECES_BYTES {
             let extents = extents(&loops, bytes, pieces);
-            if extents.iter().product::<usize>() * bytes > BOX_BYTES {
+            let box_bytes = extents.iter().product::<usize>() * bytes;
+            if box_bytes > BOX_BYTES {
                 continue;
             }
             for (side, order) in [(Side::Src, "source"), (Side::Dst, "destination")] {
                 let start = (view.src.offset as isize, view.dst.offset as isize);
                 let boxes = Boxes::of(&loops, (bytes, &extents), start, side);
-                for (asks, asked) in [(false, ""), (true, ", the next box asked for")] {
+                for (asks, asked) in Asks::ALL {
                     let (from, to) = pieces;
                     let name = format!("{from} to {to} B in the order of the {order}{asked}");
-                    let (boxes, buffers) = (boxes.clone(), PhantomData);
-                    all.push(Pattern { name, boxes, asks, spans, streams, buffers });
+                    let (boxes, ahead, buffers) =
+                        (boxes.clone(), asks.boxes(box_bytes), PhantomData);
+                    all.push(Pattern { name, boxes, asks, ahead, spans, streams, buffers });
                 }
             }
         }
@@ -153,40 +187,43 @@ impl<'a> Pattern<'a> {
     /// Runs it once.
     pub(crate) fn run(&self) {
         let src = self.spans.src.0 as *const u8;
-        let mut before: Option<(&BoxPieces, (isize, isize))> = None;
-        self.boxes.each(&mut |next, at| {
-            if let Some(before) = before {
-                self.write(before, (&next.0, src.wrapping_offset(at.0)));
+        let none = Pieces { bytes: 1, offsets: Vec::new() };
+        let mut asked = VecDeque::with_capacity(self.ahead + 1);
+        self.boxes.each(&mut |next: &BoxPieces, at| {
+            asked.push_back((next, at));
+            if asked.len() > self.ahead {
+                let due = asked.pop_front().expect("one more than wait");
+                let next = if self.ahead > 0 { &next.0 } else { &none };
+                self.move_box(due, (next, src.wrapping_offset(at.0)));
             }
-            for from in &next.0.offsets {
-                // SAFETY: `of` found all of the view inside the buffers, which live as long as this.
-                unsafe { read(src.offset(at.0 + from), next.0.bytes) };
-            }
-            before = Some((next, at));
         });
-        if let Some(last) = before {
-            let none = Pieces { bytes: 1, offsets: Vec::new() };
-            self.write(last, (&none, src));
-        }
+        asked.into_iter().for_each(|due| self.move_box(due, (&none, src)));
         if self.streams {
             stream::fence();
         }
     }
 
-    /// Writes a box, and asks for the pieces of the next meanwhile.
-    fn write(&self, (pieces, at): (&BoxPieces, (isize, isize)), (next, src): (&Pieces, *const u8)) {
+    /// Reads a box and writes it, and asks for the pieces of one ahead meanwhile.
+    fn move_box(&self, due: (&BoxPieces, (isize, isize)), (ahead, src): (&Pieces, *const u8)) {
+        let ((reads, writes), at) = due;
+        for from in &reads.offsets {
+            let from = (self.spans.src.0 as *const u8).wrapping_offset(at.0 + from);
+            // SAFETY: `of` found all of the view inside the buffers, which live as long as this.
+            unsafe { read(from, reads.bytes) };
+        }
         let dst = self.spans.dst.0 as *mut u8;
-        let (writes, reads) = (&pieces.1, next.lines());
         let parts = writes.offsets.len() * writes.bytes.div_ceil(PART_BYTES);
-        let asked = next.offsets.len() * next.bytes.div_ceil(LINE_BYTES);
-        let each = if self.asks { asked.div_ceil(parts) } else { 0 };
-        let mut reads = reads.map(|line| src.wrapping_offset(line));
+        let each = (ahead.offsets.len() * ahead.bytes.div_ceil(LINE_BYTES)).div_ceil(parts);
+        let mut asks = ahead.lines().map(|line| src.wrapping_offset(line));
         for to in &writes.offsets {
             let lines = lines(at.1 + to, writes.bytes);
             for part in (lines.0..lines.1).step_by(PART_BYTES) {
-                reads.by_ref().take(each).for_each(stream::prefetch);
+                asks.by_ref().take(each).for_each(|line| match self.asks {
+                    Asks::Far => stream::prefetch_far(line),
+                    Asks::None | Asks::Next => stream::prefetch(line),
+                });
                 let bytes = PART_BYTES.min(lines.1 - part);
-                // SAFETY: as in `run`; lines that start before a piece start inside the buffer, which
+                // SAFETY: as above; lines that start before a piece start inside the buffer, which
                 // starts with one.
                 unsafe { write(dst.add(part), bytes, self.streams) };
             }

@@ -24,7 +24,7 @@ pub(super) unsafe fn copy(src: *const u8, dst: *mut u8, bytes: usize) {
 pub(super) const LINE_BYTES: usize = 64;
 
 #[cfg(target_arch = "x86_64")]
-pub(super) use x86::{copy_lines, fence, prefetch};
+pub(super) use x86::{copy_lines, fence, prefetch, prefetch_far};
 
 /// # Safety
 /// As [`copy`], for so many lines.
@@ -42,12 +42,16 @@ pub(super) fn fence() {}
 #[cfg(not(target_arch = "x86_64"))]
 pub(super) fn prefetch(_src: *const u8) {}
 
+/// As [`prefetch`], for the second-level cache.
+#[cfg(not(target_arch = "x86_64"))]
+pub(super) fn prefetch_far(_src: *const u8) {}
+
 #[cfg(target_arch = "x86_64")]
 mod x86 {
     use super::LINE_BYTES;
     use std::arch::x86_64::{
-        __m128i, __m256i, __m512i, _MM_HINT_T0, _mm_loadu_si128, _mm_prefetch, _mm_sfence,
-        _mm_stream_si128, _mm256_loadu_si256, _mm256_stream_si256, _mm512_loadu_si512,
+        __m128i, __m256i, __m512i, _MM_HINT_T0, _MM_HINT_T1, _mm_loadu_si128, _mm_prefetch,
+        _mm_sfence, _mm_stream_si128, _mm256_loadu_si256, _mm256_stream_si256, _mm512_loadu_si512,
         _mm512_stream_si512,
     };
 
@@ -77,6 +81,12 @@ mod x86 {
     pub(in super::super) fn prefetch(src: *const u8) {
         // SAFETY: a hint; every x86-64 has it, and it faults at no address.
         unsafe { _mm_prefetch::<_MM_HINT_T0>(src.cast()) };
+    }
+
+    /// As [`prefetch`], for the second-level cache.
+    pub(in super::super) fn prefetch_far(src: *const u8) {
+        // SAFETY: as for `prefetch`.
+        unsafe { _mm_prefetch::<_MM_HINT_T1>(src.cast()) };
     }
 
     /// # Safety
