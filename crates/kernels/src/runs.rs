@@ -104,8 +104,8 @@ impl Runs {
         (stores, by): (Stores, Abilities),
     ) -> Option<Runs> {
         let (bytes, mut rest) = (nest.bytes, *nest);
-        let few =
-            if bytes == HALF_BYTES || stores == Stores::Cached { LINE_BYTES } else { FEW_BYTES };
+        let is_half = bytes == HALF_BYTES;
+        let few = if is_half || stores == Stores::Cached { LINE_BYTES } else { FEW_BYTES };
         // Less may be asked for.
         let least = if asks_for_tiles(by, stores) { LINE_BYTES } else { few };
         let mut take = |is: &dyn Fn(&Loop) -> bool| {
@@ -118,13 +118,9 @@ impl Runs {
         let whole = (strides | dst | (bytes * along.count)).is_multiple_of(LINE_BYTES);
         let runs = Runs { bytes, along, across, tile: (1, 1), is_tiled: true, asks: false, stores };
         let asks = runs.is_asked_for(by, rest.loops().last());
-        let fits = match (bytes, stores) {
-            // Half vectors are worth it only where lines may be scattered, or are asked for.
-            (HALF_BYTES, _) if by.holds_lines() && !asks => false,
-            (HALF_BYTES, Stores::Streamed) => whole,
-            (HALF_BYTES, Stores::Cached) => true,
-            (_, Stores::Streamed) => whole && bytes.is_multiple_of(LINE_BYTES),
-            (_, Stores::Cached) => bytes >= LINE_BYTES,
+        let fits = match stores {
+            Stores::Streamed => whole && (is_half || bytes.is_multiple_of(LINE_BYTES)),
+            Stores::Cached => is_half || bytes >= LINE_BYTES,
         };
         (fits && (asks || runs.at_one() > few)).then(|| *nest = rest)?;
         Some(match () {

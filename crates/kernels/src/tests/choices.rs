@@ -182,7 +182,12 @@ fn hybrids_are_read_from_end_to_end() {
         copy.fields[0].bytes = bytes;
         copy
     };
+    let mut back = hybrids(32, 4);
+    for stride in &mut back.fields[0].strides {
+        (stride.src, stride.dst) = (stride.dst, stride.src);
+    }
     for (copy, held, scattered) in [
+        (back, "runs of 32 B, in tiles of 4 by 128", "runs of 32 B, in tiles of 4 by 128"),
         (hybrids(16, 4), "panels of 4 by 304 elements of 16 B", "records of 64 B, 4 fields"),
         (hybrids(32, 4), "runs of 32 B, in tiles of 16 by 4", "runs of 32 B, in tiles of 4 by 4"),
         (hybrids(64, 16), "runs of 64 B, in tiles of 8 by 16", "runs of 64 B, in tiles of 16 by"),
