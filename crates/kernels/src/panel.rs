@@ -38,8 +38,7 @@ const PANEL_BYTES: usize = 4 << 10;
 /// Rows of up to this, one right behind the other, are moved as a whole.
 const PACKED_BYTES: usize = 2 << 10;
 
-/// Rows of the destination that are gone on with before the next are begun: their pages stay in
-/// the caches.
+/// Rows of the destination that are gone on with before the next are begun: caches keep their pages.
 const BAND_ROWS: usize = 2048;
 
 /// By vectors of half a line, a part of such rows gets so many panels of each row before the next part does: small
@@ -414,6 +413,7 @@ impl Panels {
             src: (self.b.stride.0, self.o.stride.0),
             dst: (self.a.stride.1, self.o.stride.1),
             has_line_sides: self.has_line_sides,
+            by_lanes: self.by_lanes(),
             ahead: if self.writes == Writes::Staged { 0 } else { self.asks.ahead },
             next,
             next_lines,

@@ -244,6 +244,25 @@ proptest! {
         check(&copy, bases);
     }
 
+    /// Rows of the destination that are an even number of lines apart, of several squares with sides of a line.
+    #[test]
+    fn several_squares_at_once(
+        bytes in prop::sample::select(vec![2u64, 4, 4, 8]),
+        (a, b) in (16u64..150, 1u64..6),
+        (turns, gap, apart) in (1u64..3, prop::sample::select(vec![0u64, 0, 1, 64]), 0u64..2),
+        bases in (0usize..3, prop::sample::select(vec![0usize, 0, 0, 64, 4])),
+    ) {
+        let most = if cfg!(miri) { MOST_BYTES } else { 8 * MOST_BYTES };
+        let b = b * 128 / bytes;
+        let a = a.min(most / (b * bytes)).max(1);
+        let (row, to) = (a * bytes + gap, b * bytes + apart * 128);
+        let strides = [(turns, b * row, a * to), (b, row, bytes), (a, bytes, to)];
+        let strides = strides.map(|(n, src, dst)| (n, src.cast_signed(), dst.cast_signed()));
+        let mut copy = looped(&strides);
+        copy.fields[0].bytes = bytes;
+        check(&copy, bases);
+    }
+
     /// Rows that follow each other, most of them whole lanes but not whole lines.
     #[test]
     fn rows_of_lanes(

@@ -93,6 +93,7 @@ impl Panels {
             src: (self.b.stride.0, 0),
             dst: (self.a.stride.1, 0),
             has_line_sides: true,
+            by_lanes: false,
             ahead: 0,
             soon: 0,
             next: None,

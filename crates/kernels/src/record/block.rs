@@ -195,6 +195,7 @@ unsafe fn squares<V: Vector>(records: &Records<'_>, count: usize, rows: &Rows) -
         src: (records.pitch as isize, 0),
         dst: (row as isize, 0),
         has_line_sides: (records.fields.len() * bytes).is_multiple_of(LINE_BYTES),
+        by_lanes: false,
         ahead: 0,
         soon: 0,
         next: None,

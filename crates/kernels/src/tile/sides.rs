@@ -6,12 +6,15 @@
 //! make them of four squares with sides of their own, and write each line at once: its halves wait for each other
 //! in registers.
 
-use super::{Chunks, SCATTERING_BYTES, Tile, is_line, loaded, shuffle, square};
+use super::{Chunks, SCATTERING_BYTES, Tile, is_line, lanes, loaded, shuffle, square};
 use crate::ahead::{prefetch, prefetch_near};
 use crate::vector::{LANE_BYTES, LINE_BYTES, Vector};
 
 /// So many lines of a box are asked for at once.
 pub(crate) const FEW: usize = 4;
+
+/// So many rows are read lane by lane at once: a first-level cache keeps a line of each.
+const LANES_ROWS: usize = 64;
 
 /// Where rows are an element more than a multiple of this apart, loads wait for stores at the same place of another page:
 /// the fewer there are of them, the better.
@@ -104,6 +107,64 @@ pub(super) unsafe fn by_lines<V: Vector, const E: usize, const STREAM: bool, con
                     });
                 }
                 next = next.and(near);
+            }
+        }
+    }
+}
+
+/// As [`super::along_b`], past the caches, by squares with sides of a line whose rows are read lane by lane: what a lane
+/// of a few squares makes of a row of the destination is written at once.
+///
+/// # Safety
+/// As [`by_lines`]; vectors are lines.
+#[inline(always)]
+pub(super) unsafe fn by_lanes<V: Vector, const E: usize>(
+    tile: &Tile,
+    src: *const u8,
+    dst: *mut u8,
+) {
+    let (n, side) = const { (LANE_BYTES / E, LINE_BYTES / E) };
+    let (row, to) = (tile.src.0, tile.dst.0);
+    let step = if tile.next.is_some() { LINE_BYTES as isize } else { row };
+    let mut next = tile.next;
+    for o in 0..tile.o as isize {
+        let (src, dst) = tile.turn(o, src, dst);
+        for a in Chunks::of(tile.a, side) {
+            for start in (0..tile.b).step_by(LANES_ROWS) {
+                let rows = LANES_ROWS.min(tile.b - start);
+                let src = src.wrapping_offset(start as isize * row + a * E as isize);
+                let dst = dst.wrapping_offset(start as isize * E as isize + a * to);
+                for lane in (0..side).step_by(n) {
+                    for b in (0..rows).step_by(side) {
+                        let src = src.wrapping_offset(b as isize * row);
+                        let mut dst = dst.wrapping_offset(lane as isize * to).wrapping_add(b * E);
+                        // SAFETY: a lane of a square of the tile.
+                        let columns = unsafe {
+                            let src = src.wrapping_add(lane * E);
+                            let load =
+                                |j| lanes::<V>(src.wrapping_offset(j * row), n as isize * row);
+                            square::<V, E>(load)
+                        };
+                        let asked = src.wrapping_offset(lane as isize * row);
+                        let ahead = || asked.wrapping_offset(tile.ahead);
+                        let mut near = next.or_else(|| (tile.ahead != 0).then(ahead));
+                        let mut soon = asked.wrapping_offset(tile.soon);
+                        for column in columns.iter().take(n) {
+                            if let Some(near) = &mut near {
+                                prefetch_near(*near);
+                                *near = near.wrapping_offset(step);
+                            }
+                            if tile.soon != 0 {
+                                prefetch(soon);
+                                soon = soon.wrapping_offset(row);
+                            }
+                            // SAFETY: a line of the tile.
+                            unsafe { column.stream(dst) };
+                            dst = dst.wrapping_offset(to);
+                        }
+                        next = next.and(near);
+                    }
+                }
             }
         }
     }
