@@ -62,6 +62,9 @@ impl Panels {
             if !self.is_packed() {
                 return (few(a, pair), few(b, pair));
             }
+            if self.writes_long_rows() {
+                return (few(a, pair), few(b, VISIT_BYTES / self.bytes));
+            }
             let room = self.room() / (a * self.bytes) / pair * pair;
             return (a, few(b, room.clamp(pair, VISIT_BYTES / 2 / self.bytes)));
         }

@@ -336,6 +336,27 @@ fn rows_by_vectors_that_are_lines() {
 }
 
 #[test]
+fn crowded_rows_in_the_caches_are_read_by_few_columns() {
+    let lines = available().find(|instance| instance.name == "emulated").unwrap();
+    let at_line = std::ptr::without_provenance::<u8>(4096);
+    let matrix = |side: u64| {
+        let row = side.cast_signed() * 4;
+        looped(&[(side, row, 4), (side, 4, row)])
+    };
+    for (side, panels, on_amd) in [
+        (256, "32 by 256", "256 by 32"),
+        (240, "240 by 32", "240 by 32"),
+        (512, "512 by", "512 by"),
+    ] {
+        for (amd, panels) in [(false, panels), (true, on_amd)] {
+            let told = explain_by(&lines.on(amd), &matrix(side), at_line, Stores::Cached);
+            assert!(told.starts_with(&format!("panels of {panels}")), "{told} for {panels}");
+        }
+        check(&matrix(side), (0, 0));
+    }
+}
+
+#[test]
 fn smaller_caches_get_smaller_parts() {
     let halves = available().find(|instance| instance.name == "emulated halves").unwrap();
     let at_line = std::ptr::without_provenance::<u8>(4096);
