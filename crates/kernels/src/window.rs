@@ -18,6 +18,10 @@ use std::mem::MaybeUninit;
 /// second-level cache at worst.
 pub(crate) const MOST_WINDOWS: usize = 128;
 
+/// How far ahead records that are taken apart group by group are asked for in the first-level cache: those
+/// of a few groups.
+const SOON_BYTES: usize = 2 << 10;
+
 /// The number of a row, which records or the array of a field are, and of a byte in a group of it.
 pub(crate) type Place = (u16, u16);
 
@@ -221,6 +225,53 @@ pub(crate) unsafe fn groups<V: Vector, const PARTS: usize>(
                 }),
                 false => by_rows(these, from, to, |made: V, dst| made.store(dst)),
             }
+        }
+    }
+}
+
+/// As [`groups`], past the caches and out of one row, one group behind the other: the lines of each row of the
+/// result are written in their order, which memory takes faster, and tables are read each time.
+///
+/// # Safety
+/// As [`groups`], for a line of vectors that are lines.
+#[inline(always)]
+pub(crate) unsafe fn in_order<V: Vector>(
+    plan: &Plan,
+    (times, group): (usize, usize),
+    from: Row<*const u8>,
+    to: &[Row<*mut u8>],
+) {
+    // Each vector asks for its share of the lines that a group has.
+    let (lines, vectors) = (group * from.step / LINE_BYTES, plan.lens.1);
+    let (mut due, mut ask) = (0, from.at);
+    for n in 0..times {
+        let src = from.at.wrapping_add(n * group * from.step);
+        let pick = |pair: &Pair| {
+            let [first, second] = pair.from.map(|(_, behind)| src.wrapping_add(behind.into()));
+            // SAFETY: the caller's contract; a table is as long as a vector.
+            unsafe {
+                let table = V::load(pair.table.as_ptr());
+                (V::pick((V::load(first), V::load(second)), table), table)
+            }
+        };
+        let mut pairs = plan.pairs().iter();
+        for Made { windows, to: (row, at), .. } in plan.vectors() {
+            due += lines;
+            while due >= vectors {
+                prefetch(ask.wrapping_add(SOON_BYTES));
+                prefetch_near(ask.wrapping_add(FAR_BYTES));
+                ask = ask.wrapping_add(LINE_BYTES);
+                due -= vectors;
+            }
+            let Some((mut made, _)) = pairs.next().map(pick) else { return };
+            for (more, table) in pairs.by_ref().take((windows - 1) / 2).map(pick) {
+                // SAFETY: the caller's contract.
+                made = unsafe { more.or_else(made, table) };
+            }
+            let to = to[usize::from(*row)];
+            let dst = to.at.wrapping_add(n * group * to.step + usize::from(*at));
+            // SAFETY: the caller's contract.
+            unsafe { made.stream(dst) }
         }
     }
 }

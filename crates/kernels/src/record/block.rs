@@ -174,6 +174,9 @@ pub(crate) unsafe fn windows<V: Vector>(
     // SAFETY: the caller's contract.
     unsafe {
         match records.has_half_lines(V::LANES) {
+            _ if is_line(V::LANES) && windowed.start.in_order => {
+                window::in_order::<V>(plan, (times, group), from[0], to);
+            }
             true => window::groups::<V, 2>(plan, these, from, to),
             false => window::groups::<V, 1>(plan, these, from, to),
         }
