@@ -6,8 +6,9 @@
 //! source, each from the first byte on that is still missing, or from the start of the line that has
 //! it; out of each two of them a table takes what belongs there. One line is made of many groups before
 //! the next one is, by vectors of a line or of half a line: their tables stay in registers, and what the
-//! windows of these groups have in common stays in the first-level cache. What no table takes of a window
-//! is read all the same, and never used.
+//! windows of these groups have in common stays in the first-level cache. Where memory takes the lines of a
+//! row faster in their order than a few lines apart, it is one group behind the other instead ([`in_order`]).
+//! What no table takes of a window is read all the same, and never used.
 
 use crate::ahead::{Asks, FAR_BYTES, Row, prefetch, prefetch_near};
 use crate::vector::{LANE_BYTES, LINE_BYTES, Vector};

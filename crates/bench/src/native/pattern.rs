@@ -5,8 +5,9 @@
 //! other side goes on; or one side has a run that is part of a second-level cache. A pattern reads each
 //! line of these pieces once and writes each line once, box after box, and shuffles nothing: what it
 //! writes is of no use. It waits for what it reads, or asks for a box ahead between the stores of one:
-//! the next, or one far ahead, for the second-level cache only. The best of them is no proof: who reads between the stores, row by row, may be faster,
-//! as ours is with some images whose channels become the innermost.
+//! the next, or one far ahead, for the second-level cache only. The best of them is no proof: who reads
+//! between the stores, row by row, may be faster, as ours is with some images whose channels become the
+//! innermost.
 
 use super::moves::is_inside;
 use super::stream::LINE_BYTES;

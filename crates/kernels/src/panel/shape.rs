@@ -144,7 +144,7 @@ impl Panels {
 
     /// Whether squares with sides of a line are moved lane by lane, several at once, so that lines of the destination
     /// that follow each other are written so. On a Xeon that is a tenth to two fifths faster where its rows are an even
-    /// number of lines apart, but not for elements of more than four bytes, and up to a tenth slower where that is odd or
+    /// number of lines apart, but not for elements of more than four bytes, and up to a fifth slower where that is odd or
     /// where the source's rows are at few places of a first-level cache, which is to keep a line of each. AMD's
     /// processors were not measured.
     pub(super) fn by_lanes(&self) -> bool {

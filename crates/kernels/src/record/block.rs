@@ -155,8 +155,8 @@ unsafe fn in_hybrids(
     unsafe { move_lines(bytes, Plane { along, across }, from, to) };
 }
 
-/// Moves the groups that a block has by windows, and asks for as many behind them. What goes past the
-/// caches is made line by line, if need be by two vectors each.
+/// Moves the groups that a block has by windows, and asks for what is behind them. What goes past the
+/// caches is made line by line, if need be by two vectors each, or group by group.
 ///
 /// # Safety
 /// As [`Records::run`], for records that windows are found out for; the processor has the instruction set
@@ -173,10 +173,10 @@ pub(crate) unsafe fn windows<V: Vector>(
     let (plan, these) = (&windowed.plan, (times, group, windowed.start.streams));
     // SAFETY: the caller's contract.
     unsafe {
+        if const { is_line(V::LANES) } && windowed.start.in_order {
+            return window::in_order::<V>(plan, (times, group), from[0], to);
+        }
         match records.has_half_lines(V::LANES) {
-            _ if is_line(V::LANES) && windowed.start.in_order => {
-                window::in_order::<V>(plan, (times, group), from[0], to);
-            }
             true => window::groups::<V, 2>(plan, these, from, to),
             false => window::groups::<V, 1>(plan, these, from, to),
         }

@@ -4,7 +4,8 @@
 //! others follow it at its place of the caches. **Structure.** Vectors that are lines make squares whose sides are
 //! lines: whole vectors are loaded and stored, and lanes are exchanged between them first. Vectors of half a line
 //! make them of four squares with sides of their own, and write each line at once: its halves wait for each other
-//! in registers.
+//! in registers. Where a first-level cache keeps a line of each of 64 rows, these are read by lanes after all: what
+//! they make of a row of the destination is several lines, which memory takes faster one behind the other.
 
 use super::{Chunks, SCATTERING_BYTES, Tile, is_line, lanes, loaded, shuffle, square};
 use crate::ahead::{prefetch, prefetch_near};
@@ -116,7 +117,7 @@ pub(super) unsafe fn by_lines<V: Vector, const E: usize, const STREAM: bool, con
 /// of a few squares makes of a row of the destination is written at once.
 ///
 /// # Safety
-/// As [`by_lines`]; vectors are lines.
+/// As [`by_lines`]; vectors are lines, and rows of the destination whole squares' sides.
 #[inline(always)]
 pub(super) unsafe fn by_lanes<V: Vector, const E: usize>(
     tile: &Tile,
