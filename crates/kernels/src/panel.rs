@@ -413,7 +413,7 @@ impl Panels {
             src: (self.b.stride.0, self.o.stride.0),
             dst: (self.a.stride.1, self.o.stride.1),
             has_line_sides: self.has_line_sides,
-            by_lanes: self.by_lanes(),
+            squares: self.squares_past_caches(),
             ahead: if self.writes == Writes::Staged { 0 } else { self.asks.ahead },
             next,
             next_lines,

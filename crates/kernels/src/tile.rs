@@ -12,7 +12,7 @@ pub(crate) mod picked;
 pub(crate) mod rows;
 pub(crate) mod sides;
 
-use self::sides::{by_lanes, by_lines};
+use self::sides::{Squares, by_lanes, by_lines, by_stage};
 use crate::ahead::{prefetch, prefetch_near};
 use crate::vector::{LANE_BYTES, LINE_BYTES, PAIR_BYTES, Vector};
 use std::mem::MaybeUninit;
@@ -30,8 +30,8 @@ pub(crate) struct Tile {
     pub(crate) dst: (isize, isize),
     /// Whether squares have sides of a line, where that can be.
     pub(crate) has_line_sides: bool,
-    /// Whether vectors that are lines move these past the caches lane by lane.
-    pub(crate) by_lanes: bool,
+    /// How vectors that are lines move these past the caches.
+    pub(crate) squares: Squares,
     /// How far ahead of a row the source is asked for; 0 for not at all.
     pub(crate) ahead: isize,
     /// As `ahead`, into a first-level cache, where squares with sides of a line ask into a second-level one.
@@ -255,15 +255,15 @@ pub(crate) unsafe fn along_b<V: Vector, const E: usize, const STREAM: bool>(
         && tile.has_line_sides
         && tile.a.min(tile.b) >= least
     {
-        if const { STREAM && is_line(V::LANES) } && tile.by_lanes {
-            // SAFETY: the caller's contract; there are squares.
-            return unsafe { by_lanes::<V, E>(tile, src, dst) };
-        }
+        let past_caches = const { STREAM && is_line(V::LANES) };
+        let boxes = const { !is_line(V::LANES) } && tile.next_lines > 0;
         // SAFETY: the caller's contract; there are squares.
         return unsafe {
-            match const { !is_line(V::LANES) } && tile.next_lines > 0 {
-                true => by_lines::<V, E, STREAM, true>(tile, src, dst),
-                false => by_lines::<V, E, STREAM, false>(tile, src, dst),
+            match tile.squares {
+                Squares::Staged if past_caches => by_stage::<V, E>(tile, src, dst),
+                Squares::Lanes if past_caches => by_lanes::<V, E>(tile, src, dst),
+                _ if boxes => by_lines::<V, E, STREAM, true>(tile, src, dst),
+                _ => by_lines::<V, E, STREAM, false>(tile, src, dst),
             }
         };
     }

@@ -10,7 +10,7 @@ use super::chunk::{HALVES_BYTES, SQUARES_BYTES, few};
 use super::{Lanes, PACKED_BYTES, Panels, VISIT_BYTES};
 use crate::instance::Instance;
 use crate::tile::Tile;
-use crate::tile::sides::FEW;
+use crate::tile::sides::{FEW, Squares};
 use crate::vector::{LINE_BYTES, PAGE_BYTES};
 use std::ops::Range;
 
@@ -93,7 +93,7 @@ impl Panels {
             src: (self.b.stride.0, 0),
             dst: (self.a.stride.1, 0),
             has_line_sides: true,
-            by_lanes: false,
+            squares: Squares::Single,
             ahead: 0,
             soon: 0,
             next: None,

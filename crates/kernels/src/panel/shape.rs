@@ -6,6 +6,7 @@ use super::{CLASHING_BYTES, PACKED_BYTES, Panels, VISIT_BYTES, Writes};
 use crate::caches::Caches;
 use crate::element::Line;
 use crate::nest::Nest;
+use crate::tile::sides::Squares;
 use crate::tile::{Lanes, SCATTERING_BYTES, are_lines};
 use crate::vector::{Abilities, LANE_BYTES, LINE_BYTES, PAGE_BYTES, PAIR_BYTES};
 
@@ -142,16 +143,22 @@ impl Panels {
         self.has_squares_of_lines() && near && self.source_goes_on() && self.goes_on()
     }
 
-    /// Whether squares with sides of a line are moved lane by lane, several at once, so that lines of the destination
-    /// that follow each other are written so. On a Xeon that is a tenth to two fifths faster where its rows are an even
-    /// number of lines apart, but not for elements of more than four bytes, and up to a fifth slower where that is odd or
-    /// where the source's rows are at few places of a first-level cache, which is to keep a line of each. AMD's
-    /// processors were not measured.
-    pub(super) fn by_lanes(&self) -> bool {
+    /// How squares with sides of a line are moved past the caches, by vectors that are lines: several at once where rows of
+    /// the destination are an even number of lines apart, so that lines that follow each other are written so. On a Xeon
+    /// they are better put together first, by up to a third, than moved lane by lane, but where the source's rows are short
+    /// and follow each other, or the destination's are an odd number of lines: there that is up to a fourth slower. And lanes
+    /// are worth a tenth to two fifths, but up to a fifth slower where the source's rows are at few places of a
+    /// first-level cache, which is to keep a line of each. Of longer elements neither is worth it. AMD's processors
+    /// were not measured.
+    pub(super) fn squares_past_caches(&self) -> Squares {
+        let is_even = |bytes: isize| bytes % PAIR_BYTES.cast_signed() == 0;
         let several = self.chunk.1 * self.bytes > LINE_BYTES && self.bytes <= 4;
-        let even = self.a.stride.1 % PAIR_BYTES.cast_signed() == 0;
         let crowded = self.b.stride.0 % SCATTERING_BYTES == 0;
-        self.by.holds_lines() && several && even && !crowded
+        match self.by.holds_lines() && several && is_even(self.a.stride.1) {
+            true if !self.is_packed() && is_even(self.row_bytes().cast_signed()) => Squares::Staged,
+            true if !crowded => Squares::Lanes,
+            _ => Squares::Single,
+        }
     }
 
     /// Whether panels of squares with sides of a line that stay in the caches write long rows of the destination, of few

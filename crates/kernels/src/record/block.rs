@@ -5,6 +5,7 @@ use crate::ahead::{Asks, prefetch};
 use crate::element::{Line, Plane, move_line, move_lines};
 use crate::narrow::{short_a, split};
 use crate::stream;
+use crate::tile::sides::Squares;
 use crate::tile::{Lanes, Tile, along_b, elements, is_line};
 use crate::vector::{LANE_BYTES, LINE_BYTES, Vector};
 use crate::window;
@@ -198,7 +199,7 @@ unsafe fn squares<V: Vector>(records: &Records<'_>, count: usize, rows: &Rows) -
         src: (records.pitch as isize, 0),
         dst: (row as isize, 0),
         has_line_sides: (records.fields.len() * bytes).is_multiple_of(LINE_BYTES),
-        by_lanes: false,
+        squares: Squares::Single,
         ahead: 0,
         soon: 0,
         next: None,

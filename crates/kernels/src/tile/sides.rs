@@ -4,18 +4,37 @@
 //! others follow it at its place of the caches. **Structure.** Vectors that are lines make squares whose sides are
 //! lines: whole vectors are loaded and stored, and lanes are exchanged between them first. Vectors of half a line
 //! make them of four squares with sides of their own, and write each line at once: its halves wait for each other
-//! in registers. Where a first-level cache keeps a line of each of 64 rows, these are read by lanes after all: what
-//! they make of a row of the destination is several lines, which memory takes faster one behind the other.
+//! in registers. What 64 rows make of a row of the destination is several lines, which memory takes faster one behind
+//! the other: they are read by lanes after all, where a first-level cache keeps a line of each, or put together.
 
 use super::{Chunks, SCATTERING_BYTES, Tile, is_line, lanes, loaded, shuffle, square};
 use crate::ahead::{prefetch, prefetch_near};
 use crate::vector::{LANE_BYTES, LINE_BYTES, Vector};
+use std::mem::MaybeUninit;
 
 /// So many lines of a box are asked for at once.
 pub(crate) const FEW: usize = 4;
 
 /// So many rows are read lane by lane at once: a first-level cache keeps a line of each.
 const LANES_ROWS: usize = 64;
+
+/// How many squares across a panel has that is put together first: with four it was up to a tenth slower.
+const STAGED_SQUARES: usize = 2;
+
+/// Where it is put together.
+#[repr(align(64))]
+struct Stage(MaybeUninit<[u8; STAGED_SQUARES * LINE_BYTES * LANES_ROWS]>);
+
+/// How squares with sides of a line are moved past the caches, by vectors that are lines.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Squares {
+    /// One after the other.
+    Single,
+    /// Several at once, lane by lane.
+    Lanes,
+    /// Several at once, put together first.
+    Staged,
+}
 
 /// Where rows are an element more than a multiple of this apart, loads wait for stores at the same place of another page:
 /// the fewer there are of them, the better.
@@ -167,6 +186,94 @@ pub(super) unsafe fn by_lanes<V: Vector, const E: usize>(
                     }
                 }
             }
+        }
+    }
+}
+
+/// As [`by_lanes`], by panels of whole squares that are put together first: memory takes rows of the destination one
+/// behind the other, and gives what is asked for of the next panel row by row meanwhile, while nothing else is read.
+///
+/// # Safety
+/// As [`by_lanes`].
+#[inline(always)]
+pub(super) unsafe fn by_stage<V: Vector, const E: usize>(
+    tile: &Tile,
+    src: *const u8,
+    dst: *mut u8,
+) {
+    let side = const { LINE_BYTES / E };
+    let mut stage = Stage(MaybeUninit::uninit());
+    let stage = stage.0.as_mut_ptr().cast::<u8>();
+    let (mut next, line) = (tile.next, LINE_BYTES as isize);
+    for o in 0..tile.o as isize {
+        let (src, dst) = tile.turn(o, src, dst);
+        for a in (0..tile.a).step_by(STAGED_SQUARES * side) {
+            // A last panel of less than a square overlaps the one before it.
+            let a = a.min(tile.a - side);
+            let columns = (STAGED_SQUARES * side).min(tile.a - a);
+            let across = columns.div_ceil(side);
+            for start in (0..tile.b).step_by(LANES_ROWS) {
+                let lines = LANES_ROWS.min(tile.b - start) / side;
+                let src = src.wrapping_offset(start as isize * tile.src.0).wrapping_add(a * E);
+                let mut dst = dst.wrapping_offset(a as isize * tile.dst.0).wrapping_add(start * E);
+                // SAFETY: a panel of the tile; the stage has room for one.
+                unsafe { put_together::<V, E>((columns, lines), (src, tile.src.0), stage) };
+                let mut near =
+                    next.or_else(|| (tile.ahead != 0).then(|| src.wrapping_offset(tile.ahead)));
+                let to_row = match next {
+                    Some(_) => line,
+                    None => tile.src.0 - (across as isize - 1) * line,
+                };
+                let (mut left, mut put) = (across, stage.cast_const());
+                for _ in 0..columns {
+                    for b in 0..lines {
+                        if let Some(near) = &mut near {
+                            prefetch_near(*near);
+                            left -= 1;
+                            *near = near.wrapping_offset(if left == 0 { to_row } else { line });
+                            left = if left == 0 { across } else { left };
+                        }
+                        // SAFETY: lines of the panel and of the tile.
+                        unsafe { V::load(put).stream(dst.wrapping_add(b * LINE_BYTES)) };
+                        put = put.wrapping_add(LINE_BYTES);
+                    }
+                    dst = dst.wrapping_offset(tile.dst.0);
+                }
+                next = next.and(near);
+            }
+        }
+    }
+}
+
+/// Moves a panel of so many columns of some `lines` by squares with sides of a line, those of the same rows one behind
+/// the other, to where these columns follow each other.
+///
+/// # Safety
+/// As [`by_lanes`], for a panel whose rows are at `src`, so far apart, and `stage`, which is valid for writes.
+#[inline(always)]
+unsafe fn put_together<V: Vector, const E: usize>(
+    (columns, lines): (usize, usize),
+    (src, row): (*const u8, isize),
+    stage: *mut u8,
+) {
+    let side = const { LINE_BYTES / E };
+    let (across, pitch) = (columns.div_ceil(side), lines * LINE_BYTES);
+    for i in 0..lines * across {
+        // The last square of a row may overlap the one before it.
+        let (a, b) = ((i % across * side).min(columns - side), i / across);
+        let mut src = src.wrapping_offset((b * side) as isize * row).wrapping_add(a * E);
+        let mut put = stage.wrapping_add(a * pitch + b * LINE_BYTES);
+        // SAFETY: a square of the panel.
+        unsafe {
+            let load = || {
+                let line = V::load(src);
+                src = src.wrapping_offset(row);
+                line
+            };
+            square_of_lines::<V, E>(load, |column| {
+                column.store(put);
+                put = put.wrapping_add(pitch);
+            });
         }
     }
 }
