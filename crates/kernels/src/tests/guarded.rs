@@ -60,6 +60,9 @@ fn from_the_first() -> Vec<NdCopy> {
             let gaps = (0, 0);
             list.push(Shape { bytes, extents, src_order: order, dst_order, gaps }.copy());
         }
+        // Rows that don't follow each other, of which the last square overlaps the one before it.
+        let (src_order, dst_order, gaps) = (vec![0, 1], vec![1, 0], (1, 0));
+        list.push(Shape { bytes, extents: vec![60, 64], src_order, dst_order, gaps }.copy());
         for extents in [vec![37, 4, 4], vec![37, 8, 12]] {
             let (src_order, dst_order, gaps) = (vec![0, 1, 2], vec![0, 2, 1], (0, 0));
             list.push(Shape { bytes, extents, src_order, dst_order, gaps }.copy());
