@@ -21,7 +21,7 @@ const LANES_ROWS: usize = 64;
 /// How many squares across a panel has that is put together first: with four it was up to a tenth slower.
 const STAGED_SQUARES: usize = 2;
 
-/// Where it is put together.
+/// Where such a panel is.
 #[repr(align(64))]
 struct Stage(MaybeUninit<[u8; STAGED_SQUARES * LINE_BYTES * LANES_ROWS]>);
 
@@ -191,7 +191,8 @@ pub(super) unsafe fn by_lanes<V: Vector, const E: usize>(
 }
 
 /// As [`by_lanes`], by panels of whole squares that are put together first: memory takes rows of the destination one
-/// behind the other, and gives what is asked for of the next panel row by row meanwhile, while nothing else is read.
+/// behind the other, and gives what is asked for of the next panel row by row meanwhile, while nothing else is read. What
+/// comes soon is not asked for once more.
 ///
 /// # Safety
 /// As [`by_lanes`].
@@ -249,7 +250,8 @@ pub(super) unsafe fn by_stage<V: Vector, const E: usize>(
 /// the other, to where these columns follow each other.
 ///
 /// # Safety
-/// As [`by_lanes`], for a panel whose rows are at `src`, so far apart, and `stage`, which is valid for writes.
+/// As [`by_lanes`], for a panel whose rows are at `src`, so far apart, of no fewer columns than a square's; `stage` is valid
+/// for writes of so many lines of each.
 #[inline(always)]
 unsafe fn put_together<V: Vector, const E: usize>(
     (columns, lines): (usize, usize),
