@@ -12,7 +12,7 @@ pub(crate) mod picked;
 pub(crate) mod rows;
 pub(crate) mod sides;
 
-use self::sides::{Squares, by_lanes, by_lines, by_stage};
+use self::sides::{SEVERAL_BYTES, Squares, by_lanes, by_lines, by_stage};
 use crate::ahead::{prefetch, prefetch_near};
 use crate::vector::{LANE_BYTES, LINE_BYTES, PAIR_BYTES, Vector};
 use std::mem::MaybeUninit;
@@ -255,13 +255,13 @@ pub(crate) unsafe fn along_b<V: Vector, const E: usize, const STREAM: bool>(
         && tile.has_line_sides
         && tile.a.min(tile.b) >= least
     {
-        let past_caches = const { STREAM && is_line(V::LANES) };
+        let several = const { STREAM && is_line(V::LANES) && E <= SEVERAL_BYTES };
         let boxes = const { !is_line(V::LANES) } && tile.next_lines > 0;
         // SAFETY: the caller's contract; there are squares.
         return unsafe {
             match tile.squares {
-                Squares::Staged if past_caches => by_stage::<V, E>(tile, src, dst),
-                Squares::Lanes if past_caches => by_lanes::<V, E>(tile, src, dst),
+                Squares::Staged if several => by_stage::<V, E>(tile, src, dst),
+                Squares::Lanes if several => by_lanes::<V, E>(tile, src, dst),
                 _ if boxes => by_lines::<V, E, STREAM, true>(tile, src, dst),
                 _ => by_lines::<V, E, STREAM, false>(tile, src, dst),
             }

@@ -6,7 +6,7 @@ use super::{CLASHING_BYTES, PACKED_BYTES, Panels, VISIT_BYTES, Writes};
 use crate::caches::Caches;
 use crate::element::Line;
 use crate::nest::Nest;
-use crate::tile::sides::Squares;
+use crate::tile::sides::{SEVERAL_BYTES, Squares};
 use crate::tile::{Lanes, SCATTERING_BYTES, are_lines};
 use crate::vector::{Abilities, LANE_BYTES, LINE_BYTES, PAGE_BYTES, PAIR_BYTES};
 
@@ -152,7 +152,7 @@ impl Panels {
     /// were not measured.
     pub(super) fn squares_past_caches(&self) -> Squares {
         let is_even = |bytes: isize| bytes % PAIR_BYTES.cast_signed() == 0;
-        let several = self.chunk.1 * self.bytes > LINE_BYTES && self.bytes <= 4;
+        let several = self.chunk.1 * self.bytes > LINE_BYTES && self.bytes <= SEVERAL_BYTES;
         let crowded = self.b.stride.0 % SCATTERING_BYTES == 0;
         match self.by.holds_lines() && several && is_even(self.a.stride.1) {
             true if !self.is_packed() && is_even(self.row_bytes().cast_signed()) => Squares::Staged,

@@ -4,7 +4,7 @@
 //! line of a row is picked out of its columns of two squares that follow each other, of which the last has waited. The
 //! last square ends with the rows: there the end of a row and the column that the next starts with are one line.
 
-use super::{Tile, is_line, sides::square_of_lines};
+use super::{Tile, is_line, sides::columns_of_lines};
 use crate::ahead::prefetch_near;
 use crate::vector::{LANE_BYTES, LINE_BYTES, Vector};
 
@@ -59,7 +59,7 @@ pub(super) unsafe fn picked<V: Vector, const E: usize>(tile: &Tile, src: *const 
         let mut held = first;
         ask(tile, (&mut next, side), src);
         let mut i = 0;
-        each::<V, E>((src, tile.src.0), |column| {
+        columns_of_lines::<V, E>((src, tile.src.0), |column| {
             (first[i], held[i]) = (column, column);
             i += 1;
         });
@@ -68,7 +68,7 @@ pub(super) unsafe fn picked<V: Vector, const E: usize>(tile: &Tile, src: *const 
             ask(tile, (&mut next, side), src);
             let (mut i, mut to) = (0, dst);
             // So little is done for each that the compiler unrolls the square, and keeps it in registers.
-            each::<V, E>((src, tile.src.0), |column| {
+            columns_of_lines::<V, E>((src, tile.src.0), |column| {
                 let head = head_bytes(to);
                 line_of((held[i], column), head).stream(to.wrapping_add(head));
                 held[i] = column;
@@ -111,7 +111,7 @@ unsafe fn end<V: Vector, const E: usize>(
     unsafe {
         let mut last = [V::load(src); LANE_BYTES];
         let mut i = 0;
-        each::<V, E>((src, tile.src.0), |column| {
+        columns_of_lines::<V, E>((src, tile.src.0), |column| {
             last[i] = column;
             i += 1;
         });
@@ -130,20 +130,4 @@ unsafe fn end<V: Vector, const E: usize>(
             dst = dst.wrapping_offset(tile.dst.0);
         }
     }
-}
-
-/// Gives the columns of a square whose rows are at `src`, so far apart.
-///
-/// # Safety
-/// As [`square_of_lines`].
-#[inline(always)]
-unsafe fn each<V: Vector, const E: usize>((mut src, row): (*const u8, isize), give: impl FnMut(V)) {
-    let load = || {
-        // SAFETY: the caller's contract.
-        let line = unsafe { V::load(src) };
-        src = src.wrapping_offset(row);
-        line
-    };
-    // SAFETY: the caller's contract.
-    unsafe { square_of_lines::<V, E>(load, give) }
 }

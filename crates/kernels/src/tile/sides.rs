@@ -21,6 +21,9 @@ const LANES_ROWS: usize = 64;
 /// How many squares across a panel has that is put together first: with four it was up to a tenth slower.
 const STAGED_SQUARES: usize = 2;
 
+/// Elements of more are moved one square after the other.
+pub(crate) const SEVERAL_BYTES: usize = 4;
+
 /// Where such a panel is.
 #[repr(align(64))]
 struct Stage(MaybeUninit<[u8; STAGED_SQUARES * LINE_BYTES * LANES_ROWS]>);
@@ -79,7 +82,7 @@ pub(super) unsafe fn by_lines<V: Vector, const E: usize, const STREAM: bool, con
         let (src, dst) = tile.turn(o, src, dst);
         for a in Chunks::of(tile.a, side) {
             for b in Chunks::of(tile.b, side) {
-                let mut src = src.wrapping_offset(b * row + a * E as isize);
+                let src = src.wrapping_offset(b * row + a * E as isize);
                 let mut dst = dst.wrapping_offset(a * to + b * E as isize);
                 let ahead = || src.wrapping_offset(tile.ahead);
                 let mut near = next.or_else(|| (tile.ahead != 0).then(ahead));
@@ -104,13 +107,8 @@ pub(super) unsafe fn by_lines<V: Vector, const E: usize, const STREAM: bool, con
                 }
                 // SAFETY: a square of the tile.
                 unsafe {
-                    let load = || {
-                        let line = V::load(src);
-                        src = src.wrapping_offset(row);
-                        line
-                    };
                     // What is asked for line by line, between the stores, leaves room for what is loaded.
-                    square_of_lines::<V, E>(load, |column| {
+                    columns_of_lines::<V, E>((src, row), |column| {
                         if let Some(near) = &mut near {
                             prefetch_near(*near);
                             *near = near.wrapping_offset(step);
@@ -263,16 +261,11 @@ unsafe fn put_together<V: Vector, const E: usize>(
     for i in 0..lines * across {
         // The last square of a row may overlap the one before it.
         let (a, b) = ((i % across * side).min(columns - side), i / across);
-        let mut src = src.wrapping_offset((b * side) as isize * row).wrapping_add(a * E);
+        let src = src.wrapping_offset((b * side) as isize * row).wrapping_add(a * E);
         let mut put = stage.wrapping_add(a * pitch + b * LINE_BYTES);
         // SAFETY: a square of the panel.
         unsafe {
-            let load = || {
-                let line = V::load(src);
-                src = src.wrapping_offset(row);
-                line
-            };
-            square_of_lines::<V, E>(load, |column| {
+            columns_of_lines::<V, E>((src, row), |column| {
                 column.store(put);
                 put = put.wrapping_add(pitch);
             });
@@ -436,6 +429,25 @@ pub(crate) unsafe fn square_of_two_lanes<V: Vector, const E: usize>(
         shuffle::<V, E>(&mut high, n, n);
         [low, high]
     }
+}
+
+/// As [`square_of_lines`], of rows that are at `src`, so far apart.
+///
+/// # Safety
+/// As [`square_of_lines`], for rows that are valid for reads.
+#[inline(always)]
+pub(super) unsafe fn columns_of_lines<V: Vector, const E: usize>(
+    (mut src, row): (*const u8, isize),
+    store: impl FnMut(V),
+) {
+    let load = || {
+        // SAFETY: the caller's contract.
+        let line = unsafe { V::load(src) };
+        src = src.wrapping_offset(row);
+        line
+    };
+    // SAFETY: the caller's contract.
+    unsafe { square_of_lines::<V, E>(load, store) }
 }
 
 /// Makes the columns of a square with sides of a line of its rows, which `load` gives one after the
