@@ -119,6 +119,7 @@ impl Panels {
         let few_lines = (PAIR_BYTES + 1..=FEW_LINES_BYTES).contains(&row);
         let long = row as isize >= LONG * BLOCKS_AHEAD_BYTES;
         match self.is_packed() {
+            _ if self.follows_rows() => 0,
             _ if self.by_halves() => self.ahead_of_halves(),
             true if pair => 0,
             true if few_lines => (FEW_ROWS * row) as isize,

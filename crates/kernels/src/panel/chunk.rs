@@ -13,6 +13,10 @@ use crate::vector::{LINE_BYTES, PAIR_BYTES};
 pub(super) const SQUARES_BYTES: usize = 4 * LINE_BYTES;
 pub(super) const SQUARES_ROWS: usize = 64;
 
+/// How many rows of the source such panels have that the processor follows by itself: a Xeon's second-level cache follows
+/// so many pages at once.
+const FOLLOWED_ROWS: usize = 32;
+
 /// What such panels have of a source whose rows lie one right behind the other, up to twice as much, while
 /// the same is asked for: a part of a second-level cache.
 pub(super) const fn panel_run_bytes(caches: Caches) -> usize {
@@ -120,6 +124,7 @@ impl Panels {
             }
             // As much of a row of the destination as of the source's, by halves.
             false if self.by_halves() => (few(a, side), few(b, side.max(SQUARES_ROWS))),
+            false if self.follows_rows() => (few(a, side), few(b, FOLLOWED_ROWS)),
             false => (few(a, side), few(b, SQUARES_ROWS)),
         }
     }

@@ -336,6 +336,30 @@ fn rows_by_vectors_that_are_lines() {
 }
 
 #[test]
+fn longer_elements_are_read_by_rows_that_the_processor_follows() {
+    let lines = available().find(|instance| instance.name == "emulated").unwrap();
+    let at_line = std::ptr::without_provenance::<u8>(4096);
+    // Of 8 bytes where rows are at few places of a first-level cache; neither short rows, nor where the destination's are.
+    for (bytes, (rows, row, pitch), panels) in [
+        (16, (264, 264, 264), "16 by 32"),
+        (8, (320, 320, 320), "32 by 32"),
+        (8, (328, 328, 328), "32 by 64"),
+        (4, (528, 640, 640), "64 by 64"),
+        (16, (264, 60, 66), "16 by 64"),
+        (16, (96, 264, 264), "16 by 96"),
+    ] {
+        let mut copy =
+            looped(&[(rows, pitch * bytes, bytes), (row, bytes, rows.cast_signed() * bytes)]);
+        copy.fields[0].bytes = bytes.cast_unsigned();
+        for (amd, panels) in [(false, panels), (true, &*panels.replace("by 32", "by 64"))] {
+            let told = explain_by(&lines.on(amd), &copy, at_line, Stores::Streamed);
+            assert!(told.starts_with(&format!("panels of {panels} ")), "{told} for {panels}");
+        }
+        check(&copy, (0, 0));
+    }
+}
+
+#[test]
 fn crowded_rows_in_the_caches_are_read_by_few_columns() {
     let lines = available().find(|instance| instance.name == "emulated").unwrap();
     let at_line = std::ptr::without_provenance::<u8>(4096);
