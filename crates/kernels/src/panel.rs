@@ -274,13 +274,6 @@ impl Panels {
         }
     }
 
-    /// Whether rows of the source are copied before they are moved: they lie at the same few places
-    /// of the caches, of which squares with sides of a line want fewer at once.
-    fn is_copied(&self) -> bool {
-        let few = if self.has_line_sides { PAGE_BYTES } else { SCATTERING_BYTES };
-        self.writes == Writes::Cached && self.b.stride.0 % few == 0 && self.square().is_some()
-    }
-
     /// Moves all that the loops reach.
     ///
     /// # Safety

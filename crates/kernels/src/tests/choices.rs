@@ -17,16 +17,17 @@ fn the_way_is_told() {
         assert!(told.starts_with(text), "{told}");
     };
     let whole = "panels of 32 by 32 elements of 4 B, ";
-    says(&transpose(4080, 4), Stores::Cached, &format!("{whole}in place ("));
+    // What lies at few places of the caches is copied first, by more rows at once.
+    let many = "panels of 64 by 64 elements of 4 B, ";
+    let few = if best.abilities.holds_lines() { many } else { whole };
+    says(&transpose(4080, 4), Stores::Cached, &format!("{few}in place ("));
+    says(&transpose(4096, 4), Stores::Cached, &format!("{many}in place ("));
     let lines = "panels of 64 by 64 elements of 4 B, in place, by lines past";
     let (whole, long) = match best.abilities.lanes {
         4 => (lines.to_owned(), lines),
         2 => ("panels of 128 by 64 elements of 4 B, in place, by lines past".to_owned(), lines),
         _ => (format!("{whole}in place, by lines past"), "long rows, 4096 by 4096 elements"),
     };
-    // What lies at few places of the caches is copied first, by more rows at once.
-    let copied = "panels of 64 by 64 elements of 4 B, in place (";
-    says(&transpose(4096, 4), Stores::Cached, copied);
     says(&transpose(4080, 4), Stores::Streamed, &whole);
     says(&transpose(4096, 4), Stores::Streamed, long);
     says(&transpose(4095, 4), Stores::Streamed, "long rows, 4095 by 4095 elements of 4 B");
@@ -371,6 +372,8 @@ fn crowded_rows_in_the_caches_are_read_by_few_columns() {
         (256, "32 by 256", "256 by 32"),
         (240, "240 by 32", "240 by 32"),
         (512, "512 by", "512 by"),
+        (600, "64 by 64", "32 by 32"),
+        (1024, "64 by 64", "64 by 64"),
     ] {
         for (amd, panels) in [(false, panels), (true, on_amd)] {
             let told = explain_by(&lines.on(amd), &matrix(side), at_line, Stores::Cached);
