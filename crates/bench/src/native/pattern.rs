@@ -23,8 +23,10 @@ use std::marker::PhantomData;
 const RUN_BYTES: usize = 128 << 10;
 
 /// How long pieces are, of the source and of the destination, if that much of the copy is in one.
-const PIECES_BYTES: [(usize, usize); 9] = [
+const PIECES_BYTES: [(usize, usize); 11] = [
     (64, 64),
+    (64, 256),
+    (64, 512),
     (256, 256),
     (512, 512),
     (1024, 1024),
