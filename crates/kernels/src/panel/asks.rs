@@ -112,7 +112,7 @@ impl Panels {
 
     /// How far ahead squares with sides of a line ask: of rows of few lines that a panel has all of, for
     /// where the innermost loop goes on, or nothing if there is none. Pairs of lines that follow each other
-    /// the processor finds by itself.
+    /// the processor finds by itself, and of some panels [all rows](Panels::follows_rows).
     fn ahead_of_squares(&self, innermost: isize) -> isize {
         let row = self.a.count * self.bytes;
         let pair = (LINE_BYTES + 1..=PAIR_BYTES).contains(&row);

@@ -63,11 +63,11 @@ impl Panels {
             return (a.min(COPIED_BYTES / self.bytes), b.min(COPIED_ROWS));
         }
         if !self.is_staged() {
-            if !self.is_packed() && self.has_squares_in_caches() {
-                return (few(a, SQUARES_BYTES / self.bytes), few(b, SQUARES_ROWS));
-            }
             if !self.is_packed() {
-                return (few(a, pair), few(b, pair));
+                return match self.has_squares_in_caches() {
+                    true => (few(a, SQUARES_BYTES / self.bytes), few(b, SQUARES_ROWS)),
+                    false => (few(a, pair), few(b, pair)),
+                };
             }
             if self.writes_long_rows() {
                 return (few(a, pair), few(b, VISIT_BYTES / self.bytes));

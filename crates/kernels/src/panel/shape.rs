@@ -277,12 +277,13 @@ impl Panels {
     /// Whether few long rows of the source are better read, from end to end, and nothing asked for: the processor follows
     /// so many by itself. On a Xeon elements of 16 bytes are a tenth to two fifths faster so, and those of 8 bytes where
     /// rows, and with them what would be asked for, are at few places of a first-level cache; where they are not these are
-    /// up to a fourth slower, and smaller elements up to a third. AMD's were not measured.
+    /// up to a fourth slower, and smaller elements up to a third. AMD's were not measured. Turns of a third loop would be
+    /// more rows.
     pub(super) fn follows_rows(&self) -> bool {
         let long = self.a.count * self.bytes >= FOLLOWED_BYTES && !self.is_packed();
         let crowded = self.b.stride.0 % SCATTERING_BYTES == 0;
         let apart = self.bytes > 8 || self.bytes == 8 && crowded;
-        self.by.holds_lines() && self.has_squares_of_lines() && long && apart && !self.writes_all()
+        self.by.holds_lines() && self.o.count == 1 && long && apart && !self.writes_all()
     }
 
     /// Whether few rows of the source are better read at once, and more of each: on a Xeon that is a fourth to two

@@ -17,7 +17,7 @@ fn the_way_is_told() {
         assert!(told.starts_with(text), "{told}");
     };
     let whole = "panels of 32 by 32 elements of 4 B, ";
-    // What lies at few places of the caches is copied first, by more rows at once.
+    // What lies at few places of the caches is copied first, by more rows at once, or moved by as many.
     let many = "panels of 64 by 64 elements of 4 B, ";
     let few = if best.abilities.holds_lines() { many } else { whole };
     says(&transpose(4080, 4), Stores::Cached, &format!("{few}in place ("));
@@ -347,6 +347,7 @@ fn longer_elements_are_read_by_rows_that_the_processor_follows() {
         (8, (328, 328, 328), "32 by 64"),
         (4, (528, 640, 640), "64 by 64"),
         (16, (264, 60, 66), "16 by 64"),
+        (16, (264, 80, 96), "16 by 32"),
         (16, (96, 264, 264), "16 by 96"),
     ] {
         let mut copy =
@@ -358,6 +359,11 @@ fn longer_elements_are_read_by_rows_that_the_processor_follows() {
         }
         check(&copy, (0, 0));
     }
+    // Two turns of a third loop would be twice as many rows.
+    let mut copy = looped(&[(64, 8 * 2560, 8), (8, 2560, 512), (320, 8, 8 * 512)]);
+    copy.fields[0].bytes = 8;
+    let told = explain_by(&lines, &copy, at_line, Stores::Streamed);
+    assert!(told.starts_with("panels of 32 by 64 elements of 8 B, 2 at once"), "{told}");
 }
 
 #[test]
@@ -381,6 +387,13 @@ fn crowded_rows_in_the_caches_are_read_by_few_columns() {
         }
         check(&matrix(side), (0, 0));
     }
+    // Rows at one place are copied on AMD's only.
+    let copy = looped(&[(100, 4096, 4), (1024, 4, 400)]);
+    for (amd, panels) in [(false, "panels of 64 by 100 "), (true, "panels of 64 by 64 ")] {
+        let told = explain_by(&lines.on(amd), &copy, at_line, Stores::Cached);
+        assert!(told.starts_with(panels), "{told} for {panels}");
+    }
+    check(&copy, (0, 0));
 }
 
 #[test]
