@@ -387,7 +387,7 @@ fn crowded_rows_in_the_caches_are_read_by_few_columns() {
         }
         check(&matrix(side), (0, 0));
     }
-    // Rows at one place are copied on AMD's only.
+    // Before squares with sides of a line rows at one place are copied on AMD's only.
     let copy = looped(&[(100, 4096, 4), (1024, 4, 400)]);
     for (amd, panels) in [(false, "panels of 64 by 100 "), (true, "panels of 64 by 64 ")] {
         let told = explain_by(&lines.on(amd), &copy, at_line, Stores::Cached);
