@@ -4,7 +4,7 @@ use super::Buffers;
 use super::stream;
 use crate::lanes::{Lanes, Task};
 use crate::{Error, peer::Spans};
-use channel_host::{SPLIT_BYTES, cut};
+use channel_host::{SPLIT_BYTES, cut, stores};
 use kernels::Stores;
 use layout::NdCopy;
 use model::Crossover;
@@ -57,7 +57,7 @@ impl<'a> Moves<'a> {
         let (task, parts) = match what {
             // As the Memcpy channel does it.
             Move::Kernels(list, crossover) => {
-                let stores = Stores::of(list, bytes, crossover.by(threads));
+                let stores = stores(list, bytes, (*crossover, threads));
                 let (pieces, parts) = cut(&Arc::from(&list[..]), bytes, threads);
                 (kernels_task(pieces, spans, (parts, stores)), parts)
             }

@@ -19,5 +19,5 @@ pub use caches::last_cache_bytes;
 pub use copy::run_here;
 pub use cores::{Cores, NumaNode};
 pub use limits::Limits;
-pub use memcpy::{MemcpyChannel, MemcpyConfig, SPLIT_BYTES, cut};
+pub use memcpy::{MemcpyChannel, MemcpyConfig, SPLIT_BYTES, cut, stores};
 pub use pool::{HostProvider, Pages};

@@ -84,7 +84,7 @@ impl MemcpyChannel {
     fn try_start(&self, job: Job) -> Result<(), ChannelError> {
         let Work::Copy(work) = &job.work else { return Err(no_commit()) };
         let lanes = self.lanes.count();
-        let stores = Stores::of(&work.list, work.result_bytes, self.crossover.by(lanes));
+        let stores = stores(&work.list, work.result_bytes, (self.crossover, lanes));
         let bases = copy::check(work, (&job.src, &job.dst), stores)?;
         let (copies, tasks) = cut(&work.list, work.payload_bytes, lanes);
         let (left, broken) = (AtomicUsize::new(tasks), AtomicBool::new(false));
@@ -97,6 +97,18 @@ impl MemcpyChannel {
         }
         Ok(())
     }
+}
+
+/// What suits a result of `result_bytes` of which `list` is a part: several lanes share it only where they would share a
+/// request of as much.
+#[must_use]
+pub fn stores(
+    list: &[NdCopy],
+    result_bytes: u64,
+    (crossover, lanes): (Crossover, usize),
+) -> Stores {
+    let lanes = if result_bytes < SPLIT_BYTES { 1 } else { lanes };
+    Stores::of(list, result_bytes, crossover.by(lanes))
 }
 
 /// The copies of `list`, which move `payload_bytes`, each cut into a piece for every lane where they
@@ -152,6 +164,19 @@ mod tests {
         let dims = vec![CopyDim { extent: 1 << 18, src_index: None, dst_index: None }];
         let fields = vec![FieldCopy { bytes: 4, src_offset: 0, dst_offset: 0, strides }];
         vec![NdCopy { dims, fields }; copies].into()
+    }
+
+    #[test]
+    fn one_lane_decides_of_what_it_moves_alone() {
+        let crossover = Crossover { in_order: SPLIT_BYTES / 2, turned: SPLIT_BYTES / 2 };
+        let stores = |bytes, lanes| stores(&list(1), bytes, (crossover, lanes));
+        for lanes in [1, 2] {
+            assert_eq!(stores(SPLIT_BYTES / 2 - 1, lanes), Stores::Cached);
+            assert_eq!(stores(SPLIT_BYTES / 2, lanes), Stores::Streamed);
+            assert_eq!(stores(SPLIT_BYTES, lanes), Stores::Streamed);
+        }
+        let late = (Crossover { in_order: SPLIT_BYTES, ..crossover }, 2);
+        assert_eq!(super::stores(&list(1), SPLIT_BYTES, late), Stores::Cached);
     }
 
     #[test]
