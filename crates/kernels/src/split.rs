@@ -8,10 +8,16 @@ use std::sync::Arc;
 /// Lanes take bytes of one run in multiples of this, so that they share no cache line.
 const ALIGN_BYTES: u64 = 4096;
 
+/// Pieces of a loop begin where lines of the destination do if they have so many times the turns that takes: others
+/// would become too unlike.
+const EVEN: u64 = 16;
+
 /// At most `pieces` copies, about equally large, that together are `copy`. No two write the same
 /// byte. The loop that is cut has a turn for each piece, or else the most turns; of several such it is one
 /// of which a piece has a line of either side, if there is any, then the one whose turns are farthest apart,
-/// on the side where they are nearer, and then the outermost. A single run is cut at multiples of 4 KiB.
+/// on the side where they are nearer, and then the outermost. It is cut where the destination is as far into a line as
+/// at its start, if it has many turns: what starts on no line takes to slower ways. A single run is cut at multiples of
+/// 4 KiB.
 /// Fewer come back where there is less to cut.
 ///
 /// # Panics
@@ -26,7 +32,9 @@ pub fn split(copy: &NdCopy, pieces: usize) -> Vec<NdCopy> {
     };
     match ((0..copy.dims.len()).rev().max_by_key(fitness), &copy.fields[..]) {
         (Some(k), _) => {
-            shares(copy.dims[k].extent, pieces, 1).map(|range| turns_of(copy, k, range)).collect()
+            let (extent, unit) = (copy.dims[k].extent, turns_of_line(copy, k));
+            let unit = if extent / pieces < EVEN * unit { 1 } else { unit };
+            shares(extent, pieces, unit).map(|range| turns_of(copy, k, range)).collect()
         }
         (None, [only]) => {
             shares(only.bytes, pieces, ALIGN_BYTES).map(|range| bytes_of(copy, range)).collect()
@@ -41,6 +49,12 @@ pub fn split(copy: &NdCopy, pieces: usize) -> Vec<NdCopy> {
 fn step_bytes(copy: &NdCopy, k: usize) -> u64 {
     let step = |stride: Stride| stride.src.unsigned_abs().min(stride.dst.unsigned_abs());
     copy.fields.first().map_or(0, |first| step(first.strides[k]))
+}
+
+/// After how many turns of loop `k` every field's destination is as far into a line as before.
+fn turns_of_line(copy: &NdCopy, k: usize) -> u64 {
+    let turns = |step: i64| LINE_BYTES as u64 >> step.trailing_zeros().min(LINE_BYTES.ilog2());
+    copy.fields.iter().map(|field| turns(field.strides[k].dst)).max().unwrap_or(1)
 }
 
 /// Copies that together are `copy`, one after the other: each is `most` turns of the outermost loop that

@@ -188,7 +188,12 @@ fn the_loop_is_cut_whose_turns_are_far_apart_on_both_sides() {
     let square = [(16, 4, 64), (16, 64, 4)];
     assert_eq!(turns(&square, 2), [[8, 16], [8, 16]], "the outermost of several");
     let pixels = [(3, 4, 4000), (1000, 12, 4)];
-    assert_eq!(turns(&pixels, 2), [[3, 500], [3, 500]], "not inside of lines");
+    assert_eq!(turns(&pixels, 2), [[3, 512], [3, 488]], "not inside of lines");
+    let records = [(4, 4000, 4), (1000, 4, 16)];
+    assert_eq!(turns(&records, 3), [[4, 336], [4, 336], [4, 328]], "nor of those written last");
+    let (few, apart) = ([(4, 4000, 4), (100, 4, 16)], [(4, 4000, 4), (1002, 4, 64)]);
+    assert_eq!(turns(&few, 3), [[4, 34], [4, 34], [4, 32]], "unless there are few turns");
+    assert_eq!(turns(&apart, 2), [[4, 501], [4, 501]], "each on a line");
 }
 
 #[test]
