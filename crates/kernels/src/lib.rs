@@ -14,6 +14,7 @@
 mod ahead;
 mod caches;
 mod element;
+mod ends;
 mod flat;
 mod gather;
 mod instance;

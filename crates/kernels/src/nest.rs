@@ -2,6 +2,7 @@
 
 use crate::element::Line;
 use layout::{CopyDim, FieldCopy, NdCopy};
+use std::ops::Range;
 
 /// More loops than a nest holds are left to `walk`.
 pub(crate) const MOST_LOOPS: usize = 12;
@@ -129,6 +130,16 @@ impl<'a> Nest<'a> {
         whole.src *= turns as isize;
         whole.dst *= turns as isize;
         part
+    }
+
+    /// The part in which loop `k`, which has no table, turns as often as `range` has turns, from its first on.
+    pub(crate) fn turns(mut self, k: usize, range: Range<usize>) -> Nest<'a> {
+        let part = &mut self.loops[k];
+        part.count = range.len();
+        let (src, dst) = part.at(range.start);
+        self.src += src;
+        self.dst += dst;
+        self
     }
 
     /// Orders the loops so that the source is walked upwards as far as it can be.

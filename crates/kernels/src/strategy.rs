@@ -1,6 +1,7 @@
 //! Which way a copy goes: a pure choice, and its execution.
 
 use crate::element::Line;
+use crate::ends::Ends;
 use crate::flat::{Flat, Stage};
 use crate::gather::Gather;
 use crate::instance::Instance;
@@ -32,6 +33,8 @@ pub(crate) struct Strategy<'a> {
     nest: Nest<'a>,
     way: Way<'a>,
     why: &'static str,
+    /// What is moved apart, if the rest is whole lines.
+    ends: Option<Ends>,
 }
 
 /// A way, what loops it leaves, and why it is taken.
@@ -60,11 +63,19 @@ impl<'a> Strategy<'a> {
     /// The way for `copy`, whose offset 0 is at the address `dst`, by vectors of these abilities; no
     /// extent is 0.
     pub(crate) fn of(copy: &'a NdCopy, dst: usize, stores: Stores, by: Abilities) -> Self {
-        let (nest, way, why) = match Nest::of(copy) {
-            Some(nest) => way(nest, dst, (stores, by)),
-            None => way_of_fields(copy, (stores, by)),
+        let Some(whole) = Nest::of(copy) else {
+            let (nest, way, why) = way_of_fields(copy, (stores, by));
+            return Strategy { copy, stores, nest, way, why, ends: None };
         };
-        Strategy { copy, stores, nest, way, why }
+        let ends = Ends::of(&whole, dst.wrapping_add_signed(whole.dst));
+        let (nest, way, why) = way(whole, dst, (stores, by));
+        if let Some(ends) = ends.filter(|_| stores == Stores::Streamed && way.shares_lines())
+            && let (nest, way, why) = self::way(ends.middle(&whole), dst, (stores, by))
+            && way.writes_lines()
+        {
+            return Strategy { copy, stores, nest, way, why, ends: Some(ends) };
+        }
+        Strategy { copy, stores, nest, way, why, ends: None }
     }
 
     /// Why it is taken, in words.
@@ -77,6 +88,24 @@ impl<'a> Strategy<'a> {
     /// # Safety
     /// As [`crate::copy`]; the processor has the instructions of `instance`.
     pub(crate) unsafe fn run(&self, instance: &Instance, src: *const u8, dst: *mut u8) {
+        if let (Some(ends), Some(whole)) = (self.ends, Nest::of(self.copy)) {
+            for end in ends.outside(&whole) {
+                let stores = Stores::Cached;
+                let (nest, way, why) = way(end, dst.addr(), (stores, instance.abilities));
+                let end = Strategy { copy: self.copy, stores, nest, way, why, ends: None };
+                // SAFETY: the caller's contract, for a part.
+                unsafe { end.run_whole(instance, src, dst) };
+            }
+        }
+        // SAFETY: the caller's contract.
+        unsafe { self.run_whole(instance, src, dst) }
+    }
+
+    /// Moves all but the ends.
+    ///
+    /// # Safety
+    /// As [`Strategy::run`].
+    unsafe fn run_whole(&self, instance: &Instance, src: *const u8, dst: *mut u8) {
         let (nest, bytes) = (&self.nest, self.nest.bytes);
         let at = (src.wrapping_offset(nest.src), dst.wrapping_offset(nest.dst));
         // SAFETY: the caller's contract, at each position of the loops.
@@ -100,6 +129,22 @@ impl<'a> Strategy<'a> {
         if self.stores == Stores::Streamed {
             stream::fence();
         }
+    }
+}
+
+impl Way<'_> {
+    /// Whether lines of the destination are made of parts, which are moved elsewhere first.
+    fn shares_lines(&self) -> bool {
+        match self {
+            Way::Panels(panels) => panels.is_staged(),
+            Way::Flat(_) => true,
+            _ => false,
+        }
+    }
+
+    /// Whether panels write whole lines where they belong.
+    fn writes_lines(&self) -> bool {
+        matches!(self, Way::Panels(panels) if !panels.is_staged())
     }
 }
 
@@ -214,6 +259,9 @@ fn each(loops: &[Loop], at: (*const u8, *mut u8), body: &mut impl FnMut(*const u
 impl fmt::Display for Strategy<'_> {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let bytes = self.nest.bytes;
+        if self.ends.is_some() {
+            write!(f, "from line to line, ")?;
+        }
         match (&self.way, self.stores) {
             (Way::Run, stores) => {
                 let past = if is_streamed(bytes, stores) { ", past the caches" } else { "" };

@@ -1,6 +1,7 @@
 //! Every instance and every way of writing against the naive copy.
 
 mod choices;
+mod ends;
 mod guarded;
 mod nested;
 mod rows;

@@ -298,7 +298,7 @@ impl Panels {
     }
 
     /// Whether rows are put together.
-    pub(super) fn is_staged(&self) -> bool {
+    pub(crate) fn is_staged(&self) -> bool {
         matches!(self.writes, Writes::Staged | Writes::Spliced { .. })
     }
 

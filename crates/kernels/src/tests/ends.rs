@@ -1,0 +1,86 @@
+//! Destinations that start inside of a line.
+
+use super::*;
+
+/// What a matrix, or structures of so many fields, have of whole lines at the least, to be cut.
+const LEAST_BYTES: u64 = 1024;
+
+/// A matrix that is turned, with such gaps behind the rows of the destination.
+fn matrix(bytes: u64, extents: [u64; 2], gap: u64) -> NdCopy {
+    let (src_order, dst_order) = (vec![0, 1], vec![1, 0]);
+    Shape { bytes, extents: extents.to_vec(), src_order, dst_order, gaps: (0, gap) }.copy()
+}
+
+proptest! {
+    #![proptest_config(ProptestConfig::with_cases(CASES))]
+
+    #[test]
+    fn matrices(
+        bytes in prop::sample::select(vec![1u64, 2, 4, 8, 16]),
+        (columns, more, gap) in (1u64..40, 0u64..80, prop::sample::select(vec![0u64, 0, 1, 16, 64])),
+        (src, dst) in (0usize..64, 0usize..64),
+    ) {
+        let columns = columns.min(MOST_BYTES / LEAST_BYTES);
+        // Where whole lines of the matrix begin every row is as far into one as the first.
+        let rows = (LEAST_BYTES / bytes + more).next_multiple_of([1, 64 / bytes][more as usize % 2]);
+        check(&matrix(bytes, [columns, rows], gap), (src, dst));
+    }
+
+    #[test]
+    fn records_and_arrays(
+        (bytes, fields) in (prop::sample::select(vec![1u64, 2, 4, 8]), 2u64..9),
+        (more, back) in (0u64..300, any::<bool>()),
+        (src, dst) in (0usize..64, 0usize..64),
+    ) {
+        let count = LEAST_BYTES / bytes + more;
+        check(&structures(&vec![bytes; fields as usize], count.next_multiple_of([1, 64][more as usize % 2]), back), (src, dst));
+    }
+
+    #[test]
+    fn blocks_that_tables_and_descending_loops_place(
+        (blocks, columns, more) in (1u64..4, 1u64..20, 0u64..40),
+        (down, seed) in (any::<bool>(), 0u64..100),
+        (src, dst) in (0usize..64, 0usize..64),
+    ) {
+        let (rows, columns) = (LEAST_BYTES / 4 + more, columns.min(MOST_BYTES / LEAST_BYTES));
+        let pitch = (4 * rows).next_multiple_of(64).cast_signed();
+        let block = columns.cast_signed() * pitch;
+        let (columns, rows) = ((columns, 4, pitch), (rows, 4 * columns.cast_signed(), 4));
+        let mut copy = looped(&[(blocks, columns.0.cast_signed() * rows.0.cast_signed() * 4, block), columns, rows]);
+        if seed % 2 == 0 {
+            copy.dims[0].dst_index = Some(shuffled(blocks, seed));
+        } else if down {
+            copy.fields[0].strides[0].dst = -block;
+            copy.fields[0].dst_offset = (blocks.cast_signed() - 1) * block;
+        }
+        check(&copy, (src, dst));
+    }
+}
+
+#[test]
+fn whole_lines_are_moved_from_where_they_begin() {
+    let best = available().next().unwrap();
+    let says = |copy: &NdCopy, at: usize, stores| {
+        let at = std::ptr::without_provenance(4096 + at);
+        let told = explain_by(&best, copy, at, stores);
+        told.split_once(", ")
+            .filter(|(starts, _)| *starts == "from line to line")
+            .map(|(_, way)| way.to_owned())
+    };
+    let turned = |bytes, rows| matrix(bytes, [512, rows], 0);
+    let is_cut = |copy: &NdCopy, at| says(copy, at, Stores::Streamed).is_some();
+    let told = says(&turned(4, 512), 16, Stores::Streamed).unwrap();
+    assert!(
+        told.starts_with("panels of ") && told.contains("in place, by lines past the caches"),
+        "{told}"
+    );
+    assert!(!is_cut(&turned(4, 512), 0), "it starts on a line");
+    assert!(!is_cut(&turned(4, 512), 18), "no element does");
+    assert!(!is_cut(&turned(4, 511), 16), "rows start elsewhere in theirs");
+    assert_eq!(says(&turned(4, 512), 16, Stores::Cached), None);
+    assert!(is_cut(&turned(4, 272), 16) && !is_cut(&turned(4, 256), 16), "16 lines at the least");
+    assert!(is_cut(&structures(&[4; 4], 1024, true), 16), "lines are of several structures");
+    assert!(is_cut(&structures(&[4; 4], 1024, false), 36), "or of a field");
+    assert!(!is_cut(&structures(&[4; 4], 1024, true), 36), "structures begin in no line");
+    assert!(!is_cut(&structures(&[4, 4, 4], 1024, true), 16), "records carry what lines share");
+}
