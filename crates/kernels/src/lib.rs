@@ -24,6 +24,7 @@ mod panel;
 mod plane;
 mod record;
 mod runs;
+mod shift;
 mod split;
 mod strategy;
 mod stream;

@@ -93,6 +93,21 @@ impl<'a> Nest<'a> {
         &self.loops[..self.len]
     }
 
+    /// How many positions they have.
+    pub(crate) fn positions(&self) -> usize {
+        self.loops().iter().map(|l| l.count).product()
+    }
+
+    /// How far position `i` is from the first, on either side; behind the last they begin anew.
+    pub(crate) fn at(&self, mut i: usize) -> (isize, isize) {
+        let mut at = (0, 0);
+        for l in self.loops().iter().rev() {
+            let (src, dst) = l.at(i % l.count);
+            (at.0, at.1, i) = (at.0 + src, at.1 + dst, i / l.count);
+        }
+        at
+    }
+
     /// Makes loops in which both sides are dense part of the element.
     fn fold(&mut self) {
         let dense = |l: &Loop, bytes: usize| {
@@ -140,6 +155,22 @@ impl<'a> Nest<'a> {
         self.src += src;
         self.dst += dst;
         self
+    }
+
+    /// These loops alone, from offset 0 on.
+    pub(crate) fn only(&self, is: impl Fn(usize) -> bool) -> Nest<'a> {
+        let mut some = Nest { bytes: self.bytes, ..Nest::default() };
+        for k in (0..self.len).filter(|&k| is(k)) {
+            some.loops[some.len] = self.loops[k];
+            some.len += 1;
+        }
+        some
+    }
+
+    /// Orders the loops so that the destination is walked upwards as far as it can be.
+    pub(crate) fn sort_by_destination(&mut self) {
+        let len = self.len;
+        self.loops[..len].sort_unstable_by_key(|l| std::cmp::Reverse(l.dst.unsigned_abs()));
     }
 
     /// Orders the loops so that the source is walked upwards as far as it can be.

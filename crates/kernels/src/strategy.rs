@@ -9,6 +9,7 @@ use crate::nest::{Loop, Nest, line};
 use crate::panel::Panels;
 use crate::record::Records;
 use crate::runs::Runs;
+use crate::shift::Shifted;
 use crate::vector::{Abilities, LINE_BYTES};
 use crate::{Stores, stream, walk};
 use layout::NdCopy;
@@ -25,16 +26,32 @@ const LONG_SCATTERED_BYTES: usize = 4 * LINE_BYTES;
 /// Why copies are taken for records.
 const ARE_RECORDS: &str = "one side has records, the other an array of each field";
 
-/// How a copy is moved: one way, at each position of a nest.
+/// How a copy is moved.
 #[derive(Debug, Clone)]
 pub(crate) struct Strategy<'a> {
     copy: &'a NdCopy,
+    part: Part<'a>,
+    why: &'static str,
+    start: Start,
+}
+
+/// One way, at each position of a nest.
+#[derive(Debug, Clone)]
+pub(crate) struct Part<'a> {
     stores: Stores,
     nest: Nest<'a>,
     way: Way<'a>,
-    why: &'static str,
-    /// What is moved apart, if the rest is whole lines.
-    ends: Option<Ends>,
+}
+
+/// What is made of a destination that starts inside of a line.
+#[derive(Debug, Clone, Copy)]
+enum Start {
+    /// Nothing.
+    Any,
+    /// Its ends are moved apart.
+    Cut(Ends),
+    /// Pieces are put together.
+    Shifted(Shifted),
 }
 
 /// A way, what loops it leaves, and why it is taken.
@@ -63,19 +80,29 @@ impl<'a> Strategy<'a> {
     /// The way for `copy`, whose offset 0 is at the address `dst`, by vectors of these abilities; no
     /// extent is 0.
     pub(crate) fn of(copy: &'a NdCopy, dst: usize, stores: Stores, by: Abilities) -> Self {
-        let Some(whole) = Nest::of(copy) else {
-            let (nest, way, why) = way_of_fields(copy, (stores, by));
-            return Strategy { copy, stores, nest, way, why, ends: None };
+        let streams = stores == Stores::Streamed;
+        let of = |(nest, way, why), start| Strategy {
+            copy,
+            part: Part { stores, nest, way },
+            why,
+            start,
         };
-        let ends = Ends::of(&whole, dst.wrapping_add_signed(whole.dst));
-        let (nest, way, why) = way(whole, dst, (stores, by));
-        if let Some(ends) = ends.filter(|_| stores == Stores::Streamed && way.shares_lines())
-            && let (nest, way, why) = self::way(ends.middle(&whole), dst, (stores, by))
-            && way.writes_lines()
-        {
-            return Strategy { copy, stores, nest, way, why, ends: Some(ends) };
+        let Some(whole) = Nest::of(copy) else {
+            return of(way_of_fields(copy, (stores, by)), Start::Any);
+        };
+        let choice = way(whole, dst, (stores, by));
+        let at = dst.wrapping_add_signed(whole.dst);
+        if !streams || at.is_multiple_of(LINE_BYTES) || !choice.1.shares_lines() {
+            return of(choice, Start::Any);
         }
-        Strategy { copy, stores, nest, way, why, ends: None }
+        if let Some(ends) = Ends::of(&whole, at)
+            && let middle = way(ends.middle(&whole), dst, (stores, by))
+            && middle.1.writes_lines()
+        {
+            return of(middle, Start::Cut(ends));
+        }
+        let start = Shifted::of(&whole).map_or(Start::Any, Start::Shifted);
+        of(choice, start)
     }
 
     /// Why it is taken, in words.
@@ -83,35 +110,63 @@ impl<'a> Strategy<'a> {
         self.why
     }
 
+    /// The copy as one nest, which it is wherever a start is made something of.
+    fn nest(&self) -> Nest<'a> {
+        Nest::of(self.copy).unwrap_or_default()
+    }
+
     /// Moves the copy.
     ///
     /// # Safety
     /// As [`crate::copy`]; the processor has the instructions of `instance`.
     pub(crate) unsafe fn run(&self, instance: &Instance, src: *const u8, dst: *mut u8) {
-        if let (Some(ends), Some(whole)) = (self.ends, Nest::of(self.copy)) {
-            for end in ends.outside(&whole) {
-                let stores = Stores::Cached;
-                let (nest, way, why) = way(end, dst.addr(), (stores, instance.abilities));
-                let end = Strategy { copy: self.copy, stores, nest, way, why, ends: None };
-                // SAFETY: the caller's contract, for a part.
-                unsafe { end.run_whole(instance, src, dst) };
+        // SAFETY: the caller's contract, for parts that together are the copy.
+        unsafe {
+            match self.start {
+                Start::Any if matches!(self.part.way, Way::Walk) => {
+                    walk::walk(self.copy, src, dst);
+                }
+                Start::Any => self.part.run(instance, (src, dst)),
+                Start::Cut(ends) => {
+                    let whole = self.nest();
+                    for end in ends.outside(&whole) {
+                        Part::cached(end, instance.abilities).run(instance, (src, dst));
+                    }
+                    self.part.run(instance, (src, dst));
+                }
+                Start::Shifted(shifted) => {
+                    let whole = self.nest();
+                    let at = (src.wrapping_offset(whole.src), dst.wrapping_offset(whole.dst));
+                    shifted.run(instance, &whole, at);
+                }
             }
         }
-        // SAFETY: the caller's contract.
-        unsafe { self.run_whole(instance, src, dst) }
+        if self.part.stores == Stores::Streamed {
+            stream::fence();
+        }
+    }
+}
+
+impl<'a> Part<'a> {
+    /// The way for `nest` into the caches.
+    pub(crate) fn cached(nest: Nest<'a>, by: Abilities) -> Self {
+        let stores = Stores::Cached;
+        // Where it starts in a line does not matter there.
+        let (nest, way, _) = way(nest, 0, (stores, by));
+        Part { stores, nest, way }
     }
 
-    /// Moves all but the ends.
+    /// Moves it, without a fence.
     ///
     /// # Safety
     /// As [`Strategy::run`].
-    unsafe fn run_whole(&self, instance: &Instance, src: *const u8, dst: *mut u8) {
+    pub(crate) unsafe fn run(&self, instance: &Instance, (src, dst): (*const u8, *mut u8)) {
         let (nest, bytes) = (&self.nest, self.nest.bytes);
         let at = (src.wrapping_offset(nest.src), dst.wrapping_offset(nest.dst));
         // SAFETY: the caller's contract, at each position of the loops.
         unsafe {
             match &self.way {
-                Way::Run => return run(instance, at, bytes, self.stores),
+                Way::Run => run(instance, at, bytes, self.stores),
                 Way::Gather(gather) => {
                     each(nest.loops(), at, &mut |src, dst| (instance.gather)(gather, src, dst));
                 }
@@ -123,11 +178,10 @@ impl<'a> Strategy<'a> {
                 }
                 Way::Flat(flat) => flats(instance, flat, nest.loops(), at),
                 Way::Records(records) => records.run(instance, nest.loops(), at),
-                Way::Walk => walk::walk(self.copy, src, dst),
+                Way::Walk => {
+                    each(nest.loops(), at, &mut |src, dst| src.copy_to_nonoverlapping(dst, bytes));
+                }
             }
-        }
-        if self.stores == Stores::Streamed {
-            stream::fence();
         }
     }
 }
@@ -232,7 +286,7 @@ fn way<'a>(mut nest: Nest<'a>, dst: usize, (stores, by): (Stores, Abilities)) ->
     if streams || panels.square().is_some() {
         return (rest, Way::Panels(panels), "the destination is dense in a loop");
     }
-    (rest, Way::Walk, "no squares of elements are whole vectors")
+    (nest, Way::Walk, "no squares of elements are whole vectors")
 }
 
 /// Whether every run is whole lines of the destination.
@@ -248,7 +302,11 @@ fn innermost(nest: &mut Nest) -> Line {
 }
 
 /// Calls `body` at each position of `loops`.
-fn each(loops: &[Loop], at: (*const u8, *mut u8), body: &mut impl FnMut(*const u8, *mut u8)) {
+pub(crate) fn each(
+    loops: &[Loop],
+    at: (*const u8, *mut u8),
+    body: &mut impl FnMut(*const u8, *mut u8),
+) {
     let Some((first, rest)) = loops.split_first() else { return body(at.0, at.1) };
     for i in 0..first.count {
         let (src, dst) = first.at(i);
@@ -258,13 +316,15 @@ fn each(loops: &[Loop], at: (*const u8, *mut u8), body: &mut impl FnMut(*const u
 
 impl fmt::Display for Strategy<'_> {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let bytes = self.nest.bytes;
-        if self.ends.is_some() {
-            write!(f, "from line to line, ")?;
+        let Part { stores, nest: Nest { bytes, .. }, way } = &self.part;
+        match self.start {
+            Start::Any => {}
+            Start::Cut(_) => write!(f, "from line to line, ")?,
+            Start::Shifted(_) => return write!(f, "pieces put together, past the caches"),
         }
-        match (&self.way, self.stores) {
+        match (way, *stores) {
             (Way::Run, stores) => {
-                let past = if is_streamed(bytes, stores) { ", past the caches" } else { "" };
+                let past = if is_streamed(*bytes, stores) { ", past the caches" } else { "" };
                 write!(f, "one run of {bytes} B{past}")
             }
             (Way::Runs(runs), _) => write!(f, "{runs}"),

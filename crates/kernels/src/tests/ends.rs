@@ -84,3 +84,73 @@ fn whole_lines_are_moved_from_where_they_begin() {
     assert!(!is_cut(&structures(&[4; 4], 1024, true), 36), "structures begin in no line");
     assert!(!is_cut(&structures(&[4, 4, 4], 1024, true), 16), "records carry what lines share");
 }
+
+proptest! {
+    #![proptest_config(ProptestConfig::with_cases(CASES / 4))]
+
+    /// Runs and blocks whose destination is dense, or in parts that are, whatever the order and the size of a piece.
+    #[test]
+    fn pieces_that_follow_each_other(
+        (bytes, inner, middle) in (prop::sample::select(vec![4u64, 8, 12, 32, 64, 100, 256]), 1u64..40, 1u64..40),
+        (outer, gap, table) in (1u64..5, prop::sample::select(vec![0u64, 0, 8, 64]), any::<bool>()),
+        (seed, back) in (0u64..100, any::<bool>()),
+        (src, dst) in (0usize..64, 0usize..64),
+    ) {
+        // Of pieces of several turns, and of what is left.
+        let (inner, outer) = if cfg!(miri) { (inner.min(2), outer.min(2)) } else { (inner, outer * 7) };
+        let row = (bytes * inner).cast_signed();
+        let block = (bytes * inner * middle + gap).cast_signed();
+        let strides = [(block, block), (bytes.cast_signed(), row), (bytes.cast_signed() * middle.cast_signed(), bytes.cast_signed())];
+        let strides = strides.map(|(src, dst)| Stride { src, dst }).to_vec();
+        let dim = |extent| CopyDim { extent, src_index: None, dst_index: None };
+        let mut copy = NdCopy {
+            dims: [outer, middle, inner].map(dim).to_vec(),
+            fields: vec![FieldCopy { bytes, src_offset: 0, dst_offset: 0, strides }],
+        };
+        match (table, back) {
+            (true, true) => copy.dims[0].src_index = Some(shuffled(outer, seed)),
+            (true, false) => copy.dims[0].dst_index = Some(shuffled(outer, seed)),
+            (false, true) => {
+                copy.fields[0].strides[0].dst = -block;
+                copy.fields[0].dst_offset = (outer.cast_signed() - 1) * block;
+            }
+            _ => {}
+        }
+        check(&copy, (src, dst));
+    }
+}
+
+#[test]
+#[cfg_attr(miri, ignore = "several pieces of 16 KiB")]
+fn pieces_of_dense_destinations_are_put_together() {
+    let best = available().next().unwrap();
+    let is_put = |copy: &NdCopy, at: usize, stores| {
+        explain_by(&best, copy, std::ptr::without_provenance(4096 + at), stores)
+            .starts_with("pieces put together")
+    };
+    let blocks = |bytes, (count, near): (u64, i64), rows: i64| {
+        let strides = [
+            (count.cast_signed() * near, rows * count.cast_signed() * bytes),
+            (bytes, count.cast_signed() * bytes),
+            (near, bytes),
+        ];
+        let strides = strides.map(|(src, dst)| Stride { src, dst }).to_vec();
+        let dim = |extent| CopyDim { extent, src_index: None, dst_index: None };
+        let field =
+            FieldCopy { bytes: bytes.cast_unsigned(), src_offset: 0, dst_offset: 0, strides };
+        NdCopy { dims: [9, rows.cast_unsigned(), count].map(dim).to_vec(), fields: vec![field] }
+    };
+    let pages = blocks(256, (16, 2048), 8);
+    assert!(is_put(&pages, 16, Stores::Streamed));
+    assert!(!is_put(&pages, 0, Stores::Streamed) && !is_put(&pages, 16, Stores::Cached));
+    assert!(is_put(&blocks(256, (64, 16 << 10), 64), 16, Stores::Streamed), "near enough");
+    assert!(!is_put(&blocks(256, (64, 17 << 10), 64), 16, Stores::Streamed), "too far");
+    assert!(!is_put(&blocks(64, (256, 8 << 10), 64), 16, Stores::Streamed), "too short");
+    assert!(is_put(&blocks(512, (64, 17 << 10), 32), 16, Stores::Streamed), "long enough");
+    check(&pages, (0, 16));
+    check(&pages, (3, 61));
+    // Records of which none starts with a line.
+    let hybrids = structures(&[8; 4], 5000, true);
+    assert!(is_put(&hybrids, 16, Stores::Streamed));
+    check(&hybrids, (0, 16));
+}
