@@ -88,7 +88,7 @@ mod tests {
     fn every_line_is_written_whole_or_in_part() {
         let machine = Machine::builder().assume(true).open().unwrap();
         for (in_part, bytes) in [(true, PART.len()), (false, LINE_BYTES)] {
-            let buffers = Buffers::new(&machine, [3000, 10_000]).unwrap();
+            let buffers = Buffers::new(&machine, [3000, 10_000], 0).unwrap();
             Lines::of(&buffers, in_part).unwrap().unwrap().run();
             let is_written = |line: &[u8]| line.iter().take_while(|b| **b == 0x5A).count();
             let right =

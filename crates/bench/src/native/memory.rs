@@ -13,14 +13,17 @@ const POISON: u8 = 0xA5;
 pub(crate) struct Buffers {
     src: Instance,
     dst: Instance,
+    /// How far behind the start of a line the destination begins.
+    behind: usize,
 }
 
 impl Buffers {
-    /// Buffers of so many bytes.
-    pub(crate) fn new(machine: &Machine, [src, dst]: [u64; 2]) -> Result<Self, Error> {
+    /// Buffers of so many bytes, of which the destination begins `behind` the start of a line.
+    pub(crate) fn new(machine: &Machine, [src, dst]: [u64; 2], behind: u64) -> Result<Self, Error> {
         let empty =
             |bytes| Ok::<_, Error>(machine.empty(Array::of(&[("b", bytes)], "|u1")?, "sys")?);
-        let buffers = Buffers { src: empty(src)?, dst: empty(dst)? };
+        let buffers =
+            Buffers { src: empty(src)?, dst: empty(dst + behind)?, behind: behind as usize };
         // Every page is touched before anything is timed.
         buffers.poison()?;
         Ok(buffers)
@@ -32,7 +35,8 @@ impl Buffers {
             let span = of.host_span()?;
             Ok::<_, Error>((span.start().as_ptr() as usize, span.len_bytes()))
         };
-        Ok(Spans { src: span(&self.src)?, dst: span(&self.dst)? })
+        let (start, bytes) = span(&self.dst)?;
+        Ok(Spans { src: span(&self.src)?, dst: (start + self.behind, bytes - self.behind) })
     }
 
     /// Calls `fill` with the source.
@@ -49,7 +53,7 @@ impl Buffers {
 
     /// What `check` says of source and destination.
     pub(crate) fn check(&self, check: impl FnOnce(&[u8], &[u8]) -> bool) -> Result<bool, Error> {
-        Ok(check(self.bytes(&self.src)?, self.bytes(&self.dst)?))
+        Ok(check(self.bytes(&self.src)?, &self.bytes(&self.dst)?[self.behind..]))
     }
 
     /// Private, and each caller above gives the slice back before it returns.

@@ -129,7 +129,7 @@ mod tests {
 
     fn buffers(bytes: u64) -> Buffers {
         let machine = Machine::builder().assume(true).open().unwrap();
-        let buffers = Buffers::new(&machine, [bytes, bytes]).unwrap();
+        let buffers = Buffers::new(&machine, [bytes, bytes], 0).unwrap();
         buffers
             .fill(|src| src.iter_mut().zip(0u32..).for_each(|(b, i)| *b = (i / 3) as u8))
             .unwrap();

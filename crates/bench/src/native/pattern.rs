@@ -419,7 +419,7 @@ mod tests {
         for view in views() {
             let bytes = view.extents.iter().product::<u64>() * view.item_bytes;
             let machine = Machine::builder().assume(true).open().unwrap();
-            let buffers = Buffers::new(&machine, [bytes, bytes]).unwrap();
+            let buffers = Buffers::new(&machine, [bytes, bytes], 0).unwrap();
             let patterns = Pattern::of(&view, &buffers, true).unwrap();
             assert!(patterns.len() >= 2, "{view:?}");
             for pattern in patterns {
@@ -447,7 +447,7 @@ mod tests {
         let machine = Machine::builder().assume(true).open().unwrap();
         for (view, streams) in views().into_iter().flat_map(|v| [(v.clone(), true), (v, false)]) {
             let bytes = view.extents.iter().product::<u64>() * view.item_bytes;
-            let buffers = Buffers::new(&machine, [bytes, bytes]).unwrap();
+            let buffers = Buffers::new(&machine, [bytes, bytes], 0).unwrap();
             for pattern in Pattern::of(&view, &buffers, streams).unwrap() {
                 buffers.poison().unwrap();
                 pattern.run();

@@ -11,7 +11,7 @@ use serde::Deserialize;
 use std::collections::BTreeMap;
 
 /// The files, by name.
-const FILES: [(&str, &str); 7] = [
+const FILES: [(&str, &str); 8] = [
     ("kernels/transposes", include_str!("../../../../../bench/problems/kernels/transposes.toml")),
     (
         "kernels/permutations",
@@ -21,6 +21,7 @@ const FILES: [(&str, &str); 7] = [
     ("kernels/blocks", include_str!("../../../../../bench/problems/kernels/blocks.toml")),
     ("kernels/images", include_str!("../../../../../bench/problems/kernels/images.toml")),
     ("kernels/pages", include_str!("../../../../../bench/problems/kernels/pages.toml")),
+    ("kernels/lines", include_str!("../../../../../bench/problems/kernels/lines.toml")),
     ("kernels/crossover", include_str!("../../../../../bench/problems/kernels/crossover.toml")),
 ];
 
@@ -47,7 +48,10 @@ pub(super) fn problems_in(
     for family in &file.family {
         let wrong = |why: String| Error::Problems { group: name, why };
         for values in family.combinations().map_err(wrong)? {
-            all.extend(family.with(&values, crossover).map_err(wrong)?);
+            let cases = family.with(&values, crossover).map_err(wrong)?;
+            all.extend(
+                cases.into_iter().map(|case| Problem { behind_line: file.behind_line, ..case }),
+            );
         }
     }
     Ok(all)
@@ -56,6 +60,9 @@ pub(super) fn problems_in(
 #[derive(Debug, Deserialize)]
 #[serde(deny_unknown_fields)]
 struct File {
+    /// How far behind the start of a line destinations begin, if they do not on one.
+    #[serde(default)]
+    behind_line: u64,
     family: Vec<Family>,
 }
 
@@ -154,7 +161,8 @@ impl Family {
         let list = list.transpose().map_err(|why| wrong(&name, why))?;
         let runs = self.runs.unwrap_or(RUNS);
         let both_stores = payload.is_some_and(|p| p.1);
-        let there = Problem { name, space, fields, from, to, list, both_stores, runs };
+        let behind_line = 0;
+        let there = Problem { name, space, fields, from, to, list, behind_line, both_stores, runs };
         let back = self.back.as_ref().map(|back| Problem {
             name: fill(back),
             from: there.to.clone(),

@@ -160,6 +160,8 @@ struct Scene {
     both_stores: bool,
     /// Whether source and destination have structures with padding.
     has_padding: [bool; 2],
+    /// Whether the destination begins on a line.
+    on_line: bool,
     expected: Cells,
     /// The payload, which is what a plain copy moves too.
     bytes: u64,
@@ -262,8 +264,11 @@ impl Group {
         moves.into_iter().map(ready).collect()
     }
 
-    /// The traffic of a case that is one regular copy, or has padding: what it is, and its run.
+    /// The traffic of a case that is one regular copy, or has padding, to where lines begin: what it is, and its run.
     fn traffic<'a>(&self, scene: &'a Scene) -> Result<Option<(String, Run<'a>)>, Error> {
+        if !scene.on_line {
+            return Ok(None);
+        }
         if scene.has_padding == [false; 2] {
             let pattern = self.pattern(scene)?;
             return Ok(pattern.map(|it| (it.name.clone(), never_fails(move || it.run()))));
@@ -320,15 +325,16 @@ impl Group {
 
 impl Scene {
     fn new(problem: &Problem, machine: &Machine) -> Result<Self, Error> {
-        let buffers = Buffers::new(machine, problem.side_bytes()?)?;
+        let (sides, behind) = (problem.side_bytes()?, problem.behind_line);
+        let buffers = Buffers::new(machine, sides, behind)?;
         let source = problem.source()?;
         buffers.fill(|src| source.fill(src))?;
         let copies = problem.copies()?;
         let both_stores = problem.both_stores;
         let views = peer::views(&copies, &problem.field_bytes()).filter(|_| !both_stores);
         let (expected, bytes) = (problem.destination()?, problem.payload_bytes());
-        let has_padding = problem.has_padding();
-        Ok(Scene { buffers, copies, views, both_stores, has_padding, expected, bytes })
+        let (has_padding, on_line) = (problem.has_padding(), behind == 0);
+        Ok(Scene { buffers, copies, views, both_stores, has_padding, on_line, expected, bytes })
     }
 
     /// Whether the destination holds what `name` was to put there.

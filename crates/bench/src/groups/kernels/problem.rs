@@ -26,6 +26,8 @@ pub(super) struct Problem {
     pub(super) to: Layout,
     /// A dimension whose positions one side has in a random order.
     pub(super) list: Option<(Listed, usize)>,
+    /// How far behind the start of a line the destination begins.
+    pub(super) behind_line: u64,
     /// Whether the kernels are timed with either kind of stores, and no peers.
     pub(super) both_stores: bool,
     /// How often each contender runs.
