@@ -22,20 +22,17 @@ pub(crate) struct Ends {
 }
 
 impl Ends {
-    /// Where `nest`, whose first element goes to the address `dst`, is cut, if all that keeps it from whole lines is
-    /// where these begin.
-    pub(crate) fn of(nest: &Nest, dst: usize) -> Option<Ends> {
-        let loops = nest.loops();
-        let (k, step) = loops.iter().enumerate().find_map(|(k, l)| {
-            let step = usize::try_from(l.dst).ok().filter(|step| (1..LINE_BYTES).contains(step))?;
-            (l.is_plain() && step.is_power_of_two() && fills(nest, k, step)).then_some((k, step))
-        })?;
+    /// Where `nest`, whose first element goes to the address `dst`, may be cut, loop by loop.
+    pub(crate) fn each(nest: &Nest, dst: usize) -> impl Iterator<Item = Ends> {
         let into = dst % LINE_BYTES;
-        let before = (LINE_BYTES - into) / step;
-        let turns = loops[k].count.checked_sub(before)?;
-        let whole = turns - turns % (LINE_BYTES / step);
-        let fits = into > 0 && into.is_multiple_of(step) && whole * step >= LEAST_BYTES;
-        fits.then_some(Ends { k, before, whole })
+        nest.loops().iter().enumerate().filter_map(move |(k, l)| {
+            let step = usize::try_from(l.dst).ok().filter(|step| (1..LINE_BYTES).contains(step))?;
+            let fits = l.is_plain() && step.is_power_of_two() && into.is_multiple_of(step);
+            let before = (LINE_BYTES - into) / step;
+            let turns = l.count.checked_sub(before)?;
+            let whole = turns - turns % (LINE_BYTES / step);
+            (fits && whole * step >= LEAST_BYTES).then_some(Ends { k, before, whole })
+        })
     }
 
     /// What is whole lines.
@@ -49,16 +46,4 @@ impl Ends {
         let (nest, k) = (*nest, self.k);
         parts.into_iter().filter(|part| !part.is_empty()).map(move |part| nest.turns(k, part))
     }
-}
-
-/// Whether each turn of the loops but `k`, whose own are `step` apart, goes on by whole lines, or stays between two of
-/// its turns.
-fn fills(nest: &Nest, k: usize, step: usize) -> bool {
-    let mut inside = nest.bytes;
-    let others = nest.loops().iter().enumerate().filter(|&(i, _)| i != k);
-    others.into_iter().all(|(_, l)| {
-        let apart = l.dst.unsigned_abs();
-        inside += if apart < step { apart * (l.count - 1) } else { 0 };
-        apart % LINE_BYTES == 0 || l.dst > 0 && l.is_plain() && inside <= step
-    })
 }

@@ -98,7 +98,7 @@ impl<'a> Nest<'a> {
         self.loops().iter().map(|l| l.count).product()
     }
 
-    /// How far position `i` is from the first, on either side; behind the last they begin anew.
+    /// How far position `i` is from the first, on either side.
     pub(crate) fn at(&self, mut i: usize) -> (isize, isize) {
         let mut at = (0, 0);
         for l in self.loops().iter().rev() {
@@ -147,7 +147,7 @@ impl<'a> Nest<'a> {
         part
     }
 
-    /// The part in which loop `k`, which has no table, turns as often as `range` has turns, from its first on.
+    /// The part in which loop `k`, which has no table, has these turns only.
     pub(crate) fn turns(mut self, k: usize, range: Range<usize>) -> Nest<'a> {
         let part = &mut self.loops[k];
         part.count = range.len();

@@ -1,4 +1,4 @@
-//! Dense destinations that start inside of a line, of which no loop can be cut where lines begin.
+//! Dense destinations that start inside of a line, and are not better cut where lines begin (`ends`).
 //!
 //! **Hazard.** A line that two panels write costs a read and two writes of it. **Structure.** Pieces of some KiB, in
 //! the order of the destination, are moved into a first-level cache as if there were no lines, each right behind what
@@ -17,13 +17,15 @@ const PIECE_BYTES: usize = 16 << 10;
 /// What it has at least: of less both ends would count, where pieces don't follow each other.
 const LEAST_BYTES: usize = 2 << 10;
 
-/// What a piece has of the source at one place at the least: of less, what comes by itself comes too late. Elements that
-/// are runs may be shorter where the next is near.
+/// What a piece has of the source at one place at the least: of less, what comes by itself comes too late.
 const PLACE_BYTES: usize = 4 * LINE_BYTES;
+
+/// As [`PLACE_BYTES`], of elements of pairs of lines and more, unless the next is no farther than that: other ways are
+/// faster with these.
 const RUNS_BYTES: usize = 8 * LINE_BYTES;
 const NEAR_BYTES: usize = 16 << 10;
 
-/// A piece has a multiple of so many turns, if of several: squares leave no rest then.
+/// A part of a loop has a multiple of so many turns, if it has as many: squares leave no rest then.
 const WHOLE: usize = 16;
 
 /// How a nest is cut into pieces.
@@ -132,7 +134,8 @@ struct Stage(MaybeUninit<[u8; PIECE_BYTES + LINE_BYTES]>);
 struct Out<'a> {
     instance: &'a Instance,
     stage: *mut u8,
-    /// Where the stage's first byte goes, the first of a line; nowhere before the first piece.
+    /// Where the stage's first byte goes, the first of a line, which may lie before the destination's memory; nowhere
+    /// before the first piece.
     line: *mut u8,
     /// What of the stage is not written yet.
     from: usize,
@@ -170,8 +173,9 @@ impl Out<'_> {
         unsafe {
             stage
                 .add(self.from)
-                .copy_to_nonoverlapping(self.line.add(self.from), first - self.from);
-            (self.instance.stream)(stage.add(first), self.line.add(first), (whole - first, false));
+                .copy_to_nonoverlapping(self.line.wrapping_add(self.from), first - self.from);
+            let lines = self.line.wrapping_add(first);
+            (self.instance.stream)(stage.add(first), lines, (whole - first, false));
             stage.add(whole).copy_to_nonoverlapping(stage, self.to - whole);
         }
         (self.line, self.from, self.to) = (self.line.wrapping_add(whole), 0, self.to - whole);

@@ -51,8 +51,11 @@ fn step_bytes(copy: &NdCopy, k: usize) -> u64 {
     copy.fields.first().map_or(0, |first| step(first.strides[k]))
 }
 
-/// After how many turns of loop `k` every field's destination is as far into a line as before.
+/// After how many turns of loop `k` every field's destination is as far into a line as before, if no table places them.
 fn turns_of_line(copy: &NdCopy, k: usize) -> u64 {
+    if copy.dims[k].dst_index.is_some() {
+        return 1;
+    }
     let turns = |step: i64| LINE_BYTES as u64 >> step.trailing_zeros().min(LINE_BYTES.ilog2());
     copy.fields.iter().map(|field| turns(field.strides[k].dst)).max().unwrap_or(1)
 }

@@ -26,6 +26,9 @@ const LONG_SCATTERED_BYTES: usize = 4 * LINE_BYTES;
 /// Why copies are taken for records.
 const ARE_RECORDS: &str = "one side has records, the other an array of each field";
 
+/// Why pieces are put together.
+const IS_DENSE: &str = "the destination is dense, and starts inside of a line";
+
 /// How a copy is moved.
 #[derive(Debug, Clone)]
 pub(crate) struct Strategy<'a> {
@@ -50,7 +53,7 @@ enum Start {
     Any,
     /// Its ends are moved apart.
     Cut(Ends),
-    /// Pieces are put together.
+    /// Pieces are put together, whatever the way of the whole is.
     Shifted(Shifted),
 }
 
@@ -95,14 +98,16 @@ impl<'a> Strategy<'a> {
         if !streams || at.is_multiple_of(LINE_BYTES) || !choice.1.shares_lines() {
             return of(choice, Start::Any);
         }
-        if let Some(ends) = Ends::of(&whole, at)
-            && let middle = way(ends.middle(&whole), dst, (stores, by))
-            && middle.1.writes_lines()
-        {
-            return of(middle, Start::Cut(ends));
+        let cut = |ends: Ends| (way(ends.middle(&whole), dst, (stores, by)), Start::Cut(ends));
+        let lines = |((_, way, _), _): &(Choice, Start)| way.writes_lines();
+        if let Some((middle, start)) = Ends::each(&whole, at).map(cut).find(lines) {
+            return of(middle, start);
         }
-        let start = Shifted::of(&whole).map_or(Start::Any, Start::Shifted);
-        of(choice, start)
+        let (nest, way, why) = choice;
+        match Shifted::of(&whole) {
+            Some(shifted) => of((nest, way, IS_DENSE), Start::Shifted(shifted)),
+            None => of((nest, way, why), Start::Any),
+        }
     }
 
     /// Why it is taken, in words.
@@ -110,7 +115,7 @@ impl<'a> Strategy<'a> {
         self.why
     }
 
-    /// The copy as one nest, which it is wherever a start is made something of.
+    /// The copy as one nest, which it is wherever a start is made something of; too large to be kept for those that don't.
     fn nest(&self) -> Nest<'a> {
         Nest::of(self.copy).unwrap_or_default()
     }
@@ -141,7 +146,8 @@ impl<'a> Strategy<'a> {
                 }
             }
         }
-        if self.part.stores == Stores::Streamed {
+        // A run has its own.
+        if self.part.stores == Stores::Streamed && !matches!(self.part.way, Way::Run) {
             stream::fence();
         }
     }
@@ -156,7 +162,7 @@ impl<'a> Part<'a> {
         Part { stores, nest, way }
     }
 
-    /// Moves it, without a fence.
+    /// Moves it, without a fence unless it is a run; what no way is for, element by element.
     ///
     /// # Safety
     /// As [`Strategy::run`].
@@ -302,11 +308,7 @@ fn innermost(nest: &mut Nest) -> Line {
 }
 
 /// Calls `body` at each position of `loops`.
-pub(crate) fn each(
-    loops: &[Loop],
-    at: (*const u8, *mut u8),
-    body: &mut impl FnMut(*const u8, *mut u8),
-) {
+fn each(loops: &[Loop], at: (*const u8, *mut u8), body: &mut impl FnMut(*const u8, *mut u8)) {
     let Some((first, rest)) = loops.split_first() else { return body(at.0, at.1) };
     for i in 0..first.count {
         let (src, dst) = first.at(i);

@@ -194,6 +194,21 @@ fn the_loop_is_cut_whose_turns_are_far_apart_on_both_sides() {
     let (few, apart) = ([(4, 4000, 4), (100, 4, 16)], [(4, 4000, 4), (1002, 4, 64)]);
     assert_eq!(turns(&few, 3), [[4, 34], [4, 34], [4, 32]], "unless there are few turns");
     assert_eq!(turns(&apart, 2), [[4, 501], [4, 501]], "each on a line");
+    let farther = [(64, 4, 4), (1002, 256, 768)];
+    assert_eq!(turns(&farther, 2), [[64, 501], [64, 501]], "several lines");
+    let mut columns = nest(&[(1000, 16, 4)]);
+    let wide = FieldCopy {
+        bytes: 8,
+        dst_offset: 4000,
+        strides: vec![Stride { src: 16, dst: 8 }],
+        ..columns.fields[0].clone()
+    };
+    columns.fields.insert(0, wide);
+    let sizes =
+        |list: Vec<NdCopy>| list.iter().map(|piece| piece.dims[0].extent).collect::<Vec<_>>();
+    assert_eq!(sizes(split(&columns, 2)), [512, 488], "lines of every field");
+    columns.dims[0].dst_index = Some((0..1000).collect());
+    assert_eq!(sizes(split(&columns, 2)), [500, 500], "a table may say anything");
 }
 
 #[test]
