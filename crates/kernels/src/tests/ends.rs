@@ -36,6 +36,7 @@ proptest! {
         (src, dst) in (0usize..64, 0usize..64),
     ) {
         let count = LEAST_BYTES / bytes + more;
+        let fields = fields.min(MOST_BYTES / LEAST_BYTES);
         check(&structures(&vec![bytes; fields as usize], count.next_multiple_of([1, 64][more as usize % 2]), back), (src, dst));
     }
 
