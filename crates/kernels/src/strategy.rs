@@ -93,9 +93,12 @@ impl<'a> Strategy<'a> {
         let Some(whole) = Nest::of(copy) else {
             return of(way_of_fields(copy, (stores, by)), Start::Any);
         };
-        let choice = way(whole, dst, (stores, by));
         let at = dst.wrapping_add_signed(whole.dst);
-        if !streams || at.is_multiple_of(LINE_BYTES) || !choice.1.shares_lines() {
+        if !streams || at.is_multiple_of(LINE_BYTES) {
+            return of(way(whole, dst, (stores, by)), Start::Any);
+        }
+        let choice = way(whole, dst, (stores, by));
+        if !choice.1.shares_lines() {
             return of(choice, Start::Any);
         }
         let cut = |ends: Ends| (way(ends.middle(&whole), dst, (stores, by)), Start::Cut(ends));
