@@ -3,6 +3,7 @@
 mod choices;
 mod ends;
 mod guarded;
+mod lines;
 mod nested;
 mod rows;
 

@@ -1,0 +1,98 @@
+//! What is chosen where vectors are lines.
+
+use super::*;
+
+#[test]
+fn rows_by_vectors_that_are_lines() {
+    let lines = available().find(|instance| instance.name == "emulated").unwrap();
+    let at_line = std::ptr::without_provenance::<u8>(4096);
+    let told = |copy: &NdCopy, amd| explain_by(&lines.on(amd), copy, at_line, Stores::Streamed);
+    let block = 196 * 2048;
+    // Few of the source's rows at once; and lines of two rows, which are made in registers.
+    for (copy, panels, on_amd) in [
+        (looped(&[(256, 12_544, 4), (3136, 4, 1024)]), "512 by 64", "64 by 256"),
+        (
+            looped(&[(2, block, block), (196, 2048, 4), (512, 4, 784)]),
+            "16 by 196 elements of 4 B, in place",
+            "16 by 196 elements of 4 B, put together",
+        ),
+    ] {
+        for (amd, panels) in [(false, panels), (true, on_amd)] {
+            let told = told(&copy, amd);
+            assert!(told.starts_with(&format!("panels of {panels}")), "{told} for {panels}");
+        }
+    }
+    for (bytes, side) in [(4, 16), (8, 8)] {
+        for rows in side + 1..2 * side {
+            let block = rows * 2 * side * bytes;
+            let loops = [
+                (2, block, block),
+                (rows, 2 * side * bytes, bytes),
+                (2 * side, bytes, rows * bytes),
+            ];
+            let mut copy = looped(&loops.map(|(n, src, dst)| (n as u64, src, dst)));
+            copy.fields[0].bytes = bytes as u64;
+            check(&copy, (0, 0));
+        }
+    }
+}
+
+#[test]
+fn longer_elements_are_read_by_rows_that_the_processor_follows() {
+    let lines = available().find(|instance| instance.name == "emulated").unwrap();
+    let at_line = std::ptr::without_provenance::<u8>(4096);
+    // Of 8 bytes where rows are at few places of a first-level cache; neither short rows, nor where the destination's are.
+    for (bytes, (rows, row, pitch), panels) in [
+        (16, (264, 264, 264), "16 by 32"),
+        (8, (320, 320, 320), "32 by 32"),
+        (8, (328, 328, 328), "32 by 64"),
+        (4, (528, 640, 640), "64 by 64"),
+        (16, (264, 60, 66), "16 by 64"),
+        (16, (264, 80, 96), "16 by 32"),
+        (16, (96, 264, 264), "16 by 96"),
+    ] {
+        let mut copy =
+            looped(&[(rows, pitch * bytes, bytes), (row, bytes, rows.cast_signed() * bytes)]);
+        copy.fields[0].bytes = bytes.cast_unsigned();
+        for (amd, panels) in [(false, panels), (true, &*panels.replace("by 32", "by 64"))] {
+            let told = explain_by(&lines.on(amd), &copy, at_line, Stores::Streamed);
+            assert!(told.starts_with(&format!("panels of {panels} ")), "{told} for {panels}");
+        }
+        check(&copy, (0, 0));
+    }
+    // Two turns of a third loop would be twice as many rows.
+    let mut copy = looped(&[(64, 8 * 2560, 8), (8, 2560, 512), (320, 8, 8 * 512)]);
+    copy.fields[0].bytes = 8;
+    let told = explain_by(&lines, &copy, at_line, Stores::Streamed);
+    assert!(told.starts_with("panels of 32 by 64 elements of 8 B, 2 at once"), "{told}");
+}
+
+#[test]
+fn crowded_rows_in_the_caches_are_read_by_few_columns() {
+    let lines = available().find(|instance| instance.name == "emulated").unwrap();
+    let at_line = std::ptr::without_provenance::<u8>(4096);
+    let matrix = |side: u64| {
+        let row = side.cast_signed() * 4;
+        looped(&[(side, row, 4), (side, 4, row)])
+    };
+    for (side, panels, on_amd) in [
+        (256, "32 by 256", "256 by 32"),
+        (240, "240 by 32", "240 by 32"),
+        (512, "512 by", "512 by"),
+        (600, "64 by 64", "32 by 32"),
+        (1024, "64 by 64", "64 by 64"),
+    ] {
+        for (amd, panels) in [(false, panels), (true, on_amd)] {
+            let told = explain_by(&lines.on(amd), &matrix(side), at_line, Stores::Cached);
+            assert!(told.starts_with(&format!("panels of {panels}")), "{told} for {panels}");
+        }
+        check(&matrix(side), (0, 0));
+    }
+    // Before squares with sides of a line rows at one place are copied on AMD's only.
+    let copy = looped(&[(100, 4096, 4), (1024, 4, 400)]);
+    for (amd, panels) in [(false, "panels of 64 by 100 "), (true, "panels of 64 by 64 ")] {
+        let told = explain_by(&lines.on(amd), &copy, at_line, Stores::Cached);
+        assert!(told.starts_with(panels), "{told} for {panels}");
+    }
+    check(&copy, (0, 0));
+}
