@@ -6,6 +6,7 @@
 
 use super::{CLASHING_BYTES, PACKED_BYTES, PANEL_BYTES, Panels, VISIT_BYTES, Writes};
 use crate::caches::Caches;
+use crate::tile::sides::LANES_BYTES;
 use crate::tile::{COPIED_BYTES, COPIED_ROWS, Lanes};
 use crate::vector::{LINE_BYTES, PAIR_BYTES};
 
@@ -107,8 +108,8 @@ impl Panels {
         let (a, b) = (self.a.count, self.b.count);
         let side = SQUARES_BYTES / self.bytes;
         let run = (panel_run_bytes(self.by.caches) / (a * self.bytes)).next_multiple_of(side);
-        // Rows that follow each other and are at few places of pages get in each other's way; farther
-        // apart they do less than the source's would, read in pieces.
+        // Rows that follow each other and are at few places of pages get in each other's way, but where pieces of several
+        // lines are written; farther apart they do less than the source's would, read in pieces.
         let clash = self.goes_on() && self.a.stride.1 % CLASHING_BYTES == 0;
         let all = self.writes_all();
         match self.is_packed() {
@@ -117,6 +118,7 @@ impl Panels {
             true if self.is_read_once() => {
                 (a, if a * self.bytes > LINE_BYTES { few(b, side) } else { b })
             }
+            true if self.may_go_by_lanes() => (a, few(b, run.min(LANES_BYTES / self.bytes))),
             true if clash => (few(a, side), few(b, side)),
             true => (a, few(b, run)),
             false if all && self.by_few_rows() => (few(a, LONG_BYTES / self.bytes), SQUARES_ROWS),

@@ -99,6 +99,11 @@ fn are_blocks(bytes: usize, (a, b): (Line, Line), caches: Caches) -> bool {
         && row * block_rows(bytes) <= 2 * panel_run_bytes(caches)
 }
 
+/// Whether so many bytes are an even number of lines.
+fn is_even(bytes: isize) -> bool {
+    bytes % PAIR_BYTES.cast_signed() == 0
+}
+
 impl Panels {
     /// Whether squares with sides of a line go past the caches.
     pub(super) fn has_squares_of_lines(&self) -> bool {
@@ -154,14 +159,22 @@ impl Panels {
     /// first-level cache, which is to keep a line of each. Of longer elements neither is worth it. AMD's processors
     /// were not measured.
     pub(super) fn squares_past_caches(&self) -> Squares {
-        let is_even = |bytes: isize| bytes % PAIR_BYTES.cast_signed() == 0;
-        let several = self.chunk.1 * self.bytes > LINE_BYTES && self.bytes <= SEVERAL_BYTES;
-        let crowded = self.b.stride.0 % SCATTERING_BYTES == 0;
-        match self.by.holds_lines() && several && is_even(self.a.stride.1) {
+        let several = self.chunk.1 * self.bytes > LINE_BYTES;
+        match self.may_join_squares() && several {
             true if !self.is_packed() && is_even(self.row_bytes().cast_signed()) => Squares::Staged,
-            true if !crowded => Squares::Lanes,
+            true if self.may_go_by_lanes() => Squares::Lanes,
             _ => Squares::Single,
         }
+    }
+
+    /// Whether several squares with sides of a line may be moved at once.
+    fn may_join_squares(&self) -> bool {
+        self.by.holds_lines() && self.bytes <= SEVERAL_BYTES && is_even(self.a.stride.1)
+    }
+
+    /// Whether these may be moved lane by lane, wherever a panel ends.
+    pub(super) fn may_go_by_lanes(&self) -> bool {
+        self.may_join_squares() && self.b.stride.0 % SCATTERING_BYTES != 0
     }
 
     /// Whether squares with sides of a line stay in the caches of a processor that holds lines: as much of both sides'

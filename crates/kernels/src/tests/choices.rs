@@ -151,6 +151,7 @@ fn panels_are_runs_of_the_source_or_rows() {
         return println!("skipped: panels_are_runs_of_the_source_or_rows: no vector is a line");
     }
     let at_line = std::ptr::without_provenance::<u8>(4096);
+    let of_run = if best.abilities.holds_lines() { "16 by 128" } else { "16 by 2048" };
     for (loops, panels) in [
         (&[(1712, 160, 4), (40, 4, 6848)][..], "40 by 832"),
         (&[(600, 4, 320), (80, 2400, 4)], "64 by 80"),
@@ -160,7 +161,7 @@ fn panels_are_runs_of_the_source_or_rows() {
         (&[(3, 802_816, 802_816), (12_544, 64, 4), (16, 4, 50_176)], "16 by 128"),
         (&[(12_544, 32, 4), (8, 4, 50_176)], "8 by 12544"),
         (&[(12_544, 16, 4), (4, 4, 50_176)], "4 by 12544"),
-        (&[(3, 802_880, 802_816), (12_544, 64, 4), (16, 4, 50_176)], "16 by 2048"),
+        (&[(3, 802_880, 802_816), (12_544, 64, 4), (16, 4, 50_176)], of_run),
     ] {
         let told = explain_by(&best, &looped(loops), at_line, Stores::Streamed);
         let panels = format!("panels of {panels} elements of 4 B, in place, by lines past");
@@ -377,8 +378,10 @@ fn the_least_of_each_way() {
     let (halves, alone) = (best.abilities.lanes < 4, best.abilities.lanes < 2);
     let apart = if halves { "records of 8 B, 2 fields, taken apart" } else { "panels of 2 by 256" };
     let bytes = if halves { "panels of 64 by 128" } else { "panels of 64 by 512" };
+    let of_run = ["panels of 53 by 64 ", "panels of 53 by 128 "];
+    let of_run = of_run[usize::from(best.abilities.holds_lines())];
     let (rows, pixels) = match best.abilities.lanes {
-        4 => ("panels of 32 by 32 elements of 8 B", "panels of 53 by 64 elements of 4 B"),
+        4 => ("panels of 32 by 32 elements of 8 B", of_run),
         2 => (
             "panels of 8 by 64 elements of 8 B, put together",
             "panels of 16 by 128 elements of 4 B, put together",

@@ -8,9 +8,11 @@ fn rows_by_vectors_that_are_lines() {
     let at_line = std::ptr::without_provenance::<u8>(4096);
     let told = |copy: &NdCopy, amd| explain_by(&lines.on(amd), copy, at_line, Stores::Streamed);
     let block = 196 * 2048;
-    // Few of the source's rows at once; and lines of two rows, which are made in registers.
+    // Few of the source's rows at once, or so many of a run as make lines of each row; and lines of two, made in registers.
     for (copy, panels, on_amd) in [
         (looped(&[(256, 12_544, 4), (3136, 4, 1024)]), "512 by 64", "64 by 256"),
+        (looped(&[(512, 196, 4), (49, 4, 2048)]), "49 by 128", "49 by 64"),
+        (looped(&[(512, 1024, 4), (256, 4, 2048)]), "64 by 64", "64 by 64"),
         (
             looped(&[(2, block, block), (196, 2048, 4), (512, 4, 784)]),
             "16 by 196 elements of 4 B, in place",
@@ -22,6 +24,7 @@ fn rows_by_vectors_that_are_lines() {
             assert!(told.starts_with(&format!("panels of {panels}")), "{told} for {panels}");
         }
     }
+    check(&looped(&[(320, 196, 4), (49, 4, 1280)]), (0, 0));
     for (bytes, side) in [(4, 16), (8, 8)] {
         for rows in side + 1..2 * side {
             let block = rows * 2 * side * bytes;
