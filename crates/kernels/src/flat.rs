@@ -10,10 +10,13 @@
 //! source; of each row whole lines are written past the caches, and what is left of it is carried to the
 //! panel behind.
 
+mod chain;
+
+use self::chain::Chain;
 use crate::ahead::{prefetch, prefetch_near};
 use crate::element::{Line, move_line};
 use crate::instance::Instance;
-use crate::nest::{Loop, Nest};
+use crate::nest::Nest;
 use crate::stream;
 use crate::tile::sides::{square_of_lines, square_of_two_lanes};
 use crate::tile::{LINES_AHEAD_BYTES, are_lines, copy_row, is_line, pitch, square};
@@ -22,18 +25,12 @@ use std::fmt;
 use std::mem::MaybeUninit;
 use std::ops::{Range, RangeInclusive};
 
-/// The most loops of a long row.
-const MOST_CHAINED: usize = 5;
-
 /// Shorter rows of the destination are not worth it; those of the source have a line at least.
 const LEAST_ROW_BYTES: usize = 1 << 10;
 
 /// Rows at multiples of this, as far as the first loop of their chain says, are at few places of the caches, and of
 /// memory, which gives their lines faster in the order in which they lie than down the rows.
 const FEW_PLACES_BYTES: isize = 1 << 10;
-
-/// Rows are long enough from here on.
-const ROW_BYTES: usize = 4 << 10;
 
 /// What a panel has of a row, on either side, if its elements are not too many.
 const PIECE_BYTES: usize = 8 * LINE_BYTES;
@@ -67,79 +64,6 @@ const SOON_ROWS: usize = 16;
 
 /// As [`BAND_ROWS`], by vectors of half a line.
 const HALVES_BAND_ROWS: usize = 1024;
-
-/// Loops in which one side goes on, the fastest first.
-#[derive(Debug, Clone, Copy)]
-struct Chain {
-    lines: [Line; MOST_CHAINED],
-    len: usize,
-}
-
-impl Chain {
-    /// Takes the loops in which a side, as `stride` says, goes on from elements of `bytes`, until
-    /// they are long; but none for which `leave` holds. `None` without a first.
-    fn take(
-        nest: &mut Nest,
-        stride: impl Fn(&Loop) -> isize,
-        leave: impl Fn(&Loop) -> bool,
-    ) -> Option<Chain> {
-        let mut chain = Chain { lines: [Line { count: 1, stride: (0, 0) }; MOST_CHAINED], len: 0 };
-        let mut bytes = nest.bytes;
-        while bytes < ROW_BYTES && chain.len < MOST_CHAINED {
-            let next = |l: &Loop| l.is_plain() && stride(l) == bytes as isize && !leave(l);
-            let Some(k) = nest.loops().iter().position(next) else { break };
-            let taken = nest.take(k);
-            bytes *= taken.count;
-            chain.lines[chain.len] = Line { count: taken.count, stride: (taken.src, taken.dst) };
-            chain.len += 1;
-        }
-        (chain.len > 0).then_some(chain)
-    }
-
-    fn count(&self) -> usize {
-        self.lines[..self.len].iter().map(|l| l.count).product()
-    }
-
-    /// Where its elements are on either side, from `start` on.
-    fn from(&self, start: usize) -> Walk<'_> {
-        let mut walk = Walk { chain: self, at: [0; MOST_CHAINED], offset: (0, 0) };
-        let mut left = start;
-        for (at, line) in walk.at.iter_mut().zip(&self.lines[..self.len]) {
-            *at = left % line.count;
-            left /= line.count;
-            walk.offset.0 += *at as isize * line.stride.0;
-            walk.offset.1 += *at as isize * line.stride.1;
-        }
-        walk
-    }
-}
-
-/// Goes through a chain, without an end.
-struct Walk<'a> {
-    chain: &'a Chain,
-    at: [usize; MOST_CHAINED],
-    offset: (isize, isize),
-}
-
-impl Iterator for Walk<'_> {
-    type Item = (isize, isize);
-
-    fn next(&mut self) -> Option<(isize, isize)> {
-        let offset = self.offset;
-        for (at, line) in self.at.iter_mut().zip(&self.chain.lines[..self.chain.len]) {
-            *at += 1;
-            self.offset.0 += line.stride.0;
-            self.offset.1 += line.stride.1;
-            if *at < line.count {
-                break;
-            }
-            *at = 0;
-            self.offset.0 -= line.count as isize * line.stride.0;
-            self.offset.1 -= line.count as isize * line.stride.1;
-        }
-        Some(offset)
-    }
-}
 
 /// Two long rows over elements of `bytes`: along `b` the destination goes on, along `a` the source.
 #[derive(Debug, Clone, Copy)]
