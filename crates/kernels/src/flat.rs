@@ -5,10 +5,10 @@
 //! goes on are one long row, those in which the source does are another, whatever their extents: where
 //! their elements lie stands in a table for each panel. Panels are pieces of 512 B each way, or, by
 //! vectors of half a line and from elements of 2 bytes on, of 64 KiB: of 128 rows of the source and of
-//! 512 B of the destination at least, or 64 where rows are at few places. They are put together in strips in a
-//! first-level cache, from a copy in a second-level one or, where squares have sides of a line, from the
-//! source; of each row whole lines are written past the caches, and what is left of it is carried to the
-//! panel behind.
+//! 512 B of the destination at least, or 64 where rows are at few places. By vectors that are lines they are
+//! narrower where rows are longer. They are put together in strips in a first-level cache, from a copy in a
+//! second-level one or, where squares have sides of a line, from the source; of each row whole lines are
+//! written past the caches, and what is left of it is carried to the panel behind.
 
 mod chain;
 
@@ -20,7 +20,7 @@ use crate::nest::Nest;
 use crate::stream;
 use crate::tile::sides::{square_of_lines, square_of_two_lanes};
 use crate::tile::{LINES_AHEAD_BYTES, are_lines, copy_row, is_line, pitch, square};
-use crate::vector::{LANE_BYTES, LINE_BYTES, PAGE_BYTES, Vector};
+use crate::vector::{Abilities, LANE_BYTES, LINE_BYTES, PAGE_BYTES, Vector};
 use std::fmt;
 use std::mem::MaybeUninit;
 use std::ops::{Range, RangeInclusive};
@@ -65,6 +65,13 @@ const SOON_ROWS: usize = 16;
 /// As [`BAND_ROWS`], by vectors of half a line.
 const HALVES_BAND_ROWS: usize = 1024;
 
+/// What a panel has of both sides by vectors of a line where rows of the destination have so much at least, and the rows
+/// that are gone on with before the next are begun. It pays for elements of so many bytes, on a processor that holds lines.
+const NARROW: (usize, usize) = (64, 32);
+const NARROW_BYTES: RangeInclusive<usize> = 4..=LANE_BYTES;
+const NARROW_LEAST_ROW_BYTES: usize = 3 << 10;
+const NARROW_BAND_ROWS: usize = 2048;
+
 /// Two long rows over elements of `bytes`: along `b` the destination goes on, along `a` the source.
 #[derive(Debug, Clone, Copy)]
 pub(crate) struct Flat {
@@ -81,6 +88,8 @@ pub(crate) struct Flat {
     by_rows: bool,
     /// Whether what is read soon is asked for once more.
     asks_soon: bool,
+    /// Whether the next panel is asked for while this one is written.
+    asks_late: bool,
 }
 
 /// A panel: where its elements are.
@@ -105,6 +114,7 @@ pub(crate) struct Panel<'a> {
     /// As in [`Flat`].
     by_rows: bool,
     asks_soon: bool,
+    asks_late: bool,
 }
 
 /// Rows of the destination that a panel has.
@@ -115,7 +125,7 @@ pub(crate) type Strip = Range<usize>;
 pub(crate) struct Stage {
     copied: [u8; COPIED_BYTES],
     strip: [u8; STRIP_BYTES],
-    carried: MaybeUninit<[[u8; LINE_BYTES]; HALVES_BAND_ROWS]>,
+    carried: MaybeUninit<[[u8; LINE_BYTES]; NARROW_BAND_ROWS]>,
 }
 
 impl Stage {
@@ -126,8 +136,8 @@ impl Stage {
 }
 
 impl Flat {
-    /// Takes long rows out of `nest`, for vectors of so many `lanes`; `None` where there are none.
-    pub(crate) fn of(nest: &mut Nest, lanes: usize) -> Option<Flat> {
+    /// Takes long rows out of `nest`; `None` where there are none.
+    pub(crate) fn of(nest: &mut Nest, by: Abilities) -> Option<Flat> {
         let bytes = nest.bytes;
         if bytes > LINE_BYTES {
             return None;
@@ -142,22 +152,26 @@ impl Flat {
         let pitch_bytes = b.lines[0].stride.0;
         let by_rows = pitch_bytes % FEW_PLACES_BYTES == 0;
         let asks_soon = b.len == 1 && !by_rows && !is_near_page(pitch_bytes);
-        let (rows, columns, strip, band) = match is_line(2 * lanes) && are_lines(lanes, bytes, true)
-        {
-            true => {
+        let halves = is_line(2 * by.lanes) && are_lines(by.lanes, bytes, true);
+        let long = b.count() * bytes >= NARROW_LEAST_ROW_BYTES;
+        let asks_late = by.holds_lines() && long && NARROW_BYTES.contains(&bytes);
+        let strip = side.clamp(*STRIP_ROWS.start(), *STRIP_ROWS.end());
+        let (rows, columns, strip, band) = match () {
+            () if halves => {
                 let rows = halves_rows(bytes, by_rows);
                 (rows, PANEL_BYTES / rows / bytes, side, HALVES_BAND_ROWS)
             }
-            false => {
+            () if asks_late => (NARROW.0, NARROW.1, strip, NARROW_BAND_ROWS),
+            () => {
                 let rows = most.min(MOST_ROWS);
                 let columns = most.min((COPIED_BYTES / rows - LINE_BYTES) / bytes);
-                (rows, columns, side.clamp(*STRIP_ROWS.start(), *STRIP_ROWS.end()), BAND_ROWS)
+                (rows, columns, strip, BAND_ROWS)
             }
         };
         debug_assert!(rows * pitch(columns * bytes) <= COPIED_BYTES);
         let chunk = (columns.min(a.count()), rows.min(b.count()));
         debug_assert!(strip * pitch(LINE_BYTES + rows * bytes) <= STRIP_BYTES);
-        Some(Flat { bytes, a, b, chunk, strip, band, by_rows, asks_soon })
+        Some(Flat { bytes, a, b, chunk, strip, band, by_rows, asks_soon, asks_late })
     }
 
     /// Moves all that the loops reach.
@@ -209,6 +223,7 @@ impl Flat {
                 asks: a + self.chunk.0 + self.chunk.0 / 2 <= band.end,
                 by_rows: self.by_rows,
                 asks_soon: self.asks_soon,
+                asks_late: self.asks_late,
             };
             // SAFETY: a panel of the loops.
             unsafe { self.panel(instance, &panel, (src.wrapping_add(a * self.bytes), stage, dst)) };
@@ -236,7 +251,7 @@ impl Flat {
                     Some(squares) => squares(panel, strip.clone(), (direct.then_some(src), stage)),
                     None => panel.elements(strip.clone(), stage),
                 }
-                (instance.flush)(panel, strip, (stage, dst));
+                (instance.flush)(panel, strip, (src, stage, dst));
             }
         }
     }
@@ -302,6 +317,25 @@ impl Panel<'_> {
             for row in rows {
                 prefetch(src.wrapping_offset(*row));
             }
+        }
+    }
+
+    /// Asks for a line of the next panel each time it is called: row by row, from those on that are due while the strip
+    /// from row `first` on is written.
+    fn ask_late(&self, first: usize, src: *const u8) -> impl FnMut() {
+        let panel_bytes = self.dst.len() * self.element_bytes;
+        let lines = panel_bytes / LINE_BYTES;
+        // A line that a row starts in is this panel's too; then it ends in another.
+        let next = src.wrapping_add(panel_bytes + LINE_BYTES - 1);
+        let mut rows = self.src.iter().skip(first * self.src.len() / self.dst.len());
+        let (mut at, mut left) = (next, 0);
+        move || {
+            if left == 0 {
+                let Some(row) = rows.next() else { return };
+                (at, left) = (next.wrapping_offset(*row), lines);
+            }
+            prefetch_near(at);
+            (at, left) = (at.wrapping_add(LINE_BYTES), left - 1);
         }
     }
 
@@ -386,8 +420,9 @@ unsafe fn squares_of_lines<V: Vector, const E: usize>(
         for (rows, to) in
             panel.src.chunks_exact(side).zip((0..).map(|b| to.wrapping_add(b * LINE_BYTES)))
         {
-            for row in rows {
-                prefetch_near(from.wrapping_offset(row + LINES_AHEAD_BYTES));
+            if !panel.asks_late {
+                let ahead = rows.iter().map(|row| row + LINES_AHEAD_BYTES);
+                ahead.for_each(|at| prefetch_near(from.wrapping_offset(at)));
             }
             // SAFETY: a square of the panel, which the stage has room for.
             unsafe {
@@ -469,7 +504,7 @@ unsafe fn squares_of_lanes<V: Vector, const E: usize>(
     }
 }
 
-/// Writes out the whole lines of a strip, and carries what is left of its rows.
+/// Writes out the whole lines of a strip, and carries what is left of its rows. The panel is at `src`.
 ///
 /// # Safety
 /// The rows of the destination are valid for writes, with what was carried of them; the processor
@@ -478,16 +513,18 @@ unsafe fn squares_of_lanes<V: Vector, const E: usize>(
 pub(crate) unsafe fn flush<V: Vector>(
     panel: &Panel<'_>,
     strip: Strip,
-    (stage, dst): (&mut Stage, *mut u8),
+    (src, stage, dst): (*const u8, &mut Stage, *mut u8),
 ) {
     let bytes = panel.src.len() * panel.element_bytes;
     let carried = stage.carried.as_mut_ptr().cast::<u8>();
     let carried = carried.wrapping_add((panel.row + strip.start) * LINE_BYTES);
+    let asks = panel.asks && panel.asks_late;
+    let mut ask = asks.then(|| panel.ask_late(strip.start, src));
     for (i, row) in panel.dst[strip].iter().enumerate() {
         let from = stage.strip.as_mut_ptr().wrapping_add(i * panel.pitch);
         let at = (from, carried.wrapping_add(i * LINE_BYTES), dst.wrapping_offset(*row));
         // SAFETY: a row of the strip, and what is carried of it.
-        unsafe { stream::carry::<V>(at, bytes, (panel.is_first, panel.is_last), None::<fn()>) };
+        unsafe { stream::carry::<V>(at, bytes, (panel.is_first, panel.is_last), ask.as_mut()) };
     }
 }
 

@@ -36,7 +36,7 @@ pub(crate) struct Instance {
     /// [`flat::squares`], for elements of 1, 2, 4, 8 and 16 bytes.
     squares: [Squares; 5],
     /// [`flat::flush`].
-    pub(crate) flush: unsafe fn(&Panel<'_>, Strip, (&mut Stage, *mut u8)),
+    pub(crate) flush: unsafe fn(&Panel<'_>, Strip, (*const u8, &mut Stage, *mut u8)),
     /// [`record::block::run`].
     pub(crate) records: unsafe fn(&Records<'_>, Block, (&Rows, &mut record::Stage)),
     /// [`record::block::windows`].
@@ -167,7 +167,7 @@ macro_rules! instance {
             /// # Safety
             /// As [`flat::flush`].
             $(#[target_feature(enable = $features)])?
-            unsafe fn flush(panel: &Panel<'_>, strip: Strip, at: (&mut Stage, *mut u8)) {
+            unsafe fn flush(panel: &Panel<'_>, strip: Strip, at: (*const u8, &mut Stage, *mut u8)) {
                 // SAFETY: the caller's contract.
                 unsafe { flat::flush::<$vector>(panel, strip, at) }
             }

@@ -288,7 +288,7 @@ fn way<'a>(mut nest: Nest<'a>, dst: usize, (stores, by): (Stores, Abilities)) ->
         return (nest, Way::Walk, "the destination is dense in no loop");
     };
     if let Some(why) = panels.why_flat()
-        && let Some(flat) = Flat::of(&mut nest, by.lanes)
+        && let Some(flat) = Flat::of(&mut nest, by)
     {
         return (nest, Way::Flat(flat), why);
     }

@@ -99,3 +99,29 @@ fn crowded_rows_in_the_caches_are_read_by_few_columns() {
     }
     check(&copy, (0, 0));
 }
+
+#[test]
+fn long_rows_are_read_by_a_few_lines_each() {
+    let lines = available().find(|instance| instance.name == "emulated").unwrap();
+    let at_line = std::ptr::without_provenance::<u8>(4096);
+    for (bytes, rows, panels, on_amd) in [
+        (4, 1001u64, "32 by 64", "128 by 128"),
+        (8, 1001, "32 by 64", "64 by 64"),
+        (16, 1001, "32 by 64", "32 by 32"),
+        // Rows that are not long, and elements that are short.
+        (4, 701, "128 by 128", "128 by 128"),
+        (2, 3001, "128 by 256", "128 by 256"),
+    ] {
+        // Of a last panel there is half, or little.
+        for columns in [208u64, 225] {
+            let (row, to) = (columns.cast_signed() * bytes, rows.cast_signed() * bytes);
+            let mut copy = looped(&[(rows, row, bytes), (columns, bytes, to)]);
+            copy.fields[0].bytes = bytes.cast_unsigned();
+            for (amd, panels) in [(false, panels), (true, on_amd)] {
+                let told = explain_by(&lines.on(amd), &copy, at_line, Stores::Streamed);
+                assert!(told.contains(&format!("in panels of {panels}, ")), "{told}");
+            }
+            check(&copy, (1, 4));
+        }
+    }
+}
