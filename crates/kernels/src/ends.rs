@@ -8,7 +8,7 @@ use crate::nest::Nest;
 use crate::vector::LINE_BYTES;
 
 /// Of shorter rows both ends would take longer than is won.
-const LEAST_BYTES: usize = 16 * LINE_BYTES;
+const LEAST_BYTES: usize = 8 * LINE_BYTES;
 
 /// Where a loop of a nest is cut.
 #[derive(Debug, Clone, Copy)]

@@ -3,7 +3,7 @@
 use super::*;
 
 /// What a matrix, or structures of so many fields, have of whole lines at the least, to be cut.
-const LEAST_BYTES: u64 = 1024;
+const LEAST_BYTES: u64 = 512;
 
 /// As many as elsewhere are too many for Miri, of rows so long.
 const CASES: u32 = if cfg!(miri) { 2 } else { super::CASES };
@@ -88,7 +88,7 @@ fn whole_lines_are_moved_from_where_they_begin() {
     assert!(!is_cut(&turned(4, 512), 18), "no element does");
     assert!(!is_cut(&turned(4, 511), 16), "rows start elsewhere in theirs");
     assert_eq!(says(&turned(4, 512), 16, Stores::Cached), None);
-    assert!(is_cut(&turned(4, 272), 16) && !is_cut(&turned(4, 256), 16), "16 lines at the least");
+    assert!(is_cut(&turned(4, 144), 16) && !is_cut(&turned(4, 128), 16), "8 lines at the least");
     assert!(is_cut(&structures(&[4; 4], 1024, true), 16), "lines are of several structures");
     assert!(is_cut(&structures(&[4; 4], 1024, false), 36), "or of a field");
     assert!(!is_cut(&structures(&[4; 4], 1024, true), 36), "structures begin in no line");
