@@ -5,8 +5,9 @@
 //! goes on are one long row, those in which the source does are another, whatever their extents: where
 //! their elements lie stands in a table for each panel. Panels are pieces of 512 B each way, or, by
 //! vectors of half a line and from elements of 2 bytes on, of 64 KiB: of 128 rows of the source and of
-//! 512 B of the destination at least, or 64 where rows are at few places. By vectors that are lines they are
-//! narrower where rows are longer. They are put together in strips in a first-level cache, from a copy in a
+//! 512 B of the destination at least, or 64 where rows are at few places. By vectors that are lines, which the
+//! processor doesn't scatter, they are narrow from rows of 3 KiB and elements of 4 bytes on: 32 elements of 64
+//! rows, of which the next as many are asked for between the lines that are written. They are put together in strips in a first-level cache, from a copy in a
 //! second-level one or, where squares have sides of a line, from the source; of each row whole lines are
 //! written past the caches, and what is left of it is carried to the panel behind.
 
@@ -65,12 +66,17 @@ const SOON_ROWS: usize = 16;
 /// As [`BAND_ROWS`], by vectors of half a line.
 const HALVES_BAND_ROWS: usize = 1024;
 
-/// What a panel has of both sides by vectors of a line where rows of the destination have so much at least, and the rows
-/// that are gone on with before the next are begun. It pays for elements of so many bytes, on a processor that holds lines.
-const NARROW: (usize, usize) = (64, 32);
+/// What a narrow panel has of the rows of the source, and how many rows.
+const NARROW_COLUMNS: usize = 32;
+const NARROW_ROWS: usize = 64;
+
+/// They are for elements of so many bytes, and for rows of the destination of so many.
 const NARROW_BYTES: RangeInclusive<usize> = 4..=LANE_BYTES;
-const NARROW_LEAST_ROW_BYTES: usize = 3 << 10;
+const NARROW_ROW_BYTES: usize = 3 << 10;
+
+/// As [`BAND_ROWS`], by narrow panels: of others there are fewer.
 const NARROW_BAND_ROWS: usize = 2048;
+const MOST_BAND_ROWS: usize = NARROW_BAND_ROWS;
 
 /// Two long rows over elements of `bytes`: along `b` the destination goes on, along `a` the source.
 #[derive(Debug, Clone, Copy)]
@@ -88,8 +94,8 @@ pub(crate) struct Flat {
     by_rows: bool,
     /// Whether what is read soon is asked for once more.
     asks_soon: bool,
-    /// Whether the next panel is asked for while this one is written.
-    asks_late: bool,
+    /// Whether panels are narrow: the next is asked for while one is written, and not while it is read.
+    is_narrow: bool,
 }
 
 /// A panel: where its elements are.
@@ -114,7 +120,7 @@ pub(crate) struct Panel<'a> {
     /// As in [`Flat`].
     by_rows: bool,
     asks_soon: bool,
-    asks_late: bool,
+    is_narrow: bool,
 }
 
 /// Rows of the destination that a panel has.
@@ -125,7 +131,7 @@ pub(crate) type Strip = Range<usize>;
 pub(crate) struct Stage {
     copied: [u8; COPIED_BYTES],
     strip: [u8; STRIP_BYTES],
-    carried: MaybeUninit<[[u8; LINE_BYTES]; NARROW_BAND_ROWS]>,
+    carried: MaybeUninit<[[u8; LINE_BYTES]; MOST_BAND_ROWS]>,
 }
 
 impl Stage {
@@ -153,25 +159,26 @@ impl Flat {
         let by_rows = pitch_bytes % FEW_PLACES_BYTES == 0;
         let asks_soon = b.len == 1 && !by_rows && !is_near_page(pitch_bytes);
         let halves = is_line(2 * by.lanes) && are_lines(by.lanes, bytes, true);
-        let long = b.count() * bytes >= NARROW_LEAST_ROW_BYTES;
-        let asks_late = by.holds_lines() && long && NARROW_BYTES.contains(&bytes);
-        let strip = side.clamp(*STRIP_ROWS.start(), *STRIP_ROWS.end());
-        let (rows, columns, strip, band) = match () {
+        let long = b.count() * bytes >= NARROW_ROW_BYTES;
+        // It was not measured on AMD's processors, which scatter lines.
+        let is_narrow = by.holds_lines() && long && NARROW_BYTES.contains(&bytes);
+        let (rows, columns, band) = match () {
             () if halves => {
                 let rows = halves_rows(bytes, by_rows);
-                (rows, PANEL_BYTES / rows / bytes, side, HALVES_BAND_ROWS)
+                (rows, PANEL_BYTES / rows / bytes, HALVES_BAND_ROWS)
             }
-            () if asks_late => (NARROW.0, NARROW.1, strip, NARROW_BAND_ROWS),
+            () if is_narrow => (NARROW_ROWS, NARROW_COLUMNS, NARROW_BAND_ROWS),
             () => {
                 let rows = most.min(MOST_ROWS);
-                let columns = most.min((COPIED_BYTES / rows - LINE_BYTES) / bytes);
-                (rows, columns, strip, BAND_ROWS)
+                (rows, most.min((COPIED_BYTES / rows - LINE_BYTES) / bytes), BAND_ROWS)
             }
         };
+        let strip = if halves { side } else { side.clamp(*STRIP_ROWS.start(), *STRIP_ROWS.end()) };
+        debug_assert!(band <= MOST_BAND_ROWS);
         debug_assert!(rows * pitch(columns * bytes) <= COPIED_BYTES);
         let chunk = (columns.min(a.count()), rows.min(b.count()));
         debug_assert!(strip * pitch(LINE_BYTES + rows * bytes) <= STRIP_BYTES);
-        Some(Flat { bytes, a, b, chunk, strip, band, by_rows, asks_soon, asks_late })
+        Some(Flat { bytes, a, b, chunk, strip, band, by_rows, asks_soon, is_narrow })
     }
 
     /// Moves all that the loops reach.
@@ -223,7 +230,7 @@ impl Flat {
                 asks: a + self.chunk.0 + self.chunk.0 / 2 <= band.end,
                 by_rows: self.by_rows,
                 asks_soon: self.asks_soon,
-                asks_late: self.asks_late,
+                is_narrow: self.is_narrow,
             };
             // SAFETY: a panel of the loops.
             unsafe { self.panel(instance, &panel, (src.wrapping_add(a * self.bytes), stage, dst)) };
@@ -320,12 +327,13 @@ impl Panel<'_> {
         }
     }
 
-    /// Asks for a line of the next panel each time it is called: row by row, from those on that are due while the strip
+    /// Asks for a line of the next panel each time it is called: row by row, from that on which is due while the strip
     /// from row `first` on is written.
     fn ask_late(&self, first: usize, src: *const u8) -> impl FnMut() {
         let panel_bytes = self.dst.len() * self.element_bytes;
         let lines = panel_bytes / LINE_BYTES;
-        // A line that a row starts in is this panel's too; then it ends in another.
+        debug_assert!(lines > 0, "a source's row has a line at least");
+        // The line in which a row of this panel ends was read with it.
         let next = src.wrapping_add(panel_bytes + LINE_BYTES - 1);
         let mut rows = self.src.iter().skip(first * self.src.len() / self.dst.len());
         let (mut at, mut left) = (next, 0);
@@ -420,7 +428,7 @@ unsafe fn squares_of_lines<V: Vector, const E: usize>(
         for (rows, to) in
             panel.src.chunks_exact(side).zip((0..).map(|b| to.wrapping_add(b * LINE_BYTES)))
         {
-            if !panel.asks_late {
+            if !panel.is_narrow {
                 let ahead = rows.iter().map(|row| row + LINES_AHEAD_BYTES);
                 ahead.for_each(|at| prefetch_near(from.wrapping_offset(at)));
             }
@@ -518,7 +526,7 @@ pub(crate) unsafe fn flush<V: Vector>(
     let bytes = panel.src.len() * panel.element_bytes;
     let carried = stage.carried.as_mut_ptr().cast::<u8>();
     let carried = carried.wrapping_add((panel.row + strip.start) * LINE_BYTES);
-    let asks = panel.asks && panel.asks_late;
+    let asks = panel.asks && panel.is_narrow;
     let mut ask = asks.then(|| panel.ask_late(strip.start, src));
     for (i, row) in panel.dst[strip].iter().enumerate() {
         let from = stage.strip.as_mut_ptr().wrapping_add(i * panel.pitch);

@@ -91,7 +91,8 @@ unsafe fn copy_by<V: Vector, const READS_ON: bool>(src: *const u8, dst: *mut u8,
 /// Writes out what a row gains by `bytes` behind the line that starts at `row`: the whole lines of
 /// the destination, where `dst` is what it goes on with, past the caches. What is left of it is
 /// `carried` to the next call, which all but the last leave at least a line's bytes for; `ends`
-/// says whether the row begins and whether it ends, and `ask`, if there is one, is called before each line.
+/// says whether the row begins and whether it ends, and `ask`, if there is one, is called before each line if it does
+/// neither.
 ///
 /// # Safety
 /// A line and `bytes` are valid for reads and writes at `row`, a line at `carried`, and what the

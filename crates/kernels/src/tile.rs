@@ -192,7 +192,7 @@ pub(crate) unsafe fn shuffle<V: Vector, const E: usize>(
     }
 }
 
-/// The first `count` vectors, of whose halves two that are at the same place are zipped.
+/// The first `count` vectors, of whose halves two that are at the same place are zipped; what is behind them is of no use.
 ///
 /// # Safety
 /// As [`shuffle`].
@@ -204,9 +204,9 @@ unsafe fn zip_halves<V: Vector, const E: usize>(
     let two = |i: usize| match i < count / 2 {
         // SAFETY: the caller's contract.
         true => unsafe { from[i].zip::<E>(from[i + count / 2]) },
-        false => (from[2 * i], from[2 * i + 1]),
+        false => (from[i], from[i]),
     };
-    // One by one: a loop of so many is none that the compiler unrolls, and vectors would wait in memory.
+    // Not in a loop, which the compiler may leave one: then vectors would wait in memory.
     let (a, b, c, d) = (two(0), two(1), two(2), two(3));
     let (e, f, g, h) = (two(4), two(5), two(6), two(7));
     [a.0, a.1, b.0, b.1, c.0, c.1, d.0, d.1, e.0, e.1, f.0, f.1, g.0, g.1, h.0, h.1]

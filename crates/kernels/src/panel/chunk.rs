@@ -108,8 +108,8 @@ impl Panels {
         let (a, b) = (self.a.count, self.b.count);
         let side = SQUARES_BYTES / self.bytes;
         let run = (panel_run_bytes(self.by.caches) / (a * self.bytes)).next_multiple_of(side);
-        // Rows that follow each other and are at few places of pages get in each other's way, but where pieces of several
-        // lines are written; farther apart they do less than the source's would, read in pieces.
+        // Rows that follow each other and are at few places of pages get in each other's way; farther
+        // apart they do less than the source's would, read in pieces.
         let clash = self.goes_on() && self.a.stride.1 % CLASHING_BYTES == 0;
         let all = self.writes_all();
         match self.is_packed() {
@@ -118,6 +118,7 @@ impl Panels {
             true if self.is_read_once() => {
                 (a, if a * self.bytes > LINE_BYTES { few(b, side) } else { b })
             }
+            // Wherever they are, where so much of each is written at once.
             true if self.may_go_by_lanes() => (a, few(b, run.min(LANES_BYTES / self.bytes))),
             true if clash => (few(a, side), few(b, side)),
             true => (a, few(b, run)),

@@ -172,7 +172,7 @@ impl Panels {
         self.by.holds_lines() && self.bytes <= SEVERAL_BYTES && is_even(self.a.stride.1)
     }
 
-    /// Whether these may be moved lane by lane, wherever a panel ends.
+    /// Whether these may be moved lane by lane: the source's rows are at no few places of a first-level cache.
     pub(super) fn may_go_by_lanes(&self) -> bool {
         self.may_join_squares() && self.b.stride.0 % SCATTERING_BYTES != 0
     }

@@ -25,6 +25,10 @@ fn rows_by_vectors_that_are_lines() {
         }
     }
     check(&looped(&[(320, 196, 4), (49, 4, 1280)]), (0, 0));
+    // A run is no longer than a cache keeps of it and the next.
+    let mut long = looped(&[(512, 1800, 2), (900, 2, 1024)]);
+    long.fields[0].bytes = 2;
+    assert!(told(&long, false).starts_with("panels of 900 by 128 "), "{}", told(&long, false));
     for (bytes, side) in [(4, 16), (8, 8)] {
         for rows in side + 1..2 * side {
             let block = rows * 2 * side * bytes;
@@ -108,8 +112,9 @@ fn long_rows_are_read_by_a_few_lines_each() {
         (4, 1001u64, "32 by 64", "128 by 128"),
         (8, 1001, "32 by 64", "64 by 64"),
         (16, 1001, "32 by 64", "32 by 32"),
-        // Rows that are not long, and elements that are short.
-        (4, 701, "128 by 128", "128 by 128"),
+        // Rows that are just long or not, and elements that are short.
+        (4, 769, "32 by 64", "128 by 128"),
+        (4, 767, "128 by 128", "128 by 128"),
         (2, 3001, "128 by 256", "128 by 256"),
     ] {
         // Of a last panel there is half, or little.
@@ -123,5 +128,15 @@ fn long_rows_are_read_by_a_few_lines_each() {
             }
             check(&copy, (1, 4));
         }
+    }
+}
+
+/// More rows of the destination than are gone on with before the next are begun, of which something is carried each.
+#[test]
+#[cfg_attr(miri, ignore = "matrices of 4 to 16 MB")]
+fn bands_of_long_rows() {
+    for columns in [1025u64, 2047, 2049, 4097] {
+        let row = 4 * columns.cast_signed();
+        check(&looped(&[(1001u64, row, 4), (columns, 4, 4 * 1001)]), (0, 4));
     }
 }
