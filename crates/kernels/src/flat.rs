@@ -526,7 +526,7 @@ pub(crate) unsafe fn flush<V: Vector>(
     let bytes = panel.src.len() * panel.element_bytes;
     let carried = stage.carried.as_mut_ptr().cast::<u8>();
     let carried = carried.wrapping_add((panel.row + strip.start) * LINE_BYTES);
-    let asks = panel.asks && panel.is_narrow;
+    let asks = const { is_line(V::LANES) } && panel.asks && panel.is_narrow;
     let mut ask = asks.then(|| panel.ask_late(strip.start, src));
     for (i, row) in panel.dst[strip].iter().enumerate() {
         let from = stage.strip.as_mut_ptr().wrapping_add(i * panel.pitch);
