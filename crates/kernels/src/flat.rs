@@ -7,9 +7,10 @@
 //! vectors of half a line and from elements of 2 bytes on, of 64 KiB: of 128 rows of the source and of
 //! 512 B of the destination at least, or 64 where rows are at few places. By vectors that are lines, which the
 //! processor doesn't scatter, they are narrow from rows of 3 KiB and elements of 4 bytes on: 32 elements of 64
-//! rows, of which the next as many are asked for between the lines that are written. They are put together in strips in a first-level cache, from a copy in a
-//! second-level one or, where squares have sides of a line, from the source; of each row whole lines are
-//! written past the caches, and what is left of it is carried to the panel behind.
+//! rows, of which the next as many are asked for between the lines that are written. They are put together in
+//! strips in a first-level cache, from a copy in a second-level one or, where squares have sides of a line,
+//! from the source; of each row whole lines are written past the caches, and what is left of it is carried to
+//! the panel behind.
 
 mod chain;
 

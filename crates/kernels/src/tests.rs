@@ -140,6 +140,12 @@ const SMALL: Caches = Caches {
     pages: 23,
 };
 
+/// Vectors that are lines, which the processor doesn't scatter: emulated, so that no choice depends on the machine.
+fn of_lines() -> Instance {
+    let emulated = available().find(|instance| instance.name == "emulated").unwrap();
+    emulated.on(false).with(Caches::MEASURED)
+}
+
 /// Every instance, for processors that scatter lines and for those that don't, and for small caches.
 fn each_ability() -> impl Iterator<Item = Instance> {
     available().flat_map(|instance| [instance, instance.on(true), instance.with(SMALL)])

@@ -14,12 +14,6 @@ fn matrix(bytes: u64, extents: [u64; 2], gap: u64) -> NdCopy {
     Shape { bytes, extents: extents.to_vec(), src_order, dst_order, gaps: (0, gap) }.copy()
 }
 
-/// What every machine has, be it emulated: vectors that are lines, on a processor that doesn't scatter these.
-fn of_lines() -> Instance {
-    let of_lines = available().find(|instance| instance.abilities.lanes == 4).unwrap();
-    of_lines.on(false).with(Caches::MEASURED)
-}
-
 proptest! {
     #![proptest_config(ProptestConfig::with_cases(CASES))]
 

@@ -2,11 +2,14 @@
 
 use super::*;
 
+/// What is told of a copy to a line, where a processor holds vectors that are lines, and on AMD's.
+fn told(copy: &NdCopy, stores: Stores) -> [String; 2] {
+    let at_line = std::ptr::without_provenance::<u8>(4096);
+    [false, true].map(|amd| explain_by(&of_lines().on(amd), copy, at_line, stores))
+}
+
 #[test]
 fn rows_by_vectors_that_are_lines() {
-    let lines = available().find(|instance| instance.name == "emulated").unwrap();
-    let at_line = std::ptr::without_provenance::<u8>(4096);
-    let told = |copy: &NdCopy, amd| explain_by(&lines.on(amd), copy, at_line, Stores::Streamed);
     let block = 196 * 2048;
     // Few of the source's rows at once, or so many of a run as make lines of each row; and lines of two, made in registers.
     for (copy, panels, on_amd) in [
@@ -19,8 +22,7 @@ fn rows_by_vectors_that_are_lines() {
             "16 by 196 elements of 4 B, put together",
         ),
     ] {
-        for (amd, panels) in [(false, panels), (true, on_amd)] {
-            let told = told(&copy, amd);
+        for (told, panels) in told(&copy, Stores::Streamed).iter().zip([panels, on_amd]) {
             assert!(told.starts_with(&format!("panels of {panels}")), "{told} for {panels}");
         }
     }
@@ -28,7 +30,8 @@ fn rows_by_vectors_that_are_lines() {
     // A run is no longer than a cache keeps of it and the next.
     let mut long = looped(&[(512, 1800, 2), (900, 2, 1024)]);
     long.fields[0].bytes = 2;
-    assert!(told(&long, false).starts_with("panels of 900 by 128 "), "{}", told(&long, false));
+    let [told, _] = told(&long, Stores::Streamed);
+    assert!(told.starts_with("panels of 900 by 128 "), "{told}");
     for (bytes, side) in [(4, 16), (8, 8)] {
         for rows in side + 1..2 * side {
             let block = rows * 2 * side * bytes;
@@ -46,8 +49,6 @@ fn rows_by_vectors_that_are_lines() {
 
 #[test]
 fn longer_elements_are_read_by_rows_that_the_processor_follows() {
-    let lines = available().find(|instance| instance.name == "emulated").unwrap();
-    let at_line = std::ptr::without_provenance::<u8>(4096);
     // Of 8 bytes where rows are at few places of a first-level cache; neither short rows, nor where the destination's are.
     for (bytes, (rows, row, pitch), panels) in [
         (16, (264, 264, 264), "16 by 32"),
@@ -61,8 +62,8 @@ fn longer_elements_are_read_by_rows_that_the_processor_follows() {
         let mut copy =
             looped(&[(rows, pitch * bytes, bytes), (row, bytes, rows.cast_signed() * bytes)]);
         copy.fields[0].bytes = bytes.cast_unsigned();
-        for (amd, panels) in [(false, panels), (true, &*panels.replace("by 32", "by 64"))] {
-            let told = explain_by(&lines.on(amd), &copy, at_line, Stores::Streamed);
+        let on_amd = panels.replace("by 32", "by 64");
+        for (told, panels) in told(&copy, Stores::Streamed).iter().zip([panels, &on_amd]) {
             assert!(told.starts_with(&format!("panels of {panels} ")), "{told} for {panels}");
         }
         check(&copy, (0, 0));
@@ -70,14 +71,12 @@ fn longer_elements_are_read_by_rows_that_the_processor_follows() {
     // Two turns of a third loop would be twice as many rows.
     let mut copy = looped(&[(64, 8 * 2560, 8), (8, 2560, 512), (320, 8, 8 * 512)]);
     copy.fields[0].bytes = 8;
-    let told = explain_by(&lines, &copy, at_line, Stores::Streamed);
+    let [told, _] = told(&copy, Stores::Streamed);
     assert!(told.starts_with("panels of 32 by 64 elements of 8 B, 2 at once"), "{told}");
 }
 
 #[test]
 fn crowded_rows_in_the_caches_are_read_by_few_columns() {
-    let lines = available().find(|instance| instance.name == "emulated").unwrap();
-    let at_line = std::ptr::without_provenance::<u8>(4096);
     let matrix = |side: u64| {
         let row = side.cast_signed() * 4;
         looped(&[(side, row, 4), (side, 4, row)])
@@ -89,16 +88,15 @@ fn crowded_rows_in_the_caches_are_read_by_few_columns() {
         (600, "64 by 64", "32 by 32"),
         (1024, "64 by 64", "64 by 64"),
     ] {
-        for (amd, panels) in [(false, panels), (true, on_amd)] {
-            let told = explain_by(&lines.on(amd), &matrix(side), at_line, Stores::Cached);
+        for (told, panels) in told(&matrix(side), Stores::Cached).iter().zip([panels, on_amd]) {
             assert!(told.starts_with(&format!("panels of {panels}")), "{told} for {panels}");
         }
         check(&matrix(side), (0, 0));
     }
     // Before squares with sides of a line rows at one place are copied on AMD's only.
     let copy = looped(&[(100, 4096, 4), (1024, 4, 400)]);
-    for (amd, panels) in [(false, "panels of 64 by 100 "), (true, "panels of 64 by 64 ")] {
-        let told = explain_by(&lines.on(amd), &copy, at_line, Stores::Cached);
+    let both = ["panels of 64 by 100 ", "panels of 64 by 64 "];
+    for (told, panels) in told(&copy, Stores::Cached).iter().zip(both) {
         assert!(told.starts_with(panels), "{told} for {panels}");
     }
     check(&copy, (0, 0));
@@ -106,8 +104,6 @@ fn crowded_rows_in_the_caches_are_read_by_few_columns() {
 
 #[test]
 fn long_rows_are_read_by_a_few_lines_each() {
-    let lines = available().find(|instance| instance.name == "emulated").unwrap();
-    let at_line = std::ptr::without_provenance::<u8>(4096);
     for (bytes, rows, panels, on_amd) in [
         (4, 1001u64, "32 by 64", "128 by 128"),
         (8, 1001, "32 by 64", "64 by 64"),
@@ -122,8 +118,7 @@ fn long_rows_are_read_by_a_few_lines_each() {
             let (row, to) = (columns.cast_signed() * bytes, rows.cast_signed() * bytes);
             let mut copy = looped(&[(rows, row, bytes), (columns, bytes, to)]);
             copy.fields[0].bytes = bytes.cast_unsigned();
-            for (amd, panels) in [(false, panels), (true, on_amd)] {
-                let told = explain_by(&lines.on(amd), &copy, at_line, Stores::Streamed);
+            for (told, panels) in told(&copy, Stores::Streamed).iter().zip([panels, on_amd]) {
                 assert!(told.contains(&format!("in panels of {panels}, ")), "{told}");
             }
             check(&copy, (1, 4));
