@@ -30,7 +30,7 @@ pub(crate) struct Instance {
     /// What a choice depends on.
     pub(crate) abilities: Abilities,
     /// The bodies of `tile` and `narrow`, by [`Lanes`], for elements of 1, 2, 4, 8 and 16 bytes.
-    transposes: [[Transpose; 5]; 9],
+    transposes: [[Transpose; 5]; 11],
     /// [`flat::copy_in`].
     pub(crate) copy_in: unsafe fn(&Panel<'_>, *const u8, &mut Stage),
     /// [`flat::squares`], for elements of 1, 2, 4, 8 and 16 bytes.
@@ -125,7 +125,9 @@ macro_rules! instance {
                 copied tile::copied::<$vector, E>,
                 lines tile::along_b::<$vector, E, true>,
                 split narrow::split::<$vector, E, true>,
+                split_cached narrow::split::<$vector, E, false>,
                 join narrow::join::<$vector, E>,
+                join_cached narrow::join_cached::<$vector, E>,
                 along_a tile::along_a::<$vector, E>,
                 along_o tile::along_o::<$vector, E>,
                 short_a narrow::short_a::<$vector, E>,
@@ -238,7 +240,9 @@ macro_rules! instance {
                     sizes!(copied),
                     sizes!(lines),
                     sizes!(split),
+                    sizes!(split_cached),
                     sizes!(join),
+                    sizes!(join_cached),
                     sizes!(along_a),
                     sizes!(along_o),
                     sizes!(short_a),

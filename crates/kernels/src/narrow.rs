@@ -196,6 +196,51 @@ unsafe fn join_turns<V: Vector, const E: usize, const B: usize, const ASKS: bool
     }
 }
 
+/// The body for [`crate::tile::Lanes::JoinCached`]. The last columns overlap those before them.
+///
+/// # Safety
+/// As [`crate::tile::along_b`], for columns of 2, 4, 8 or 16 elements and rows of no less than a vector.
+#[inline(always)]
+pub(crate) unsafe fn join_cached<V: Vector, const E: usize>(
+    tile: &Tile,
+    src: *const u8,
+    dst: *mut u8,
+) {
+    // SAFETY: the caller's contract.
+    unsafe {
+        match tile.b {
+            2 => join_cached_of::<V, E, 2>(tile, src, dst),
+            4 => join_cached_of::<V, E, 4>(tile, src, dst),
+            8 => join_cached_of::<V, E, 8>(tile, src, dst),
+            _ => join_cached_of::<V, E, 16>(tile, src, dst),
+        }
+    }
+}
+
+/// # Safety
+/// As [`join_cached`], for columns of `B` elements.
+#[inline(always)]
+unsafe fn join_cached_of<V: Vector, const E: usize, const B: usize>(
+    tile: &Tile,
+    src: *const u8,
+    dst: *mut u8,
+) {
+    for o in 0..tile.o as isize {
+        let (src, dst) = tile.turn(o, src, dst);
+        for a in Chunks::of(tile.a, const { V::LANES * LANE_BYTES / E }) {
+            let (src, dst) =
+                (src.wrapping_offset(a * E as isize), dst.wrapping_offset(a * (B * E) as isize));
+            // SAFETY: columns of the tile.
+            unsafe {
+                let vectors = joined::<V, E, B, true>(src, tile);
+                for (v, vector) in vectors.into_iter().enumerate().take(B) {
+                    vector.store(dst.wrapping_add(v * V::LANES * LANE_BYTES));
+                }
+            }
+        }
+    }
+}
+
 /// Asks for what lies ahead of `bytes` of blocks.
 #[inline(always)]
 fn ask_ahead(tile: &Tile, src: *const u8, bytes: usize) {

@@ -235,13 +235,6 @@ impl Panels {
         }
     }
 
-    /// Whether squares inside lanes, by vectors of half a line, begin two lines at a time, or four that long
-    /// visits soon go on from: wherever these lie, they are better moved from where they are.
-    fn begins_few(&self) -> bool {
-        let visits = self.is_packed() && self.row_bytes() > VISIT_BYTES;
-        self.by_halves() && (self.bytes == 8 || self.bytes == 4 && visits)
-    }
-
     /// Whether long rows are no better than what is put together: each panel is one run of the
     /// destination, and the next block of the source is asked for meanwhile; or its source is one run
     /// of pixels of a line at most, and it shares no line of the destination.
@@ -551,6 +544,10 @@ impl Panels {
     /// # Safety
     /// As [`Panels::panel`].
     unsafe fn fill(&self, instance: &Instance, tile: &Tile, src: *const u8, dst: *mut u8) {
+        if let Some(lanes) = self.narrow_in_caches() {
+            // SAFETY: the caller's contract; the processor has the instance's instructions.
+            return unsafe { instance.transpose(lanes, self.bytes)(tile, src, dst) };
+        }
         if let Some(n) = self.square()
             && let Some(lanes) = tile.lanes(n, instance.abilities.lanes)
         {
@@ -581,7 +578,11 @@ impl fmt::Display for Panels {
             write!(f, "{} at once, ", self.o.count)?;
         }
         match self.writes {
-            Writes::Cached => write!(f, "in place"),
+            Writes::Cached => match self.narrow_in_caches() {
+                Some(Lanes::SplitCached) => write!(f, "in place, rows taken apart in registers"),
+                Some(_) => write!(f, "in place, columns put together in registers"),
+                None => write!(f, "in place"),
+            },
             Writes::Lines(_) => write!(f, "in place, by lines past the caches"),
             Writes::Rows => write!(f, "in place, by lines of two rows past the caches"),
             Writes::Staged => write!(f, "put together, by runs past the caches"),

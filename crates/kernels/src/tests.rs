@@ -4,6 +4,7 @@ mod choices;
 mod ends;
 mod guarded;
 mod lines;
+mod narrow;
 mod nested;
 mod rows;
 

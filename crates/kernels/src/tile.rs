@@ -56,9 +56,13 @@ pub(crate) enum Lanes {
     /// Rows of a power of two of elements, less than a square's side, one right behind the other,
     /// past the caches: every vector is part of one line.
     Split,
+    /// As `Split`, into the caches.
+    SplitCached,
     /// Columns of a power of two of elements, one right behind the other, past the caches: every
     /// vector is part of one line.
     Join,
+    /// As `Join`, into the caches, where rows are no less than a vector.
+    JoinCached,
     /// Along the source.
     A,
     /// Along the third loop.

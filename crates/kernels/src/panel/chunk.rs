@@ -47,7 +47,8 @@ impl Panels {
     pub(super) fn chunk(&self) -> (usize, usize) {
         let pair = (PAIR_BYTES / self.bytes).max(1);
         let (a, b) = (self.a.count, self.b.count);
-        if let Writes::Lines(Lanes::Split | Lanes::Join) = self.writes {
+        let narrow = matches!(self.writes, Writes::Lines(Lanes::Split | Lanes::Join));
+        if narrow || self.narrow_in_caches().is_some() {
             return (a, b);
         }
         if self.writes == Writes::Rows {

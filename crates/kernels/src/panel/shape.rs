@@ -7,7 +7,7 @@ use crate::caches::Caches;
 use crate::element::Line;
 use crate::nest::Nest;
 use crate::tile::sides::{SEVERAL_BYTES, Squares};
-use crate::tile::{Lanes, SCATTERING_BYTES, are_lines};
+use crate::tile::{Lanes, PAIR, SCATTERING_BYTES, are_lines};
 use crate::vector::{Abilities, LANE_BYTES, LINE_BYTES, PAGE_BYTES, PAIR_BYTES};
 
 /// Rows of so many elements at most are moved all at once, in the order in which they lie: on a Zen 4 of 32
@@ -232,6 +232,28 @@ impl Panels {
         let less = self.square().is_some_and(|n| self.a.count < n);
         let short = self.source_follows && has_short_rows(self.bytes, (self.a, self.b), self.by);
         matches!(self.a.count, 2 | 4 | 8) && self.dense && (less || short) && self.is_packed()
+    }
+
+    /// How rows of 2, 4 or 8 elements that follow each other are moved in the caches, on either side, where the other's
+    /// have enough for whole vectors. Rows of 8 elements that make squares are no faster taken apart so.
+    pub(super) fn narrow_in_caches(&self) -> Option<Lanes> {
+        let n = self.square().filter(|_| self.writes == Writes::Cached)?;
+        let (a, b, line) = (self.a.count, self.b.count, LINE_BYTES / self.bytes);
+        let few = matches!(a, 2 | 4 | 8) && (a < n || a <= 4);
+        let splits = few && self.source_goes_on() && b >= PAIR * line;
+        let joins = matches!(b, 2 | 4 | 8 | 16) && b <= line && self.goes_on() && a >= line;
+        match () {
+            () if splits => Some(Lanes::SplitCached),
+            () if joins => Some(Lanes::JoinCached),
+            () => None,
+        }
+    }
+
+    /// Whether squares inside lanes, by vectors of half a line, begin two lines at a time, or four that long
+    /// visits soon go on from: wherever these lie, they are better moved from where they are.
+    pub(super) fn begins_few(&self) -> bool {
+        let visits = self.is_packed() && self.row_bytes() > VISIT_BYTES;
+        self.by_halves() && (self.bytes == 8 || self.bytes == 4 && visits)
     }
 
     /// Whether a square with sides of a line has more rows than a first-level cache keeps of those at one
