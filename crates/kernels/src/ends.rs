@@ -4,11 +4,14 @@
 //! whole lines. **Structure.** The loop along which lines are made is cut where they begin: what lies between is moved
 //! as if it had started on one, and both ends, of less than a line each, into the caches.
 
+use crate::Stores;
 use crate::nest::Nest;
-use crate::vector::LINE_BYTES;
+use crate::vector::{Abilities, LANE_BYTES, LINE_BYTES};
 
-/// Of shorter rows both ends would take longer than is won.
+/// Of shorter rows both ends would take longer than is won; in the caches of half as long ones, where there is more than
+/// twice the least that is worth it there: of less, a first-level cache takes parts of two lines sooner.
 const LEAST_BYTES: usize = 8 * LINE_BYTES;
+const LEAST_IN_CACHES: usize = if cfg!(test) { 4 << 10 } else { 64 << 10 };
 
 /// Where a loop of a nest is cut.
 #[derive(Debug, Clone, Copy)]
@@ -22,8 +25,30 @@ pub(crate) struct Ends {
 }
 
 impl Ends {
-    /// Where `nest`, whose first element goes to the address `dst`, may be cut, loop by loop.
-    pub(crate) fn each(nest: &Nest, dst: usize) -> impl Iterator<Item = Ends> {
+    /// How long rows have to be that are cut, if the address `dst`, where `nest` has its first element, is inside of a line,
+    /// and there is enough. In the caches it does not matter what is inside of a line, as long as vectors have no parts
+    /// of two; vectors of a fourth of a line seldom do.
+    pub(crate) fn least(
+        nest: &Nest,
+        dst: usize,
+        (stores, by): (Stores, Abilities),
+    ) -> Option<usize> {
+        let vector = by.lanes * LANE_BYTES;
+        let all = || nest.loops().iter().map(|l| l.count).product::<usize>() * nest.bytes;
+        match stores {
+            Stores::Streamed => (!dst.is_multiple_of(LINE_BYTES)).then_some(LEAST_BYTES),
+            Stores::Cached if dst.is_multiple_of(vector) || 2 * vector < LINE_BYTES => None,
+            Stores::Cached => match all() / LEAST_IN_CACHES {
+                0 => None,
+                1 => Some(LEAST_BYTES),
+                _ => Some(LEAST_BYTES / 2),
+            },
+        }
+    }
+
+    /// Where `nest`, whose first element goes to the address `dst`, may be cut, loop by loop, for rows of at `least` so
+    /// many bytes.
+    pub(crate) fn each(nest: &Nest, dst: usize, least: usize) -> impl Iterator<Item = Ends> {
         let into = dst % LINE_BYTES;
         nest.loops().iter().enumerate().filter_map(move |(k, l)| {
             let step = usize::try_from(l.dst).ok().filter(|step| (1..LINE_BYTES).contains(step))?;
@@ -31,7 +56,7 @@ impl Ends {
             let before = (LINE_BYTES - into) / step;
             let turns = l.count.checked_sub(before)?;
             let whole = turns - turns % (LINE_BYTES / step);
-            (fits && whole * step >= LEAST_BYTES).then_some(Ends { k, before, whole })
+            (fits && whole * step >= least).then_some(Ends { k, before, whole })
         })
     }
 

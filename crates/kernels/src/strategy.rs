@@ -94,20 +94,20 @@ impl<'a> Strategy<'a> {
             return of(way_of_fields(copy, (stores, by)), Start::Any);
         };
         let at = dst.wrapping_add_signed(whole.dst);
-        if !streams || at.is_multiple_of(LINE_BYTES) {
+        let Some(least) = Ends::least(&whole, at, (stores, by)) else {
             return of(way(whole, dst, (stores, by)), Start::Any);
-        }
+        };
         let choice = way(whole, dst, (stores, by));
-        if !choice.1.shares_lines() {
+        if !choice.1.shares_lines(stores) {
             return of(choice, Start::Any);
         }
         let cut = |ends: Ends| (way(ends.middle(&whole), dst, (stores, by)), Start::Cut(ends));
-        let lines = |((_, way, _), _): &(Choice, Start)| way.writes_lines();
-        if let Some((middle, start)) = Ends::each(&whole, at).map(cut).find(lines) {
+        let lines = |((_, way, _), _): &(Choice, Start)| way.writes_lines(stores);
+        if let Some((middle, start)) = Ends::each(&whole, at, least).map(cut).find(lines) {
             return of(middle, start);
         }
         let (nest, way, why) = choice;
-        match Shifted::of(&whole) {
+        match Shifted::of(&whole).filter(|_| streams) {
             Some(shifted) => of((nest, way, IS_DENSE), Start::Shifted(shifted)),
             None => of((nest, way, why), Start::Any),
         }
@@ -196,18 +196,23 @@ impl<'a> Part<'a> {
 }
 
 impl Way<'_> {
-    /// Whether lines of the destination are made of parts, which are moved elsewhere first.
-    fn shares_lines(&self) -> bool {
+    /// Whether lines of the destination are made of parts: which are moved elsewhere first, or in the caches
+    /// by vectors that may have parts of two.
+    fn shares_lines(&self, stores: Stores) -> bool {
         match self {
-            Way::Panels(panels) => panels.is_staged(),
+            Way::Panels(panels) => panels.is_staged() || stores == Stores::Cached,
             Way::Flat(_) => true,
             _ => false,
         }
     }
 
-    /// Whether panels write whole lines where they belong.
-    fn writes_lines(&self) -> bool {
-        matches!(self, Way::Panels(panels) if !panels.is_staged())
+    /// Whether panels write whole lines where they belong; in the caches, rows of such.
+    fn writes_lines(&self, stores: Stores) -> bool {
+        match self {
+            Way::Panels(panels) if stores == Stores::Cached => panels.has_whole_rows(),
+            Way::Panels(panels) => !panels.is_staged(),
+            _ => false,
+        }
     }
 }
 

@@ -332,6 +332,11 @@ impl Panels {
         self.dense && self.b.stride.0 == (self.a.count * self.bytes) as isize
     }
 
+    /// Whether every row of the destination is whole lines.
+    pub(crate) fn has_whole_rows(&self) -> bool {
+        self.whole
+    }
+
     /// Whether rows are put together.
     pub(crate) fn is_staged(&self) -> bool {
         matches!(self.writes, Writes::Staged | Writes::Spliced { .. })

@@ -61,19 +61,18 @@ proptest! {
     }
 }
 
+/// How the whole lines are moved, if a destination so far behind the start of a line is cut.
+fn cut(by: &Instance, copy: &NdCopy, at: usize, stores: Stores) -> Option<String> {
+    let told = explain_by(by, copy, std::ptr::without_provenance(4096 + at), stores);
+    told.strip_prefix("from line to line, ").map(str::to_owned)
+}
+
 #[test]
 fn whole_lines_are_moved_from_where_they_begin() {
     let by = of_lines();
-    let says = |copy: &NdCopy, at: usize, stores| {
-        let at = std::ptr::without_provenance(4096 + at);
-        let told = explain_by(&by, copy, at, stores);
-        told.split_once(", ")
-            .filter(|(starts, _)| *starts == "from line to line")
-            .map(|(_, way)| way.to_owned())
-    };
     let turned = |bytes, rows| matrix(bytes, [512, rows], 0);
-    let is_cut = |copy: &NdCopy, at| says(copy, at, Stores::Streamed).is_some();
-    let told = says(&turned(4, 512), 16, Stores::Streamed).unwrap();
+    let is_cut = |copy: &NdCopy, at| cut(&by, copy, at, Stores::Streamed).is_some();
+    let told = cut(&by, &turned(4, 512), 16, Stores::Streamed).unwrap();
     assert!(
         told.starts_with("panels of ") && told.contains("in place, by lines past the caches"),
         "{told}"
@@ -81,7 +80,6 @@ fn whole_lines_are_moved_from_where_they_begin() {
     assert!(!is_cut(&turned(4, 512), 0), "it starts on a line");
     assert!(!is_cut(&turned(4, 512), 18), "no element does");
     assert!(!is_cut(&turned(4, 511), 16), "rows start elsewhere in theirs");
-    assert_eq!(says(&turned(4, 512), 16, Stores::Cached), None);
     assert!(is_cut(&turned(4, 144), 16) && !is_cut(&turned(4, 128), 16), "8 lines at the least");
     assert!(is_cut(&structures(&[4; 4], 1024, true), 16), "lines are of several structures");
     assert!(is_cut(&structures(&[4; 4], 1024, false), 36), "or of a field");
@@ -98,6 +96,36 @@ fn whole_lines_are_moved_from_where_they_begin() {
         is_cut(&offset, 0) && !is_cut(&offset, 48),
         "it is where the first element goes that counts"
     );
+}
+
+#[test]
+fn in_the_caches_rows_of_whole_lines_are() {
+    let named = |name| available().find(|instance| instance.name == name).unwrap();
+    let [lines, halves, lanes] = ["emulated", "emulated halves", "portable"].map(named);
+    let is_cut = |by: &Instance, copy: &NdCopy, at| cut(by, copy, at, Stores::Cached).is_some();
+    let turned = |columns, rows| matrix(4, [columns, rows], 0);
+    let square = turned(128, 128);
+    let told = cut(&lines, &square, 16, Stores::Cached).unwrap();
+    assert!(told.starts_with("panels of ") && !told.contains("past the caches"), "{told}");
+    assert!(!is_cut(&lines, &square, 0) && !is_cut(&halves, &square, 0), "it starts on a line");
+    assert!(
+        is_cut(&lines, &square, 32) && !is_cut(&halves, &square, 32),
+        "no vector has parts of two"
+    );
+    assert!(is_cut(&halves, &square, 16) && !is_cut(&lanes, &square, 16), "few have");
+    assert!(!is_cut(&lines, &turned(128, 127), 16), "rows start elsewhere in theirs");
+    assert!(is_cut(&lines, &turned(8, 144), 16) && !is_cut(&lines, &turned(7, 144), 16), "enough");
+    assert!(!is_cut(&lines, &turned(8, 128), 16), "8 lines at the least, of so little");
+    assert!(is_cut(&lines, &turned(16, 128), 16), "and fewer of more");
+    assert!(is_cut(&lines, &turned(128, 80), 16) && !is_cut(&lines, &turned(128, 64), 16), "but 4");
+    assert!(is_cut(&lines, &structures(&[4; 4], 1024, false), 16), "columns are whole lines");
+    assert!(!is_cut(&lines, &structures(&[4; 4], 1024, true), 16), "no row is");
+    for copy in
+        [square, turned(16, 128), structures(&[4; 4], 1024, false), matrix(1, [40, 200], 56)]
+    {
+        check(&copy, (0, 16));
+        check(&copy, (3, 61));
+    }
 }
 
 proptest! {
