@@ -280,13 +280,27 @@ mod avx512vbmi {
         unsafe { record::block::windows::<Avx512<true>>(records, block, at) }
     }
 
-    /// As without byte permutations, but for windows.
+    /// # Safety
+    /// As [`record::block::run`]. Longer units are picked faster without byte permutations.
+    #[target_feature(enable = "avx512f,avx512bw,avx512vbmi")]
+    unsafe fn records(records: &Records<'_>, block: Block, at: (&Rows, &mut record::Stage)) {
+        // SAFETY: the caller's contract; without byte permutations it is less.
+        unsafe {
+            match records.picks_bytes() {
+                true => record::block::run::<Avx512<true>>(records, block, at),
+                false => (avx512::INSTANCE.records)(records, block, at),
+            }
+        }
+    }
+
+    /// As without byte permutations, but for windows and picks.
     pub(super) const INSTANCE: Instance = Instance {
         name: "AVX-512 VBMI",
         abilities: Abilities {
             unit_bytes: <Avx512<true> as Vector>::UNIT_BYTES,
             ..avx512::INSTANCE.abilities
         },
+        records,
         windows,
         ..avx512::INSTANCE
     };

@@ -6,7 +6,8 @@
 //! or put together, in the first-level cache; whole lines of the destination go past the caches,
 //! and what is left of each row is carried to the block behind. Fields of any sizes are moved one
 //! by one, small ones by `halves`, or any by windows (`window`), which write whole lines where they belong; a few
-//! of one size by tables: each lane of the result is made of bytes of as many lanes as a record has fields. Hybrids are
+//! of one size by tables: each lane of the result is made of bytes of as many lanes as a record has fields, or in the
+//! caches each vector of as many vectors (`picks`). Hybrids are
 //! records of records: so many together, which lie field by field on the other side. The loops around
 //! records are run here, too: where rows start at one place of a line at each turn what windows are is found
 //! out once.
@@ -14,6 +15,7 @@
 pub(crate) mod block;
 mod form;
 mod halves;
+mod picks;
 pub(crate) mod windowed;
 
 use crate::ahead::Row;
@@ -23,6 +25,7 @@ use crate::nest::Loop;
 use crate::vector::{LANE_BYTES, LINE_BYTES};
 use halves::Halves;
 use layout::FieldCopy;
+use picks::Picks;
 use std::fmt;
 use std::mem::MaybeUninit;
 use windowed::Windowed;
@@ -107,6 +110,8 @@ enum Fill {
     Elements,
     /// Fields of one size, by tables.
     Tables,
+    /// As `Tables`, into the caches, by vectors that are lines.
+    Picks,
     /// Fields of one size, by squares.
     Squares,
     /// Small fields that lie together, by halves.
@@ -166,6 +171,7 @@ pub(crate) struct Stage {
     carried: Carried,
     table: Table,
     windowed: Windowed,
+    picks: Option<Picks>,
     halves: Option<Halves>,
     staged: halves::Staged,
 }
@@ -216,6 +222,7 @@ impl<'a> Records<'a> {
             carried: Carried(MaybeUninit::uninit()),
             table: if self.fill == Fill::Tables { self.table() } else { [[[0; LANE_BYTES]; _]; _] },
             windowed: Windowed::new(loops),
+            picks: (self.fill == Fill::Picks).then(|| Picks::of(self)),
             halves: (self.fill == Fill::Halves).then(|| Halves::of(self)),
             staged: halves::Staged::new(),
         };
@@ -272,8 +279,11 @@ impl<'a> Records<'a> {
         if self.has_windows() {
             self.plan(instance.abilities, (&mut stage.windowed, rows));
         }
-        for start in (0..self.count).step_by(self.block) {
-            let count = self.block.min(self.count - start);
+        let head = if self.fill == Fill::Picks { self.before_lines(rows) } else { 0 };
+        let mut start = 0;
+        while start < self.count {
+            let most = if start == 0 && head > 0 { head } else { self.block };
+            let count = most.min(self.count - start);
             // SAFETY: a block of the records.
             unsafe {
                 match self.has_windows() {
@@ -282,6 +292,7 @@ impl<'a> Records<'a> {
                 }
             }
             rows.go_on(count, self.stages());
+            start += count;
         }
         if self.has_windows() {
             // SAFETY: the caller's contract.
@@ -421,6 +432,7 @@ impl fmt::Display for Records<'_> {
         let how = match self.fill {
             Fill::Elements => "",
             Fill::Tables => ", by tables",
+            Fill::Picks => ", each vector picked from all",
             Fill::Squares => ", by squares",
             Fill::Halves => ", by halves",
             Fill::Windows { .. } => ", by windows",

@@ -6,6 +6,7 @@ mod guarded;
 mod lines;
 mod narrow;
 mod nested;
+mod picks;
 mod rows;
 
 use crate::caches::{Cache, Caches};

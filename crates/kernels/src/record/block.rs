@@ -1,6 +1,8 @@
 //! A block of records: put together in the first-level cache, and written out.
 
-use super::{Block, Fill, Hybrid, MOST_BY_TABLE, Records, Rows, Stage, Table, Windowed, halves};
+use super::{
+    Block, Fill, Hybrid, MOST_BY_TABLE, Records, Rows, Stage, Table, Windowed, halves, picks,
+};
 use crate::ahead::{Asks, prefetch};
 use crate::element::{Line, Plane, move_line, move_lines};
 use crate::narrow::{short_a, split};
@@ -38,6 +40,10 @@ pub(crate) unsafe fn run<V: Vector>(
                 6 => tables::<V, 6>(records, count, (&stage.table, rows)),
                 _ => tables::<V, MOST_BY_TABLE>(records, count, (&stage.table, rows)),
             },
+            Fill::Picks => {
+                let picks = stage.picks.as_ref().expect("they are found out for these");
+                picks::run::<V>(records, (start, count), (rows, picks))
+            }
             Fill::Halves => {
                 let halves = stage.halves.as_ref().expect("they are found out for these");
                 let with = (rows, halves, &mut stage.staged);

@@ -95,17 +95,22 @@ impl<'a> Records<'a> {
         let clashes = by.lanes * LANE_BYTES < LINE_BYTES && fields.dst % PAGE_BYTES == 0;
         let dense = pitch == fields.count * nest.bytes;
         let tables = dense && BY_TABLE.contains(&fields.count);
+        let picked = tables && !streams && Records::are_picked(nest.bytes, by);
         records.fill = match (squares, tables) {
+            (true, true) if picked => Fill::Picks,
             (true, true) => Fill::Tables,
             (true, false) if fields.count == 1 => Fill::Elements,
             (true, false) if splits && clashes => Fill::Squares,
             (true, false) => return None,
             _ => Fill::Elements,
         };
+        if picked {
+            records.block = records.count;
+        }
         // Few fields are in many bytes of each window; yet AMD's processors take longer for one, which only
-        // matters where the memory doesn't, or where records are put together.
+        // matters where records are put together.
         let lines = by.lanes * LANE_BYTES == LINE_BYTES;
-        let few = fields.count == 3 && lines && (!by.scatters || (splits && streams));
+        let few = fields.count == 3 && lines && (!by.scatters || splits);
         let is_long = !streams || records.is_long_enough(rest.loops(), streams);
         if is_long && (records.fill == Fill::Elements || (records.fill == Fill::Tables && few)) {
             records = records.by_windows(by, rest.loops());
