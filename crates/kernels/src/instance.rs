@@ -30,7 +30,7 @@ pub(crate) struct Instance {
     /// What a choice depends on.
     pub(crate) abilities: Abilities,
     /// The bodies of `tile` and `narrow`, by [`Lanes`], for elements of 1, 2, 4, 8 and 16 bytes.
-    transposes: [[Transpose; 5]; 11],
+    transposes: [[Transpose; 5]; 12],
     /// [`flat::copy_in`].
     pub(crate) copy_in: unsafe fn(&Panel<'_>, *const u8, &mut Stage),
     /// [`flat::squares`], for elements of 1, 2, 4, 8 and 16 bytes.
@@ -67,9 +67,10 @@ impl Joined {
 }
 
 impl Instance {
-    /// As it is on a processor that scatters lines or on one that doesn't.
-    pub(crate) fn on(self, scatters: bool) -> Instance {
-        Instance { abilities: Abilities { scatters, ..self.abilities }, ..self }
+    /// As it is on a processor that AMD made, of such a family, or on another.
+    pub(crate) fn on(self, amd: Option<u32>) -> Instance {
+        let (scatters, is_wide) = (amd.is_some(), amd.is_some_and(|family| family >= ZEN_5));
+        Instance { abilities: Abilities { scatters, is_wide, ..self.abilities }, ..self }
     }
 
     /// As it is on a processor with other caches.
@@ -124,6 +125,7 @@ macro_rules! instance {
                 along_b tile::along_b::<$vector, E, false>,
                 copied tile::copied::<$vector, E>,
                 lines tile::along_b::<$vector, E, true>,
+                boxes tile::boxes::<$vector, E>,
                 split narrow::split::<$vector, E, true>,
                 split_cached narrow::split::<$vector, E, false>,
                 join narrow::join::<$vector, E>,
@@ -233,12 +235,14 @@ macro_rules! instance {
                     unit_bytes: <$vector as Vector>::UNIT_BYTES,
                     masks: <$vector as Vector>::MASKS,
                     scatters: false,
+                    is_wide: false,
                     caches: Caches::MEASURED,
                 },
                 transposes: [
                     sizes!(along_b),
-                    sizes!(copied),
                     sizes!(lines),
+                    sizes!(boxes),
+                    sizes!(copied),
                     sizes!(split),
                     sizes!(split_cached),
                     sizes!(join),
@@ -342,19 +346,34 @@ pub(crate) fn available() -> impl Iterator<Item = Instance> {
 pub(crate) fn detect() -> &'static Instance {
     static BEST: LazyLock<Instance> = LazyLock::new(|| {
         let best = available().next().expect("the portable one runs everywhere");
-        best.on(is_amd()).with(Caches::detect())
+        best.on(amd()).with(Caches::detect())
     });
     &BEST
 }
 
-/// Whether the processor says that AMD made it. In a virtual machine that is asked of what runs it.
-fn is_amd() -> bool {
+/// The families of AMD's processors that a Zen 4 and a Zen 5 are of.
+#[cfg(test)]
+pub(crate) const ZEN_4: u32 = 0x19;
+pub(crate) const ZEN_5: u32 = 0x1A;
+
+/// The family of a processor that says that AMD made it. In a virtual machine that is asked of what runs it.
+fn amd() -> Option<u32> {
     #[cfg(all(target_arch = "x86_64", not(miri)))]
     {
-        let maker = std::arch::x86_64::__cpuid(0);
+        use std::arch::x86_64::__cpuid;
+        let maker = __cpuid(0);
         let name = [maker.ebx, maker.edx, maker.ecx].map(u32::to_le_bytes);
-        name.as_flattened() == b"AuthenticAMD"
+        (name.as_flattened() == b"AuthenticAMD").then(|| family_of(__cpuid(1).eax))
     }
     #[cfg(not(all(target_arch = "x86_64", not(miri))))]
-    false
+    None
+}
+
+/// The family in a processor's signature: what four bits have no room for is in eight others.
+#[cfg(any(test, all(target_arch = "x86_64", not(miri))))]
+pub(crate) const fn family_of(signature: u32) -> u32 {
+    match signature >> 8 & 0xF {
+        0xF => 0xF + (signature >> 20 & 0xFF),
+        family => family,
+    }
 }

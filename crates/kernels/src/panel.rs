@@ -504,8 +504,8 @@ impl Panels {
     /// Whether squares with sides of a line leave a rest of `tile`'s columns, of up to half of one.
     fn leaves_rest(&self, instance: &Instance, (lanes, tile): (Lanes, &Tile)) -> bool {
         let row = tile.a * self.bytes;
-        let has_lines = matches!(lanes, Lanes::B | Lanes::Lines)
-            && are_lines(instance.abilities.lanes, self.bytes, lanes == Lanes::Lines);
+        let has_lines = matches!(lanes, Lanes::B | Lanes::Lines | Lanes::Boxes)
+            && are_lines(instance.abilities.lanes, self.bytes, lanes != Lanes::B);
         let sides = row.min(tile.b * self.bytes);
         has_lines && sides >= LINE_BYTES && (1..=LINE_BYTES / 2).contains(&(row % LINE_BYTES))
     }

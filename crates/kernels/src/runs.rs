@@ -37,6 +37,9 @@ const MANY_PLACES_BYTES: (usize, usize) = (4 << 10, 4 << 10);
 /// least [`FOLLOWED_PAIRS_BYTES`] at one place.
 const SCATTERED_BYTES: (usize, usize) = (2 << 10, 256);
 
+/// As [`SCATTERED_BYTES`], of [`FEW_BYTES`] and more on a Zen 5: two runs each way.
+const SCATTERED_RUNS_BYTES: (usize, usize) = (1 << 10, 1 << 10);
+
 /// Where lines may be scattered past the caches, and the source goes on with the next turns where it
 /// leaves off, it is followed from end to end if it has less than this at one place; of pairs of lines it
 /// may have more.
@@ -144,10 +147,15 @@ impl Runs {
     /// loop around.
     fn is_asked_for(&self, by: Abilities, around: Option<&Loop>) -> bool {
         let block = (self.at_one() * self.along.count) as isize;
-        let has_next = self.along.count > self.visit()
-            || around.is_some_and(|l| l.is_plain() && l.src == block);
+        let follows = |l: &Loop| l.is_plain() && l.src == block;
+        let has_next = self.along.count > self.visit() || around.is_some_and(follows);
+        // On a Zen 5 long runs, those that go to few places, and blocks behind which the source doesn't go on are better
+        // scattered.
+        let many = self.across.count >= FEW_PLACES && self.bytes <= PAIR_BYTES;
+        let suits = !by.scatters || !is_line(by.lanes) || many && around.is_none_or(follows);
         asks_for_tiles(by, self.stores)
             && has_next
+            && suits
             && self.goes_on()
             && self.visit() * self.at_one() <= by.caches.second.bytes / 4
     }
@@ -198,7 +206,10 @@ impl Runs {
                 if across.count <= FEW_PLACES { FEW_PLACES_BYTES } else { MANY_PLACES_BYTES }
             }
             HALF_BYTES if at_one > FEW_BYTES => HALVES_BYTES,
-            PAIR_BYTES.. if scatters && at_one >= FOLLOWED_PAIRS_BYTES => SCATTERED_BYTES,
+            PAIR_BYTES.. if scatters && at_one >= FOLLOWED_PAIRS_BYTES => {
+                let long = by.is_wide && bytes >= FEW_BYTES && !self.goes_on();
+                if long { SCATTERED_RUNS_BYTES } else { SCATTERED_BYTES }
+            }
             _ => TILE_BYTES,
         };
         let turns = |most: usize, count: usize| (most / bytes).clamp(1, count);
@@ -210,7 +221,7 @@ impl Runs {
 /// Whether tiles may be asked for, by vectors of these abilities: past the caches, by halves of lines, and by
 /// lines that a processor holds.
 fn asks_for_tiles(by: Abilities, stores: Stores) -> bool {
-    (is_line(2 * by.lanes) || by.holds_lines()) && stores == Stores::Streamed
+    (is_line(2 * by.lanes) || by.moves_lines()) && stores == Stores::Streamed
 }
 
 impl fmt::Display for Runs {

@@ -8,9 +8,10 @@ mod narrow;
 mod nested;
 mod picks;
 mod rows;
+mod zen;
 
 use crate::caches::{Cache, Caches};
-use crate::instance::{Instance, available};
+use crate::instance::{Instance, ZEN_4, ZEN_5, available};
 use crate::strategy::Strategy as Way;
 use crate::vector::Abilities;
 use crate::{Stores, copy_by, explain_by};
@@ -145,19 +146,24 @@ const SMALL: Caches = Caches {
 /// Vectors that are lines, which the processor doesn't scatter: emulated, so that no choice depends on the machine.
 fn of_lines() -> Instance {
     let emulated = available().find(|instance| instance.name == "emulated").unwrap();
-    emulated.on(false).with(Caches::MEASURED)
+    emulated.on(None).with(Caches::MEASURED)
 }
 
 /// Every instance, for processors that scatter lines and for those that don't, and for small caches.
 fn each_ability() -> impl Iterator<Item = Instance> {
-    available().flat_map(|instance| [instance, instance.on(true), instance.with(SMALL)])
+    available().flat_map(|instance| {
+        [None, Some(ZEN_4), Some(ZEN_5)]
+            .map(|amd| instance.on(amd))
+            .into_iter()
+            .chain([instance.with(SMALL)])
+    })
 }
 
 /// Whether the processor scatters lines or has small caches, but `told` says that it goes the same way as if it
 /// didn't: Miri has no time for that.
 fn is_spared(instance: &Instance, told: impl Fn(&Instance) -> String) -> bool {
     let Abilities { scatters, caches, .. } = instance.abilities;
-    let plain = instance.on(false).with(Caches::MEASURED);
+    let plain = instance.on(None).with(Caches::MEASURED);
     cfg!(miri) && (scatters || caches == SMALL) && told(instance) == told(&plain)
 }
 

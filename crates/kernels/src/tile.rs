@@ -49,10 +49,12 @@ pub(crate) struct Tile {
 pub(crate) enum Lanes {
     /// Along the destination.
     B,
-    /// As `B`, from a copy of the source's rows, which lie at the same few places of a cache.
-    Copied,
     /// As `B`, past the caches: every vector is part of one line.
     Lines,
+    /// As `Lines`, by vectors that are lines: what is asked for is a box of rows.
+    Boxes,
+    /// As `B`, from a copy of the source's rows, which lie at the same few places of a cache.
+    Copied,
     /// Rows of a power of two of elements, less than a square's side, one right behind the other,
     /// past the caches: every vector is part of one line.
     Split,
@@ -318,6 +320,23 @@ pub(crate) unsafe fn along_b<V: Vector, const E: usize, const STREAM: bool>(
                     }
                 }
             }
+        }
+    }
+}
+
+/// As [`along_b`] past the caches, for [`Lanes::Boxes`].
+///
+/// # Safety
+/// As [`along_b`].
+#[inline(always)]
+pub(crate) unsafe fn boxes<V: Vector, const E: usize>(tile: &Tile, src: *const u8, dst: *mut u8) {
+    let squares = const { is_line(V::LANES) && are_lines(V::LANES, E, true) };
+    let sides = tile.has_line_sides && tile.a.min(tile.b) >= const { LINE_BYTES / E };
+    // SAFETY: the caller's contract; there are squares with sides of a line.
+    unsafe {
+        match squares && sides && tile.next_lines > 0 {
+            true => by_lines::<V, E, true, true>(tile, src, dst),
+            false => along_b::<V, E, true>(tile, src, dst),
         }
     }
 }

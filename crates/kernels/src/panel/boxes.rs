@@ -11,12 +11,19 @@ use super::{Lanes, PACKED_BYTES, Panels, VISIT_BYTES};
 use crate::instance::Instance;
 use crate::tile::Tile;
 use crate::tile::sides::{FEW, Squares};
-use crate::vector::{LINE_BYTES, PAGE_BYTES};
+use crate::vector::{LINE_BYTES, PAGE_BYTES, PAIR_BYTES};
 use std::ops::Range;
 
 /// How many rows of the source a box has that is asked for, if that is no more than half a visit of each row of the
 /// destination.
 const BOX_ROWS: usize = 64;
+
+/// What a box has of the source's rows by vectors that are lines, and of the destination's: two lines of each, which a
+/// Zen 5 writes faster than one or four; or one, of rows of no more than four. It is worth it where the source's rows are
+/// so far apart.
+const WIDE_BYTES: usize = 1 << 10;
+const FAR_BYTES: usize = 16 << 10;
+const FAR_ELEMENTS: usize = 2 << 10;
 
 /// Elements of eight bytes and more are better moved by boxes than by rows read from end to end where these are
 /// short, or lines of the destination are begun at multiples of this.
@@ -30,19 +37,26 @@ const SHORT_LINES: usize = 2 * FEW;
 pub(super) enum Boxes {
     /// Each is asked for while the one before it is moved.
     Asked,
+    /// So is each, by vectors that are lines.
+    Wide,
     /// Each is moved a square's rows at a time, and none is asked for.
     Narrow,
 }
 
 impl Panels {
-    /// Whether panels of squares by halves are boxes: not of rows that follow each other, nor where short rows of
-    /// the destination do, or panels have several turns of a third loop.
+    /// Whether panels of squares by halves, or on a Zen 5 by lines, are boxes: not of rows that follow each other, nor where
+    /// short rows of the destination do, or panels have several turns of a third loop.
     pub(super) fn boxes(&self) -> Option<Boxes> {
         let third = self.o.count > 1 || self.are_beside();
-        if !self.by_halves() || !self.has_squares_of_lines() || self.is_packed() || third {
+        if !self.has_squares_of_lines() || self.is_packed() || third {
             return None;
         }
         let pitch = self.b.stride.0;
+        if !self.by_halves() {
+            let far = pitch.unsigned_abs() >= FAR_BYTES.max(FAR_ELEMENTS * self.bytes);
+            let long = self.a.count * self.bytes >= WIDE_BYTES && self.row_bytes() >= PAIR_BYTES;
+            return (self.by.is_wide && far && long).then_some(Boxes::Wide);
+        }
         let pages = pitch % PAGE_BYTES == 0;
         if self.goes_on() && self.row_bytes() <= PACKED_BYTES && !pages {
             return None;
@@ -63,6 +77,10 @@ impl Panels {
     pub(super) fn chunk_of_boxes(&self, boxes: Boxes) -> (usize, usize) {
         let most = BOX_ROWS.min(VISIT_BYTES / 2 / self.bytes);
         let (bytes, rows) = match boxes {
+            Boxes::Wide => {
+                let short = self.row_bytes() <= 2 * PAIR_BYTES;
+                (WIDE_BYTES, if short { LINE_BYTES } else { PAIR_BYTES } / self.bytes)
+            }
             Boxes::Asked => (self.by.caches.second.bytes / 16 / most, most),
             Boxes::Narrow => (SQUARES_BYTES, 2 * LINE_BYTES / self.bytes),
         };
@@ -112,7 +130,7 @@ impl Panels {
             let src = from(a, rows.start);
             let to = dst.wrapping_offset(a as isize * self.a.stride.1);
             let to = to.wrapping_add(rows.start * self.bytes);
-            if boxes == Boxes::Asked {
+            if boxes != Boxes::Narrow {
                 let next = match () {
                     () if start < range.end => Some((from(start, rows.start), range.end - start)),
                     () if rows.end < self.b.count => {
@@ -129,6 +147,7 @@ impl Panels {
             unsafe {
                 match boxes {
                     Boxes::Asked => self.squares(instance, (Lanes::Lines, &tile), (src, to)),
+                    Boxes::Wide => self.squares(instance, (Lanes::Boxes, &tile), (src, to)),
                     Boxes::Narrow => self.rows_of_squares(instance, &tile, (src, to)),
                 }
             }

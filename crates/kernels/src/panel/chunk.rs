@@ -123,9 +123,9 @@ impl Panels {
             true if self.may_go_by_lanes() => (a, few(b, run.min(LANES_BYTES / self.bytes))),
             true if clash => (few(a, side), few(b, side)),
             true => (a, few(b, run)),
+            false if let Some(boxes) = self.boxes() => self.chunk_of_boxes(boxes),
             false if all && self.by_few_rows() => (few(a, LONG_BYTES / self.bytes), SQUARES_ROWS),
             false if all => (few(a, side), b),
-            false if let Some(boxes) = self.boxes() => self.chunk_of_boxes(boxes),
             false if self.reads_rows() => {
                 (few(a, HALVES_BYTES / self.bytes), few(b, LINE_BYTES / self.bytes))
             }

@@ -69,7 +69,9 @@ pub(super) fn has_short_rows(bytes: usize, (a, b): (Line, Line), by: Abilities) 
     let row = (a.count * bytes).cast_signed();
     let few = a.count <= SHORT_ELEMENTS && bytes <= LANE_BYTES && b.stride.0 == row;
     let long = b.count * bytes > PACKED_BYTES && !stays_near(a.count * b.count * bytes, by.caches);
-    few && long && by.holds_lines()
+    // On a Zen 5 rows of a line and more are better read by squares.
+    let suits = by.holds_lines() || by.moves_lines() && row < LINE_BYTES.cast_signed();
+    few && long && suits
 }
 
 /// Whether lines of rows along `b` that squares by halves begin are at the same few places of pages. Where the
@@ -221,8 +223,12 @@ impl Panels {
     /// the caches by vectors of a line, on a processor that doesn't scatter them: such stores take the places of what a
     /// first-level cache waits for, so that what is asked for into the second comes a tenth to a third faster.
     pub(super) fn reads_on(&self) -> bool {
-        let short = self.o.count == 1 && has_short_rows(self.bytes, (self.a, self.b), self.by);
-        let blocks = self.o.count > 1 && self.is_followed(self.o) && self.by.holds_lines();
+        let short = || has_short_rows(self.bytes, (self.a, self.b), self.by);
+        // On a Zen 5 only little blocks gain by it.
+        let little = self.by.moves_lines() && self.block_bytes() <= PAIR_BYTES;
+        let short = self.by.holds_lines() && self.o.count == 1 && short();
+        let blocks = (little || self.by.holds_lines()) && self.o.count > 1;
+        let blocks = blocks && self.is_followed(self.o);
         matches!(self.writes, Writes::Lines(_)) && self.source_follows && (short || blocks)
     }
 
@@ -322,9 +328,9 @@ impl Panels {
     }
 
     /// Whether few rows of the source are better read at once, and more of each: on a Xeon that is a fourth to two
-    /// fifths faster by 64 rows than by 96 and more. AMD's were found to be faster by all.
+    /// fifths faster by 64 rows than by 96 and more, on a Zen 5 up to two fifths. A Zen 4 was found to be faster by all.
     pub(super) fn by_few_rows(&self) -> bool {
-        self.by.holds_lines() && self.b.count >= 2 * SQUARES_ROWS
+        self.by.moves_lines() && self.b.count >= 2 * SQUARES_ROWS
     }
 
     /// Whether the rows of the source follow each other.

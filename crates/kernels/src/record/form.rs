@@ -44,8 +44,8 @@ impl<'a> Records<'a> {
         let records = Records::new(form, by.caches)?;
         let records = Records { streams: streams && !records.has_gaps, ..records };
         // Gaps are nobody's to write: masks leave them out. What stays in the caches is moved one by one before
-        // it is found out what windows are; on AMD's processors masks were not measured.
-        let by_masks = by.masks && streams && !by.scatters;
+        // it is found out what windows are; on a Zen 4 masks were not measured.
+        let by_masks = by.masks && streams && (!by.scatters || by.is_wide);
         let records = match records.has_gaps && !by_masks {
             true => records,
             false => records.by_windows(by, outer.loops()),
@@ -88,8 +88,8 @@ impl<'a> Records<'a> {
         dense_src.map(|k| rest.take(k - behind));
         let records = Records::new(form, by.caches)?;
         let mut records = Records { streams, ..records };
-        // Lanes are squares by themselves where vectors are lines that aren't scattered.
-        let lanes = by.holds_lines() && nest.bytes == LANE_BYTES;
+        // Lanes are squares by themselves where vectors are lines that are moved as a whole.
+        let lanes = by.moves_lines() && nest.bytes == LANE_BYTES;
         let squares = nest.bytes.is_power_of_two() && (nest.bytes < LANE_BYTES || lanes);
         // Arrays that lie so want longer runs, where a vector is less than a line.
         let clashes = by.lanes * LANE_BYTES < LINE_BYTES && fields.dst % PAGE_BYTES == 0;

@@ -37,8 +37,8 @@ fn the_way_is_told() {
         4 => ("4 by 64", "2 by 16", "63 by 63"),
         _ => ("8 by 16", "2 by 16", "63 by 63"),
     };
-    for (by, side, tile) in [(best, 64, tiles), (best.on(true), 64, amd), (best.on(true), 63, odd)]
-    {
+    let on_amd = best.on(Some(ZEN_4));
+    for (by, side, tile) in [(best, 64, tiles), (on_amd, 64, amd), (on_amd, 63, odd)] {
         let told = explain_by(&by, &transpose(side, 128), at_line, Stores::Streamed);
         assert!(told.starts_with(&format!("runs of 128 B, in tiles of {tile}, past")), "{told}");
     }
@@ -195,7 +195,7 @@ fn hybrids_are_read_from_end_to_end() {
         (hybrids(64, 16), "runs of 64 B, in tiles of 8 by 16", "runs of 64 B, in tiles of 16 by"),
         (hybrids(64, 4), "runs of 64 B, in tiles of 8 by 4", "runs of 64 B, past the caches"),
     ] {
-        for (instance, way) in [(best, held), (best.on(true), scattered)] {
+        for (instance, way) in [(best, held), (best.on(Some(ZEN_4)), scattered)] {
             let told = explain_by(&instance, &copy, at_line, Stores::Streamed);
             assert!(told.starts_with(way), "{told}");
         }
@@ -453,6 +453,7 @@ fn fields_of_any_sizes_go_by_windows_where_vectors_take_such() {
         unit_bytes,
         masks: lanes == 4,
         scatters: false,
+        is_wide: false,
         caches: Caches::MEASURED,
     };
     let none = abilities(1, usize::MAX);

@@ -2,10 +2,10 @@
 
 use super::*;
 
-/// What is told of a copy to a line, where a processor holds vectors that are lines, and on AMD's.
+/// What is told of a copy to a line, where a processor holds vectors that are lines, and on a Zen 4.
 fn told(copy: &NdCopy, stores: Stores) -> [String; 2] {
     let at_line = std::ptr::without_provenance::<u8>(4096);
-    [false, true].map(|amd| explain_by(&of_lines().on(amd), copy, at_line, stores))
+    [None, Some(ZEN_4)].map(|amd| explain_by(&of_lines().on(amd), copy, at_line, stores))
 }
 
 #[test]

@@ -109,11 +109,17 @@ pub(super) unsafe fn by_lines<V: Vector, const E: usize, const STREAM: bool, con
                     unsafe { by_half_lines::<V, E, STREAM>(is_old, (src, row), (dst, to)) };
                     continue;
                 }
+                let mut asked = 0;
                 // SAFETY: a square of the tile.
                 unsafe {
                     // What is asked for line by line, between the stores, leaves room for what is loaded.
                     columns_of_lines::<V, E>((src, row), |column| {
-                        if let Some(near) = &mut near {
+                        if BOX {
+                            if asked % FEW == 0 {
+                                ask_box(tile, FEW, (&mut near, &mut left));
+                            }
+                            asked += 1;
+                        } else if let Some(near) = &mut near {
                             prefetch_near(*near);
                             *near = near.wrapping_offset(step);
                         }

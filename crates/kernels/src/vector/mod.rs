@@ -39,6 +39,8 @@ pub(crate) struct Abilities {
     /// nearly as fast as a copy, on a Xeon half as fast as other ways.
     /// There three fields are better moved by tables than by windows, too: on a Zen 4 by a twentieth.
     pub(crate) scatters: bool,
+    /// Whether such a processor moves a vector that is a line as a whole: a Zen 5 does, a Zen 4 its halves.
+    pub(crate) is_wide: bool,
     /// What choices take the caches for.
     pub(crate) caches: Caches,
 }
@@ -47,6 +49,11 @@ impl Abilities {
     /// Whether vectors are lines, which the processor doesn't scatter but holds until memory takes them.
     pub(crate) fn holds_lines(&self) -> bool {
         self.lanes * LANE_BYTES == LINE_BYTES && !self.scatters
+    }
+
+    /// Whether vectors are lines, which the processor moves as a whole.
+    pub(crate) fn moves_lines(&self) -> bool {
+        self.lanes * LANE_BYTES == LINE_BYTES && (!self.scatters || self.is_wide)
     }
 }
 

@@ -1,0 +1,108 @@
+//! What is chosen on a Zen 5 and not on a Zen 4, whose vectors that are lines are moved by halves.
+
+use super::*;
+use crate::instance::family_of;
+
+/// That each of `copies` goes its way on either, and that all arrive.
+fn go<'a>(copies: impl IntoIterator<Item = (NdCopy, &'a str, &'a str)>) {
+    let at_line = std::ptr::without_provenance::<u8>(4096);
+    for (copy, on_4, on_5) in copies {
+        for (family, way) in [(ZEN_4, on_4), (ZEN_5, on_5)] {
+            let instance = of_lines().on(Some(family));
+            let told = explain_by(&instance, &copy, at_line, Stores::Streamed);
+            assert!(told.starts_with(way), "{told} for {way}");
+        }
+        check(&copy, (0, 0));
+    }
+}
+
+/// Rows so long and so far apart to so many columns, of elements of `bytes`.
+fn far(bytes: u64, (rows, row, pitch): (u64, u64, i64)) -> NdCopy {
+    let bytes = bytes.cast_signed();
+    let mut copy = looped(&[(rows, pitch, bytes), (row, bytes, rows.cast_signed() * bytes)]);
+    copy.fields[0].bytes = bytes.cast_unsigned();
+    copy
+}
+
+#[test]
+fn a_family_is_in_two_parts_of_a_signature() {
+    let signatures = [0x00A0_0F11, 0x00B0_0F21, 0x0008_06F8, 0x0000_0F47];
+    assert_eq!(signatures.map(family_of), [ZEN_4, ZEN_5, 6, 15]);
+}
+
+#[test]
+fn far_rows_are_read_by_boxes_on_a_zen_5() {
+    let (near, far_off) = ((16 << 10) - 64, (16 << 10) + 64);
+    go([
+        (far(4, (96, 528, far_off)), "panels of 64 by 96", "panels of 256 by 32"),
+        // Of a last box there is less, and of rows in lanes only half a line.
+        (far(4, (96, 388, far_off)), "panels of 64 by 96", "panels of 388 by 32"),
+        (far(2, (192, 1024, far_off)), "panels of 128 by 192", "panels of 512 by 64"),
+        (far(8, (40, 264, far_off)), "panels of 32 by 40", "panels of 128 by 16"),
+        (far(16, (40, 136, 2 * far_off)), "panels of 16 by 40", "panels of 64 by 8"),
+        // Of short rows of the destination a box makes a line.
+        (far(4, (64, 528, far_off)), "panels of 64 by 64", "panels of 256 by 16"),
+        // Neither what is nearer, nor short, nor one line of the destination.
+        (far(4, (96, 528, near)), "panels of 64 by 96", "panels of 64 by 96"),
+        (far(16, (40, 136, far_off)), "panels of 16 by 40", "panels of 16 by 40"),
+        (far(4, (96, 252, far_off)), "panels of 64 by 96", "panels of 64 by 96"),
+        (far(4, (16, 528, far_off)), "panels of 64 by 16", "panels of 64 by 16"),
+    ]);
+    // The next box is of the next block, or of the other rows.
+    let turns = looped(&[(2, 4 * 528, 4 * 528 * 64), (64, far_off, 4), (528, 4, 256)]);
+    go([(turns, "panels of 64 by 64", "panels of 256 by 16")]);
+}
+
+#[test]
+fn runs_are_asked_for_where_they_go_to_many_places_on_a_zen_5() {
+    let runs = |bytes: i64, (along, across): (u64, u64)| {
+        let (row, to) = (across.cast_signed() * bytes, along.cast_signed() * bytes);
+        let mut copy = looped(&[(along, row, bytes), (across, bytes, to)]);
+        copy.fields[0].bytes = bytes.cast_unsigned();
+        copy
+    };
+    go([
+        (
+            runs(64, (128, 16)),
+            "runs of 64 B, in tiles of 16 by",
+            "runs of 64 B, in tiles of 8 by 16",
+        ),
+        (
+            runs(32, (128, 16)),
+            "runs of 32 B, in tiles of 128 by 16",
+            "runs of 32 B, in tiles of 16 by 16",
+        ),
+        (
+            runs(32, (128, 4)),
+            "runs of 32 B, in tiles of 4 by 4",
+            "runs of 32 B, in tiles of 4 by 4",
+        ),
+        (
+            runs(256, (32, 16)),
+            "runs of 256 B, in tiles of 16 by 32",
+            "runs of 256 B, in tiles of 16 by 32",
+        ),
+    ]);
+    // Long ones at many places, which the source doesn't go on from.
+    let mut far = looped(&[(8, 128 << 10, 512), (16, 512, 8 * 512)]);
+    far.fields[0].bytes = 512;
+    go([(far, "runs of 512 B, in tiles of 1 by 4", "runs of 512 B, in tiles of 2 by 2")]);
+}
+
+#[test]
+fn structures_on_a_zen_5() {
+    let gaps = "records of 16 B, 2 fields, put together";
+    go([
+        (
+            padded_structures(&[4, 8], 1000, (4, 1), true),
+            &*format!("{gaps} 128 at once, between gaps"),
+            &*format!("{gaps} 144 at once, by windows, between gaps"),
+        ),
+        // Structures of less than a line by a few columns at once, and of one by squares.
+        (structures(&[8; 2], 20_000, false), "panels of 2 by 64 ", "panels of 2 by 20000 "),
+        (structures(&[4; 8], 20_000, false), "panels of 8 by 128 ", "panels of 8 by 20000 "),
+        (structures(&[4; 16], 20_000, false), "panels of 16 by 20000 ", "panels of 16 by 20000 "),
+        // Lanes are squares by themselves.
+        (structures(&[16; 4], 5000, false), "records of 64 B, 4 fields", "panels of 4 by 5000 "),
+    ]);
+}
