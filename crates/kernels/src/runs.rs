@@ -153,11 +153,13 @@ impl Runs {
         // scattered.
         let many = self.across.count >= FEW_PLACES && self.bytes <= PAIR_BYTES;
         let suits = !by.scatters || !is_line(by.lanes) || many && around.is_none_or(follows);
+        // Of a Zen 5's, which is twice as large as what choices take it for, half.
+        let most = if by.is_wide { by.caches.second.bytes } else { by.caches.second.bytes / 4 };
         asks_for_tiles(by, self.stores)
             && has_next
             && suits
             && self.goes_on()
-            && self.visit() * self.at_one() <= by.caches.second.bytes / 4
+            && self.visit() * self.at_one() <= most
     }
 
     /// How many runs a visit has.

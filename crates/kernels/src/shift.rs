@@ -7,12 +7,16 @@
 use crate::instance::Instance;
 use crate::nest::Nest;
 use crate::strategy::Part;
-use crate::vector::{LINE_BYTES, PAIR_BYTES};
+use crate::vector::{Abilities, LINE_BYTES, PAIR_BYTES};
 use std::mem::MaybeUninit;
 use std::ptr::null_mut;
 
 /// What a piece has at most: half of a first-level cache.
 const PIECE_BYTES: usize = 16 << 10;
+
+/// On a Zen 5, if it then has enough of the source at one place: the next is read while this one is written. By 2 to
+/// 4 KiB most are 1.15 to 1.35 times as fast there as by [`PIECE_BYTES`], and none slower.
+const LITTLE_BYTES: usize = 3 << 10;
 
 /// What it has at least: of less both ends would count, where pieces don't follow each other.
 const LEAST_BYTES: usize = 2 << 10;
@@ -41,12 +45,19 @@ pub(crate) struct Shifted {
 }
 
 impl Shifted {
-    /// How `nest` is cut, if it is worth it.
-    pub(crate) fn of(nest: &Nest) -> Option<Shifted> {
+    /// How `nest` is cut by vectors of these abilities, if it is worth it.
+    pub(crate) fn of(nest: &Nest, by: Abilities) -> Option<Shifted> {
+        let little = by.moves_lines() && by.is_wide;
+        let little = little.then(|| Shifted::by(nest, LITTLE_BYTES)).flatten();
+        little.or_else(|| Shifted::by(nest, PIECE_BYTES))
+    }
+
+    /// As [`Shifted::of`], by pieces of so much at most.
+    fn by(nest: &Nest, piece_bytes: usize) -> Option<Shifted> {
         let (loops, mut inside, mut bytes, mut last) = (nest.loops(), 0u16, nest.bytes, None);
         while let Some(k) = loops.iter().position(|l| l.is_plain() && l.dst == bytes.cast_signed())
         {
-            let most = PIECE_BYTES / bytes;
+            let most = piece_bytes / bytes;
             let turns = loops[k].count.min(if most > WHOLE { most - most % WHOLE } else { most });
             if turns == 0 {
                 break;

@@ -107,7 +107,7 @@ impl<'a> Strategy<'a> {
             return of(middle, start);
         }
         let (nest, way, why) = choice;
-        match Shifted::of(&whole).filter(|_| streams) {
+        match Shifted::of(&whole, by).filter(|_| streams) {
             Some(shifted) => of((nest, way, IS_DENSE), Start::Shifted(shifted)),
             None => of((nest, way, why), Start::Any),
         }

@@ -3,13 +3,18 @@
 use super::*;
 use crate::instance::family_of;
 
-/// That each of `copies` goes its way on either, and that all arrive.
+/// That each of `copies` goes its way on either, past the caches, and that all arrive.
 fn go<'a>(copies: impl IntoIterator<Item = (NdCopy, &'a str, &'a str)>) {
+    go_by(Stores::Streamed, copies);
+}
+
+/// As [`go`], by such stores.
+fn go_by<'a>(stores: Stores, copies: impl IntoIterator<Item = (NdCopy, &'a str, &'a str)>) {
     let at_line = std::ptr::without_provenance::<u8>(4096);
     for (copy, on_4, on_5) in copies {
         for (family, way) in [(ZEN_4, on_4), (ZEN_5, on_5)] {
             let instance = of_lines().on(Some(family));
-            let told = explain_by(&instance, &copy, at_line, Stores::Streamed);
+            let told = explain_by(&instance, &copy, at_line, stores);
             assert!(told.starts_with(way), "{told} for {way}");
         }
         check(&copy, (0, 0));
@@ -104,5 +109,36 @@ fn structures_on_a_zen_5() {
         (structures(&[4; 16], 20_000, false), "panels of 16 by 20000 ", "panels of 16 by 20000 "),
         // Lanes are squares by themselves.
         (structures(&[16; 4], 5000, false), "records of 64 B, 4 fields", "panels of 4 by 5000 "),
+    ]);
+}
+
+#[test]
+fn squares_stay_in_the_caches_of_a_zen_5() {
+    let matrix = |bytes: u64, side: u64| far(bytes, (side, side, (bytes * side).cast_signed()));
+    go_by(
+        Stores::Cached,
+        [
+            (matrix(4, 600), "panels of 32 by 32 ", "panels of 64 by 64 "),
+            (matrix(8, 200), "panels of 200 by 16 ", "panels of 200 by 16 "),
+            (matrix(16, 300), "panels of 8 by 8 ", "panels of 16 by 64 "),
+            // Rows at few places are copied first.
+            (matrix(4, 512), "panels of 512 by 32 ", "panels of 64 by 64 "),
+            (matrix(8, 256), "panels of 256 by 16 ", "panels of 32 by 64 "),
+        ],
+    );
+}
+
+#[test]
+fn long_tiles_are_asked_for_on_a_zen_5() {
+    // Eight rows of half a second-level cache, and of more.
+    let runs = |across: u64| {
+        let (row, count) = (across.cast_signed() * 32, across);
+        let mut copy = looped(&[(4, 8 * row, 8 * row), (8, row, 32), (count, 32, 256)]);
+        copy.fields[0].bytes = 32;
+        copy
+    };
+    go([
+        (runs(2048), "runs of 32 B, in tiles of 8 by 128", "runs of 32 B, in tiles of 8 by 2048"),
+        (runs(2176), "runs of 32 B, in tiles of 8 by 128", "runs of 32 B, in tiles of 8 by 128"),
     ]);
 }
