@@ -7,7 +7,8 @@
 //! vectors of half a line and from elements of 2 bytes on, of 64 KiB: of 128 rows of the source and of
 //! 512 B of the destination at least, or 64 where rows are at few places. By vectors that are lines, which the
 //! processor doesn't scatter, they are narrow from rows of 3 KiB and elements of 4 bytes on: 32 elements of 64
-//! rows, of which the next as many are asked for between the lines that are written. They are put together in
+//! rows, of which the next as many are asked for between the lines that are written; on a Zen 5 64 elements of as many
+//! rows as have 512 B, from 8 KiB on. They are put together in
 //! strips in a first-level cache, from a copy in a second-level one or, where squares have sides of a line,
 //! from the source; of each row whole lines are written past the caches, and what is left of it is carried to
 //! the panel behind.
@@ -74,6 +75,10 @@ const NARROW_ROWS: usize = 64;
 /// They are for elements of so many bytes, and for rows of the destination of so many.
 const NARROW_BYTES: RangeInclusive<usize> = 4..=LANE_BYTES;
 const NARROW_ROW_BYTES: usize = 3 << 10;
+
+/// On a Zen 5 they have as much of the destination's rows as other panels, and so many columns; for longer rows.
+const WIDE_COLUMNS: usize = 64;
+const WIDE_ROW_BYTES: usize = 8 << 10;
 
 /// As [`BAND_ROWS`], by narrow panels: of others there are fewer.
 const NARROW_BAND_ROWS: usize = 2048;
@@ -160,14 +165,15 @@ impl Flat {
         let by_rows = pitch_bytes % FEW_PLACES_BYTES == 0;
         let asks_soon = b.len == 1 && !by_rows && !is_near_page(pitch_bytes);
         let halves = is_line(2 * by.lanes) && are_lines(by.lanes, bytes, true);
-        let long = b.count() * bytes >= NARROW_ROW_BYTES;
-        // It was not measured on AMD's processors, which scatter lines.
-        let is_narrow = by.holds_lines() && long && NARROW_BYTES.contains(&bytes);
+        let long = b.count() * bytes >= if by.scatters { WIDE_ROW_BYTES } else { NARROW_ROW_BYTES };
+        // On a Zen 4 it was not measured.
+        let is_narrow = by.moves_lines() && long && NARROW_BYTES.contains(&bytes);
         let (rows, columns, band) = match () {
             () if halves => {
                 let rows = halves_rows(bytes, by_rows);
                 (rows, PANEL_BYTES / rows / bytes, HALVES_BAND_ROWS)
             }
+            () if is_narrow && by.scatters => (most, WIDE_COLUMNS, NARROW_BAND_ROWS),
             () if is_narrow => (NARROW_ROWS, NARROW_COLUMNS, NARROW_BAND_ROWS),
             () => {
                 let rows = most.min(MOST_ROWS);

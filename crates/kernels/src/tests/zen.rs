@@ -142,3 +142,21 @@ fn long_tiles_are_asked_for_on_a_zen_5() {
         (runs(2176), "runs of 32 B, in tiles of 8 by 128", "runs of 32 B, in tiles of 8 by 128"),
     ]);
 }
+
+#[test]
+fn long_rows_are_read_by_as_much_as_is_written_on_a_zen_5() {
+    let odd = |bytes: u64, rows: u64| far(bytes, (rows, 225, (225 * bytes).cast_signed()));
+    for (bytes, rows, on_4, on_5) in [
+        (4, 2051, "128 by 128", "64 by 128"),
+        (8, 1025, "64 by 64", "64 by 64"),
+        (16, 513, "32 by 32", "64 by 32"),
+        (4, 2047, "128 by 128", "128 by 128"),
+    ] {
+        for (family, panels) in [(ZEN_4, on_4), (ZEN_5, on_5)] {
+            let by = of_lines().on(Some(family));
+            let told = explain_by(&by, &odd(bytes, rows), std::ptr::null(), Stores::Streamed);
+            assert!(told.contains(&format!("in panels of {panels}, ")), "{told} for {panels}");
+        }
+        check(&odd(bytes, rows), (1, 4));
+    }
+}
