@@ -154,7 +154,8 @@ impl Runs {
         let many = self.across.count >= FEW_PLACES && self.bytes <= PAIR_BYTES;
         let suits = !by.scatters || !is_line(by.lanes) || many && around.is_none_or(follows);
         // Of a Zen 5's, which is twice as large as what choices take it for, half.
-        let most = if by.is_wide { by.caches.second.bytes } else { by.caches.second.bytes / 4 };
+        let most =
+            if by.scatters_lines() { by.caches.second.bytes } else { by.caches.second.bytes / 4 };
         asks_for_tiles(by, self.stores)
             && has_next
             && suits
@@ -209,7 +210,7 @@ impl Runs {
             }
             HALF_BYTES if at_one > FEW_BYTES => HALVES_BYTES,
             PAIR_BYTES.. if scatters && at_one >= FOLLOWED_PAIRS_BYTES => {
-                let long = by.is_wide && bytes >= FEW_BYTES && !self.goes_on();
+                let long = by.scatters_lines() && bytes >= FEW_BYTES && !self.goes_on();
                 if long { SCATTERED_RUNS_BYTES } else { SCATTERED_BYTES }
             }
             _ => TILE_BYTES,

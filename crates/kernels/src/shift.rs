@@ -47,8 +47,7 @@ pub(crate) struct Shifted {
 impl Shifted {
     /// How `nest` is cut by vectors of these abilities, if it is worth it.
     pub(crate) fn of(nest: &Nest, by: Abilities) -> Option<Shifted> {
-        let little = by.moves_lines() && by.is_wide;
-        let little = little.then(|| Shifted::by(nest, LITTLE_BYTES)).flatten();
+        let little = by.scatters_lines().then(|| Shifted::by(nest, LITTLE_BYTES)).flatten();
         little.or_else(|| Shifted::by(nest, PIECE_BYTES))
     }
 

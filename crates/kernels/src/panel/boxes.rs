@@ -55,7 +55,7 @@ impl Panels {
         if !self.by_halves() {
             let far = pitch.unsigned_abs() >= FAR_BYTES.max(FAR_ELEMENTS * self.bytes);
             let long = self.a.count * self.bytes >= WIDE_BYTES && self.row_bytes() >= PAIR_BYTES;
-            return (self.by.is_wide && far && long).then_some(Boxes::Wide);
+            return (self.by.scatters_lines() && far && long).then_some(Boxes::Wide);
         }
         let pages = pitch % PAGE_BYTES == 0;
         if self.goes_on() && self.row_bytes() <= PACKED_BYTES && !pages {

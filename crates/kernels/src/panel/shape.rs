@@ -197,8 +197,8 @@ impl Panels {
     /// Whether rows of the source are at the same few places of a first-level cache.
     fn has_few_places(&self) -> bool {
         let few = match self.has_line_sides {
-            // A Zen 5's has half as many more lines at one place.
-            true if self.by.moves_lines() && self.by.is_wide => CLASHING_BYTES,
+            // On a Zen 5 rows that are copied are better so, too.
+            true if self.by.scatters_lines() => CLASHING_BYTES,
             true => PAGE_BYTES,
             false => SCATTERING_BYTES,
         };
@@ -234,13 +234,14 @@ impl Panels {
     /// the caches by vectors of a line, on a processor that doesn't scatter them: such stores take the places of what a
     /// first-level cache waits for, so that what is asked for into the second comes a tenth to a third faster.
     pub(super) fn reads_on(&self) -> bool {
-        let short = || has_short_rows(self.bytes, (self.a, self.b), self.by);
         // On a Zen 5 only little blocks gain by it.
-        let little = self.by.moves_lines() && self.block_bytes() <= PAIR_BYTES;
-        let short = self.by.holds_lines() && self.o.count == 1 && short();
-        let blocks = (little || self.by.holds_lines()) && self.o.count > 1;
-        let blocks = blocks && self.is_followed(self.o);
-        matches!(self.writes, Writes::Lines(_)) && self.source_follows && (short || blocks)
+        let little = self.by.scatters_lines() && self.block_bytes() <= PAIR_BYTES;
+        let gains = self.by.holds_lines();
+        let reads_on = match self.o.count {
+            1 => gains && has_short_rows(self.bytes, (self.a, self.b), self.by),
+            _ => (gains || little) && self.is_followed(self.o),
+        };
+        matches!(self.writes, Writes::Lines(_)) && self.source_follows && reads_on
     }
 
     /// Whether rows are of 2, 4 or 8 elements and follow each other: less than a square's, or short ones. Two lines of

@@ -45,7 +45,7 @@ impl<'a> Records<'a> {
         let records = Records { streams: streams && !records.has_gaps, ..records };
         // Gaps are nobody's to write: masks leave them out. What stays in the caches is moved one by one before
         // it is found out what windows are; on a Zen 4 masks were not measured.
-        let by_masks = by.masks && streams && (!by.scatters || by.is_wide);
+        let by_masks = by.masks && streams && by.moves_lines();
         let records = match records.has_gaps && !by_masks {
             true => records,
             false => records.by_windows(by, outer.loops()),

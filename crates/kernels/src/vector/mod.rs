@@ -55,6 +55,11 @@ impl Abilities {
     pub(crate) fn moves_lines(&self) -> bool {
         self.lanes * LANE_BYTES == LINE_BYTES && (!self.scatters || self.is_wide)
     }
+
+    /// Whether such may be scattered past the caches, too: on a Zen 5.
+    pub(crate) fn scatters_lines(&self) -> bool {
+        self.scatters && self.moves_lines()
+    }
 }
 
 /// One, two or four lanes. No method needs an alignment but [`Vector::stream`]. What has a body
