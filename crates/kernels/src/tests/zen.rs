@@ -36,6 +36,7 @@ fn a_family_is_in_two_parts_of_a_signature() {
 }
 
 #[test]
+#[cfg_attr(miri, ignore = "matrices of 40 to 400 KB, a dozen of them")]
 fn far_rows_are_read_by_boxes_on_a_zen_5() {
     let (near, far_off) = ((16 << 10) - 64, (16 << 10) + 64);
     go([
@@ -113,6 +114,7 @@ fn structures_on_a_zen_5() {
 }
 
 #[test]
+#[cfg_attr(miri, ignore = "matrices of up to 1.4 MB")]
 fn squares_stay_in_the_caches_of_a_zen_5() {
     let matrix = |bytes: u64, side: u64| far(bytes, (side, side, (bytes * side).cast_signed()));
     go_by(
@@ -129,6 +131,7 @@ fn squares_stay_in_the_caches_of_a_zen_5() {
 }
 
 #[test]
+#[cfg_attr(miri, ignore = "2 MB of runs")]
 fn long_tiles_are_asked_for_on_a_zen_5() {
     // Eight rows of half a second-level cache, and of more.
     let runs = |across: u64| {
@@ -144,6 +147,7 @@ fn long_tiles_are_asked_for_on_a_zen_5() {
 }
 
 #[test]
+#[cfg_attr(miri, ignore = "matrices of 1.8 MB")]
 fn long_rows_are_read_by_as_much_as_is_written_on_a_zen_5() {
     let odd = |bytes: u64, rows: u64| far(bytes, (rows, 225, (225 * bytes).cast_signed()));
     for (bytes, rows, on_4, on_5) in [
