@@ -13,7 +13,7 @@ pub(crate) const FAR_BYTES: usize = 16 << 10;
 
 /// How far ahead a source that is read from end to end is asked for, into a second-level cache, where
 /// [`Abilities::holds_lines`](crate::vector::Abilities::holds_lines): what is stored past the caches takes the places
-/// of what a first-level cache waits for. From 4 to 32 KiB it is the same.
+/// of what a first-level cache waits for. From 4 to 32 KiB it is the same. On a Zen 5 little blocks are, too.
 pub(crate) const READ_ON_BYTES: isize = 16 << 10;
 
 /// Asks for the line at `src`, which need not be there.

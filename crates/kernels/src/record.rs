@@ -51,7 +51,7 @@ const fn block_bytes(caches: Caches) -> usize {
     caches.first.bytes / 8
 }
 
-/// So many fields are moved by tables: [`block`] has a body for each.
+/// So many fields are moved by tables, or picked: [`block`] and [`picks`] have a body for each.
 const BY_TABLE: [usize; 4] = [3, 5, 6, MOST_BY_TABLE];
 const MOST_BY_TABLE: usize = 7;
 

@@ -3,7 +3,8 @@
 //! **Hazard.** Who follows one side alone touches the other by single lines, each in another page:
 //! less than half as fast. **Structure.** Where the source goes on in one loop and the destination
 //! in another, runs are moved in tiles that write half a kilobyte at one place, and ask for the next. A
-//! processor that scatters lines past the caches, and has vectors that are lines, follows the source instead.
+//! processor that scatters lines past the caches, and has vectors that are lines, follows the source instead, but for
+//! a Zen 5 where runs are short and go to many places.
 //! What can't be asked for, or goes into the caches, has a kilobyte or two of either side at one place.
 
 use crate::ahead::{READ_ON_BYTES, prefetch_near};
@@ -37,7 +38,7 @@ const MANY_PLACES_BYTES: (usize, usize) = (4 << 10, 4 << 10);
 /// least [`FOLLOWED_PAIRS_BYTES`] at one place.
 const SCATTERED_BYTES: (usize, usize) = (2 << 10, 256);
 
-/// As [`SCATTERED_BYTES`], of [`FEW_BYTES`] and more on a Zen 5: two runs each way.
+/// As [`SCATTERED_BYTES`], of [`FEW_BYTES`] and more on a Zen 5, where the source doesn't go on: of such, two runs each way.
 const SCATTERED_RUNS_BYTES: (usize, usize) = (1 << 10, 1 << 10);
 
 /// Where lines may be scattered past the caches, and the source goes on with the next turns where it
@@ -56,7 +57,7 @@ const FEW_BYTES: usize = 512;
 /// What a visit to one place of the destination writes past the caches, where the source goes on with the next
 /// turns where it leaves off, and is not followed. It is read by single runs then, which no processor finds by
 /// itself: as much as a tile has is asked for in the order in which it lies, if it is no more than a quarter of
-/// a second-level cache.
+/// a second-level cache, or half of a Zen 5's.
 const VISIT_BYTES: usize = 512;
 
 /// Two pairs of lines.
@@ -222,7 +223,7 @@ impl Runs {
 }
 
 /// Whether tiles may be asked for, by vectors of these abilities: past the caches, by halves of lines, and by
-/// lines that a processor holds.
+/// lines that a processor moves as a whole.
 fn asks_for_tiles(by: Abilities, stores: Stores) -> bool {
     (is_line(2 * by.lanes) || by.moves_lines()) && stores == Stores::Streamed
 }

@@ -1,4 +1,4 @@
-//! Boxes of the source's rows, by squares whose sides are lines of two vectors.
+//! Boxes of the source's rows, by squares whose sides are lines, be it of two vectors.
 //!
 //! **Hazard.** Memory gives what is asked for row by row a third faster than line by line down the rows; and more
 //! rows at one place of a cache than it has there push each other out before they are moved. **Structure.** A box
@@ -18,10 +18,11 @@ use std::ops::Range;
 /// destination.
 const BOX_ROWS: usize = 64;
 
-/// What a box has of the source's rows by vectors that are lines, and of the destination's: two lines of each, which a
-/// Zen 5 writes faster than one or four; or one, of rows of no more than four. It is worth it where the source's rows are
-/// so far apart.
+/// What a box has of the source's rows by vectors that are lines. Of the destination's it has two lines each, which a Zen 5
+/// writes faster than one or four; or one, of rows of no more than four.
 const WIDE_BYTES: usize = 1 << 10;
+
+/// They are worth it where the source's rows are so far apart, and so many elements.
 const FAR_BYTES: usize = 16 << 10;
 const FAR_ELEMENTS: usize = 2 << 10;
 
@@ -72,14 +73,15 @@ impl Panels {
         }
     }
 
-    /// How much of `a` and `b` a box has: it and the next take an eighth of a second-level cache, if it is none of
+    /// How much of `a` and `b` a box has: by halves it and the next take an eighth of a second-level cache, if it is none of
     /// the last.
     pub(super) fn chunk_of_boxes(&self, boxes: Boxes) -> (usize, usize) {
         let most = BOX_ROWS.min(VISIT_BYTES / 2 / self.bytes);
         let (bytes, rows) = match boxes {
             Boxes::Wide => {
                 let short = self.row_bytes() <= 2 * PAIR_BYTES;
-                (WIDE_BYTES, if short { LINE_BYTES } else { PAIR_BYTES } / self.bytes)
+                let row_bytes = if short { LINE_BYTES } else { PAIR_BYTES };
+                (WIDE_BYTES, row_bytes / self.bytes)
             }
             Boxes::Asked => (self.by.caches.second.bytes / 16 / most, most),
             Boxes::Narrow => (SQUARES_BYTES, 2 * LINE_BYTES / self.bytes),

@@ -71,6 +71,9 @@ impl Panels {
                     false => (few(a, pair), few(b, pair)),
                 };
             }
+            if self.writes_few_rows() {
+                return (few(a, LINE_BYTES / self.bytes), few(b, VISIT_BYTES / self.bytes));
+            }
             if self.writes_long_rows() {
                 return (few(a, pair), few(b, VISIT_BYTES / self.bytes));
             }

@@ -215,6 +215,14 @@ impl Panels {
         self.has_squares_in_caches() && near && crowded
     }
 
+    /// Whether panels of squares with sides of a line that stay in the caches write long parts of as few rows of the
+    /// destination as a square has: where these are at multiples of a page, on a Zen 5 1.2 to 3.5 times as fast as all of
+    /// them. Others were not measured.
+    pub(super) fn writes_few_rows(&self) -> bool {
+        let squares = self.has_line_sides && self.writes == Writes::Cached;
+        squares && self.by.scatters_lines() && self.a.stride.1 % PAGE_BYTES == 0
+    }
+
     /// Whether panels of squares with sides of a line are runs of the source.
     pub(super) fn has_runs(&self) -> bool {
         self.has_squares_of_lines()

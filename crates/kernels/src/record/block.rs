@@ -53,8 +53,8 @@ pub(crate) unsafe fn run<V: Vector>(
         };
         if done < count {
             for i in 0..records.fields.len() {
-                if !records.splits && i < rows.lens.0 {
-                    // What the block behind has of the field.
+                if !records.splits && i < rows.lens.0 && records.fill != Fill::Picks {
+                    // What the block behind has of the field; picks are one block.
                     let row = rows.from[i];
                     for at in (0..records.block * row.step).step_by(LINE_BYTES) {
                         prefetch(row.at.wrapping_add(count * row.step + at));

@@ -57,7 +57,7 @@ impl<'a> Records<'a> {
     }
 
     /// Takes the loops of records and of their fields, which are alike, out of `nest`. `streams` says
-    /// that they go past the caches; if not, only tables and windows are worth it.
+    /// that they go past the caches; if not, only tables, picks and windows are worth it.
     pub(crate) fn of_nest(
         nest: &mut Nest,
         (streams, by): (bool, Abilities),

@@ -41,8 +41,11 @@ fn far_rows_are_read_by_boxes_on_a_zen_5() {
     let (near, far_off) = ((16 << 10) - 64, (16 << 10) + 64);
     go([
         (far(4, (96, 528, far_off)), "panels of 64 by 96", "panels of 256 by 32"),
-        // Of a last box there is less, and of rows in lanes only half a line.
+        // Of a last box there is more, or less.
         (far(4, (96, 388, far_off)), "panels of 64 by 96", "panels of 388 by 32"),
+        (far(4, (96, 900, far_off)), "panels of 64 by 96", "panels of 256 by 32"),
+        // More columns than a band has, and a few.
+        (far(4, (96, 2051, far_off)), "panels of 64 by 96", "panels of 256 by 32"),
         (far(2, (192, 1024, far_off)), "panels of 128 by 192", "panels of 512 by 64"),
         (far(8, (40, 264, far_off)), "panels of 32 by 40", "panels of 128 by 16"),
         (far(16, (40, 136, 2 * far_off)), "panels of 16 by 40", "panels of 64 by 8"),
@@ -123,6 +126,9 @@ fn squares_stay_in_the_caches_of_a_zen_5() {
             (matrix(4, 600), "panels of 32 by 32 ", "panels of 64 by 64 "),
             (matrix(8, 200), "panels of 200 by 16 ", "panels of 200 by 16 "),
             (matrix(16, 300), "panels of 8 by 8 ", "panels of 16 by 64 "),
+            // Few rows of the destination where these are at multiples of a page.
+            (far(4, (1024, 200, 800)), "panels of 200 by 32 ", "panels of 16 by 256 "),
+            (far(4, (1040, 200, 800)), "panels of 200 by 32 ", "panels of 200 by 32 "),
             // Rows at few places are copied first.
             (matrix(4, 512), "panels of 512 by 32 ", "panels of 64 by 64 "),
             (matrix(8, 256), "panels of 256 by 16 ", "panels of 32 by 64 "),

@@ -39,7 +39,8 @@ pub(crate) struct Abilities {
     /// nearly as fast as a copy, on a Xeon half as fast as other ways.
     /// There three fields are better moved by tables than by windows, too: on a Zen 4 by a twentieth.
     pub(crate) scatters: bool,
-    /// Whether such a processor moves a vector that is a line as a whole: a Zen 5 does, a Zen 4 its halves.
+    /// Whether such a processor moves a vector that is a line as a whole: a Zen 5 of servers does, a Zen 4 its halves.
+    /// Other processors of a Zen 5's family are taken for one, too.
     pub(crate) is_wide: bool,
     /// What choices take the caches for.
     pub(crate) caches: Caches,
