@@ -43,6 +43,7 @@ impl Records<'_> {
     }
 
     /// Whether units of less than four bytes are picked.
+    #[cfg(target_arch = "x86_64")]
     pub(crate) fn picks_bytes(&self) -> bool {
         self.fill == Fill::Picks && self.fields.at(0).bytes < 4
     }
