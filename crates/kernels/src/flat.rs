@@ -165,8 +165,11 @@ impl Flat {
         let by_rows = pitch_bytes % FEW_PLACES_BYTES == 0;
         let asks_soon = b.len == 1 && !by_rows && !is_near_page(pitch_bytes);
         let halves = is_line(2 * by.lanes) && are_lines(by.lanes, bytes, true);
-        let long = b.count() * bytes
-            >= if by.scatters_lines() { WIDE_ROW_BYTES } else { NARROW_ROW_BYTES };
+        let (least, narrow_rows, narrow_columns) = match by.scatters_lines() {
+            true => (WIDE_ROW_BYTES, most, WIDE_COLUMNS),
+            false => (NARROW_ROW_BYTES, NARROW_ROWS, NARROW_COLUMNS),
+        };
+        let long = b.count() * bytes >= least;
         // On a Zen 4 it was not measured.
         let is_narrow = by.moves_lines() && long && NARROW_BYTES.contains(&bytes);
         let (rows, columns, band) = match () {
@@ -174,8 +177,7 @@ impl Flat {
                 let rows = halves_rows(bytes, by_rows);
                 (rows, PANEL_BYTES / rows / bytes, HALVES_BAND_ROWS)
             }
-            () if is_narrow && by.scatters_lines() => (most, WIDE_COLUMNS, NARROW_BAND_ROWS),
-            () if is_narrow => (NARROW_ROWS, NARROW_COLUMNS, NARROW_BAND_ROWS),
+            () if is_narrow => (narrow_rows, narrow_columns, NARROW_BAND_ROWS),
             () => {
                 let rows = most.min(MOST_ROWS);
                 (rows, most.min((COPIED_BYTES / rows - LINE_BYTES) / bytes), BAND_ROWS)

@@ -153,7 +153,7 @@ impl Runs {
         // On a Zen 5 long runs, those that go to few places, and blocks behind which the source doesn't go on are better
         // scattered.
         let many = self.across.count >= FEW_PLACES && self.bytes <= PAIR_BYTES;
-        let suits = !by.scatters || !is_line(by.lanes) || many && around.is_none_or(follows);
+        let suits = !by.scatters_lines() || many && around.is_none_or(follows);
         // Of a Zen 5's, which is twice as large as what choices take it for, half.
         let most =
             if by.scatters_lines() { by.caches.second.bytes } else { by.caches.second.bytes / 4 };

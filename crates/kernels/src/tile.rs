@@ -324,7 +324,8 @@ pub(crate) unsafe fn along_b<V: Vector, const E: usize, const STREAM: bool>(
     }
 }
 
-/// As [`along_b`] past the caches, for [`Lanes::Boxes`].
+/// As [`along_b`] past the caches, for [`Lanes::Boxes`]. In one body with it squares that ask for no box were up to a
+/// sixth slower.
 ///
 /// # Safety
 /// As [`along_b`].
