@@ -1,4 +1,5 @@
-//! The data caches of a core, and how many pages it finds without a search, as far as choices depend on them.
+//! The data caches of a core, the one it shares with others, and how many pages it finds without a search, as far as
+//! choices depend on them.
 //!
 //! **Hazard.** What a panel has of the source is gone before its turn comes, where a cache is smaller than it was
 //! taken for. **Structure.** The processor says once what it has. Choices take parts of that, of no more than they
@@ -28,32 +29,36 @@ impl Cache {
     }
 }
 
-/// Those of a core that only it uses.
+/// Those of a core.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) struct Caches {
     pub(crate) first: Cache,
     pub(crate) second: Cache,
+    /// What the third level keeps, for others as well.
+    pub(crate) third_bytes: usize,
     /// How many pages of 4 KiB a core finds without a search of tables.
     pub(crate) pages: usize,
 }
 
 impl Caches {
-    /// What choices were measured with: those of a Zen 3.
+    /// What choices were measured with: those of a Zen 3, of which a Zen 5 has as large a third level.
     pub(crate) const MEASURED: Caches = Caches {
         first: Cache { bytes: 32 << 10, ways: 8 },
         second: Cache { bytes: 512 << 10, ways: 8 },
+        third_bytes: 32 << 20,
         pages: 2048,
     };
 
     /// What this processor says, up to [`Caches::MEASURED`], which is taken for what it doesn't say.
     pub(crate) fn detect() -> Caches {
-        let Caches { first, second, pages } = Caches::MEASURED;
+        let Caches { first, second, third_bytes, pages } = Caches::MEASURED;
         let told = |level, most: Cache| match of_level(level) {
             Some(cache) if cache.bytes >= LEAST_BYTES => cache.at_most(most),
             _ => most,
         };
         let pages = pages_told().unwrap_or(pages).min(pages);
-        Caches { first: told(1, first), second: told(2, second), pages }
+        let third = of_level(3).map_or(third_bytes, |cache| cache.bytes.min(third_bytes));
+        Caches { first: told(1, first), second: told(2, second), third_bytes: third, pages }
     }
 }
 
@@ -131,9 +136,10 @@ mod tests {
 
     #[test]
     fn no_more_is_taken_than_was_measured() {
-        let Caches { first, second, pages } = Caches::detect();
+        let Caches { first, second, third_bytes, pages } = Caches::detect();
         assert!(first.at_most(Caches::MEASURED.first) == first && first.bytes > 0);
         assert!(second.at_most(Caches::MEASURED.second) == second && second.bytes > 0);
+        assert!((1..=Caches::MEASURED.third_bytes).contains(&third_bytes));
         assert!((1..=Caches::MEASURED.pages).contains(&pages));
         let small = Cache { bytes: 256 << 10, ways: 4 };
         assert_eq!(small.at_most(Caches::MEASURED.second), small);

@@ -98,6 +98,11 @@ impl<'a> Nest<'a> {
         self.loops().iter().map(|l| l.count).product()
     }
 
+    /// How many bytes they move; the most there can be where there are more.
+    pub(crate) fn payload_bytes(&self) -> usize {
+        self.loops().iter().fold(self.bytes, |bytes, l| bytes.saturating_mul(l.count))
+    }
+
     /// How far position `i` is from the first, on either side.
     pub(crate) fn at(&self, mut i: usize) -> (isize, isize) {
         let mut at = (0, 0);

@@ -82,8 +82,6 @@ pub(crate) struct Panels {
     a: Line,
     b: Line,
     o: Line,
-    /// Whether the source is dense along `a`.
-    dense: bool,
     writes: Writes,
     /// Whether every row of the destination is whole lines.
     whole: bool,
@@ -91,12 +89,22 @@ pub(crate) struct Panels {
     has_line_sides: bool,
     /// What moves them.
     by: Abilities,
-    /// Whether the source goes on where a block ends, or there is but one.
-    source_follows: bool,
+    source: Source,
     /// How much of `a` and `b` a panel has.
     chunk: (usize, usize),
     /// What is asked for of the source meanwhile.
     asks: Asks,
+}
+
+/// What the source is like.
+#[derive(Debug, Clone, Copy)]
+struct Source {
+    /// Whether it is dense along `a`.
+    dense: bool,
+    /// Whether it goes on where a block ends, or there is but one.
+    follows: bool,
+    /// Whether all of it is more than caches keep.
+    far: bool,
 }
 
 /// Where a panel is put together.
@@ -111,6 +119,7 @@ impl Panels {
         dst: usize,
         (streams, by): (bool, Abilities),
     ) -> Option<Panels> {
+        let far = nest.payload_bytes() > by.caches.third_bytes / 2;
         let bytes = nest.bytes as isize;
         let plain = |nest: &Nest, is: &dyn Fn(&Loop) -> bool| {
             nest.loops().iter().position(|l| l.is_plain() && is(l))
@@ -125,26 +134,14 @@ impl Panels {
         let whole = aligned && all_shared == 0 && (b.count * nest.bytes).is_multiple_of(LINE_BYTES);
         let (o, bytes) = (ONCE, nest.bytes);
         // As far as two loops tell; a third may be taken yet.
-        let source_follows = follows(nest, a.count * b.count * bytes);
-        let short = streams && source_follows && bytes < LANE_BYTES;
+        let source = Source { dense, follows: follows(nest, a.count * b.count * bytes), far };
+        let short = streams && source.follows && bytes < LANE_BYTES;
         let has_line_sides = are_lines(by.lanes, bytes, streams)
             && a.count * bytes >= LINE_BYTES
             && !(short && has_short_rows(bytes, (a, b), by))
             && (!is_line(2 * by.lanes) || suit_halves(bytes, (a, b), (streams, whole), by.caches));
-        let mut panels = Panels {
-            bytes,
-            a,
-            b,
-            o,
-            dense,
-            writes,
-            whole,
-            has_line_sides,
-            by,
-            source_follows,
-            chunk,
-            asks,
-        };
+        let mut panels =
+            Panels { bytes, a, b, o, writes, whole, has_line_sides, by, source, chunk, asks };
         if streams {
             let block = panels.block_bytes() as isize;
             let follows = nest.loops().iter().any(|l| l.is_plain() && l.dst == block);
@@ -153,7 +150,7 @@ impl Panels {
         }
         panels.o = panels.third(nest);
         panels.writes = panels.joined(aligned && all_shared == 1).unwrap_or(panels.writes);
-        panels.source_follows = follows(nest, panels.block_bytes());
+        panels.source.follows = follows(nest, panels.block_bytes());
         panels.chunk = panels.chunk();
         panels.asks = panels.asks(nest, streams);
         Some(panels)
@@ -171,7 +168,7 @@ impl Panels {
 
     /// The side of a square of elements, if vectors move them.
     pub(crate) fn square(&self) -> Option<usize> {
-        let whole = self.dense && self.bytes.is_power_of_two() && self.bytes <= LANE_BYTES;
+        let whole = self.source.dense && self.bytes.is_power_of_two() && self.bytes <= LANE_BYTES;
         whole.then(|| LANE_BYTES / self.bytes)
     }
 

@@ -140,6 +140,7 @@ fn source(len: usize) -> Vec<u8> {
 const SMALL: Caches = Caches {
     first: Cache { bytes: 2880, ways: 3 },
     second: Cache { bytes: 17 << 10, ways: 5 },
+    third_bytes: 1 << 10,
     pages: 23,
 };
 
@@ -149,13 +150,13 @@ fn of_lines() -> Instance {
     emulated.on(None).with(Caches::MEASURED)
 }
 
-/// Every instance, for processors that scatter lines and for those that don't, and for small caches.
+/// Every instance, for processors that scatter lines and for those that don't, and both for small caches.
 fn each_ability() -> impl Iterator<Item = Instance> {
     available().flat_map(|instance| {
         [None, Some(ZEN_4), Some(ZEN_5)]
             .map(|amd| instance.on(amd))
             .into_iter()
-            .chain([instance.with(SMALL)])
+            .chain([instance, instance.on(Some(ZEN_5))].map(|it| it.with(SMALL)))
     })
 }
 

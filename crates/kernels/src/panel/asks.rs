@@ -97,7 +97,7 @@ impl Panels {
     fn ahead(&self, innermost: isize) -> isize {
         let short = self.a.count * self.bytes < LINE_BYTES;
         match () {
-            () if !self.dense => 0,
+            () if !self.source.dense => 0,
             () if self.has_parts_of_lines() => LINES_AHEAD_BYTES,
             () if self.is_followed(self.o) => BLOCKS_AHEAD_BYTES,
             () if self.has_squares_of_lines() => self.ahead_of_squares(innermost),

@@ -4,7 +4,7 @@
 //! writes of a row should be long enough for memory to take it at once. **Structure.** Chunks are counted in
 //! lines of either side, and are small where rows lie at the same few places of a cache.
 
-use super::{CLASHING_BYTES, PACKED_BYTES, PANEL_BYTES, Panels, VISIT_BYTES, Writes};
+use super::{PACKED_BYTES, PANEL_BYTES, Panels, VISIT_BYTES, Writes};
 use crate::caches::Caches;
 use crate::tile::sides::LANES_BYTES;
 use crate::tile::{COPIED_BYTES, COPIED_ROWS, Lanes};
@@ -31,6 +31,10 @@ pub(super) const HALVES_BYTES: usize = 2 << 10;
 /// What panels of squares with sides of a line have of rows where they have few of those that such a panel might: by
 /// [`SQUARES_BYTES`] it was no faster, or up to a tenth slower.
 const LONG_BYTES: usize = 2 << 10;
+
+/// On a Zen 5 rows of a multiple of so many elements that follow each other are better moved by few at once, or so many and
+/// more of 16 bytes.
+const CROWDED_ELEMENTS: usize = 256;
 
 /// So many of `count`, or all where that is less than two chunks.
 pub(super) fn few(count: usize, few: usize) -> usize {
@@ -112,11 +116,8 @@ impl Panels {
         let (a, b) = (self.a.count, self.b.count);
         let side = SQUARES_BYTES / self.bytes;
         let run = (panel_run_bytes(self.by.caches) / (a * self.bytes)).next_multiple_of(side);
-        // Rows that follow each other and are at few places of pages get in each other's way; farther
-        // apart they do less than the source's would, read in pieces.
-        let clash = self.goes_on() && self.a.stride.1 % CLASHING_BYTES == 0;
         let all = self.writes_all();
-        match self.is_packed() {
+        match self.is_packed() || self.has_long_runs() {
             _ if self.are_beside() => (a, b),
             true if self.by_halves() => (a, few(b, VISIT_BYTES / 2 / self.bytes)),
             true if self.is_read_once() => {
@@ -124,7 +125,9 @@ impl Panels {
             }
             // Wherever they are, where so much of each is written at once.
             true if self.may_go_by_lanes() => (a, few(b, run.min(LANES_BYTES / self.bytes))),
-            true if clash => (few(a, side), few(b, side)),
+            true if self.by.scatters_lines() => (a, few(b, self.rows_at_once(run))),
+            // Farther apart they do less than the source's would, read in pieces.
+            true if self.clashes_on() => (few(a, side), few(b, side)),
             true => (a, few(b, run)),
             false if let Some(boxes) = self.boxes() => self.chunk_of_boxes(boxes),
             false if all && self.by_few_rows() => (few(a, LONG_BYTES / self.bytes), SQUARES_ROWS),
@@ -136,6 +139,22 @@ impl Panels {
             false if self.by_halves() => (few(a, side), few(b, side.max(SQUARES_ROWS))),
             false if self.follows_rows() => (few(a, side), few(b, FOLLOWED_ROWS)),
             false => (few(a, side), few(b, SQUARES_ROWS)),
+        }
+    }
+
+    /// Of how many rows that follow each other a panel has all on a Zen 5, `run` of them or less: of each row of the
+    /// destination it makes no more than four lines where these begin at few places of pages, or two where no cache keeps the
+    /// source and its lines are at few places, too: it is a fifth to two thirds faster so.
+    fn rows_at_once(&self, run: usize) -> usize {
+        let crowded = match self.bytes {
+            4 | 8 => self.a.count.is_multiple_of(CROWDED_ELEMENTS),
+            16 => self.a.count >= CROWDED_ELEMENTS && !self.clashes_on(),
+            _ => false,
+        };
+        match self.clashes_on() {
+            _ if crowded && self.source.far => PAIR_BYTES / self.bytes,
+            true => SQUARES_BYTES / self.bytes,
+            false => run,
         }
     }
 }

@@ -49,7 +49,7 @@ impl Panels {
             pitch if pitch % (2 * PAGE_BYTES) != 0 => PACKED_BYTES,
             _ => 0,
         };
-        self.dense && whole && twice <= a / MOST_TWICE && row <= most
+        self.source.dense && whole && twice <= a / MOST_TWICE && row <= most
     }
 
     /// How they are put together, if there is room.

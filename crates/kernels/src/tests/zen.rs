@@ -153,6 +153,49 @@ fn long_tiles_are_asked_for_on_a_zen_5() {
 }
 
 #[test]
+fn rows_that_follow_each_other_are_read_as_a_whole_on_a_zen_5() {
+    let images = |bytes: i64, (n, rows, row): (u64, u64, u64)| {
+        let image = (rows * row).cast_signed() * bytes;
+        let (from, to) = (row.cast_signed() * bytes, rows.cast_signed() * bytes);
+        let mut copy = looped(&[(n, image, image), (rows, from, bytes), (row, bytes, to)]);
+        copy.fields[0].bytes = bytes.cast_unsigned();
+        copy
+    };
+    let at_line = std::ptr::without_provenance::<u8>(4096);
+    for (bytes, shape, on_4, on_5) in [
+        // Lines of the destination at few places of pages.
+        (4, (2, 1024, 128), "64 by 64", "128 by 64"),
+        (8, (2, 512, 64), "32 by 32", "64 by 32"),
+        (4, (2, 784, 128), "128 by 256", "128 by 256"),
+        // Few rows at once of many elements, if no cache keeps them.
+        (4, (30, 784, 256), "256 by 128", "256 by 32"),
+        (4, (20, 784, 256), "256 by 128", "256 by 128"),
+        (4, (30, 784, 260), "260 by 128", "260 by 128"),
+        (8, (30, 784, 256), "256 by 64", "256 by 16"),
+        (2, (90, 784 * 4, 256), "256 by 256", "256 by 256"),
+        // Longer ones, too.
+        (4, (16, 784, 768), "64 by 64", "768 by 32"),
+        (4, (6, 784, 768), "64 by 64", "64 by 64"),
+        (4, (16, 784, 760), "64 by 64", "760 by 64"),
+        (16, (9, 784, 192), "16 by 64", "192 by 48"),
+        (16, (9, 784, 512), "16 by 64", "512 by 8"),
+        // But not by lines at few places, or by very many elements.
+        (4, (16, 1024, 768), "64 by 64", "64 by 64"),
+        (4, (4, 784, 2048), "64 by 64", "64 by 64"),
+    ] {
+        for (family, panels) in [(ZEN_4, on_4), (ZEN_5, on_5)] {
+            let by = of_lines().on(Some(family));
+            let told = explain_by(&by, &images(bytes, shape), at_line, Stores::Streamed);
+            assert!(told.starts_with(&format!("panels of {panels} ")), "{told} for {panels}");
+        }
+    }
+    // Small caches keep none of these.
+    check(&images(4, (2, 48, 256)), (0, 0));
+    check(&images(4, (2, 48, 768)), (0, 0));
+    check(&images(16, (2, 20, 264)), (0, 0));
+}
+
+#[test]
 #[cfg_attr(miri, ignore = "matrices of 1.8 MB")]
 fn long_rows_are_read_by_as_much_as_is_written_on_a_zen_5() {
     let odd = |bytes: u64, rows: u64| far(bytes, (rows, 225, (225 * bytes).cast_signed()));
