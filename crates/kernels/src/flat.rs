@@ -7,13 +7,13 @@
 //! vectors of half a line and from elements of 2 bytes on, of 64 KiB: of 128 rows of the source and of
 //! 512 B of the destination at least, or 64 where rows are at few places. By vectors that are lines, which the
 //! processor doesn't scatter, they are narrow from rows of 3 KiB and elements of 4 bytes on: 32 elements of 64
-//! rows, of which the next as many are asked for between the lines that are written; on a Zen 5 64 elements of as many
-//! rows as have 512 B, from 8 KiB on. They are put together in
+//! rows, of which the next as many are asked for between the lines that are written. They are put together in
 //! strips in a first-level cache, from a copy in a second-level one or, where squares have sides of a line,
 //! from the source; of each row whole lines are written past the caches, and what is left of it is carried to
-//! the panel behind.
+//! the panel behind. On a Zen 5 they go through registers only.
 
 mod chain;
+pub(crate) mod through;
 
 use self::chain::Chain;
 use crate::ahead::{prefetch, prefetch_near};
@@ -76,10 +76,6 @@ const NARROW_ROWS: usize = 64;
 const NARROW_BYTES: RangeInclusive<usize> = 4..=LANE_BYTES;
 const NARROW_ROW_BYTES: usize = 3 << 10;
 
-/// On a Zen 5 they have as much of the destination's rows as other panels, and so many columns; for longer rows.
-const WIDE_COLUMNS: usize = 64;
-const WIDE_ROW_BYTES: usize = 8 << 10;
-
 /// As [`BAND_ROWS`], by narrow panels: of others there are fewer.
 const NARROW_BAND_ROWS: usize = 2048;
 const MOST_BAND_ROWS: usize = NARROW_BAND_ROWS;
@@ -102,6 +98,8 @@ pub(crate) struct Flat {
     asks_soon: bool,
     /// Whether panels are narrow: the next is asked for while one is written, and not while it is read.
     is_narrow: bool,
+    /// Whether panels wait in no cache on their way.
+    through: bool,
 }
 
 /// A panel: where its elements are.
@@ -118,8 +116,8 @@ pub(crate) struct Panel<'a> {
     dst: &'a [isize],
     /// The number of the first of those in their band.
     row: usize,
-    is_first: bool,
-    is_last: bool,
+    /// Whether rows begin with it, and whether they end with it.
+    ends: (bool, bool),
     /// Whether the next panel is asked for: it has at least half as much of the source's rows, else most of what is
     /// asked for would not be read.
     asks: bool,
@@ -127,6 +125,8 @@ pub(crate) struct Panel<'a> {
     by_rows: bool,
     asks_soon: bool,
     is_narrow: bool,
+    /// How far it is to the next, if it goes through registers and that is known.
+    next: Option<isize>,
 }
 
 /// Rows of the destination that a panel has.
@@ -165,19 +165,19 @@ impl Flat {
         let by_rows = pitch_bytes % FEW_PLACES_BYTES == 0;
         let asks_soon = b.len == 1 && !by_rows && !is_near_page(pitch_bytes);
         let halves = is_line(2 * by.lanes) && are_lines(by.lanes, bytes, true);
-        let (least, narrow_rows, narrow_columns) = match by.scatters_lines() {
-            true => (WIDE_ROW_BYTES, most, WIDE_COLUMNS),
-            false => (NARROW_ROW_BYTES, NARROW_ROWS, NARROW_COLUMNS),
-        };
-        let long = b.count() * bytes >= least;
-        // On a Zen 4 it was not measured.
-        let is_narrow = by.moves_lines() && long && NARROW_BYTES.contains(&bytes);
+        let through = by.scatters_lines() && through::go_through(by.lanes, by.unit_bytes, bytes);
+        let long = b.count() * bytes >= NARROW_ROW_BYTES;
+        let is_narrow = by.holds_lines() && long && NARROW_BYTES.contains(&bytes);
         let (rows, columns, band) = match () {
+            () if through => {
+                let (rows, columns) = through::chunk(bytes, (&a, &b));
+                (rows, columns, MOST_BAND_ROWS - LINE_BYTES)
+            }
             () if halves => {
                 let rows = halves_rows(bytes, by_rows);
                 (rows, PANEL_BYTES / rows / bytes, HALVES_BAND_ROWS)
             }
-            () if is_narrow => (narrow_rows, narrow_columns, NARROW_BAND_ROWS),
+            () if is_narrow => (NARROW_ROWS, NARROW_COLUMNS, NARROW_BAND_ROWS),
             () => {
                 let rows = most.min(MOST_ROWS);
                 (rows, most.min((COPIED_BYTES / rows - LINE_BYTES) / bytes), BAND_ROWS)
@@ -185,10 +185,10 @@ impl Flat {
         };
         let strip = if halves { side } else { side.clamp(*STRIP_ROWS.start(), *STRIP_ROWS.end()) };
         debug_assert!(band <= MOST_BAND_ROWS);
-        debug_assert!(rows * pitch(columns * bytes) <= COPIED_BYTES);
+        debug_assert!(through || rows * pitch(columns * bytes) <= COPIED_BYTES);
         let chunk = (columns.min(a.count()), rows.min(b.count()));
-        debug_assert!(strip * pitch(LINE_BYTES + rows * bytes) <= STRIP_BYTES);
-        Some(Flat { bytes, a, b, chunk, strip, band, by_rows, asks_soon, is_narrow })
+        debug_assert!(through || strip * pitch(LINE_BYTES + rows * bytes) <= STRIP_BYTES);
+        Some(Flat { bytes, a, b, chunk, strip, band, by_rows, asks_soon, is_narrow, through })
     }
 
     /// Moves all that the loops reach.
@@ -201,18 +201,29 @@ impl Flat {
         (src, stage, dst): (*const u8, &mut Stage, *mut u8),
     ) {
         let (rows, columns) = (self.a.count(), self.b.count());
-        let mut from = [0; MOST_ROWS];
-        for start in (0..rows).step_by(self.band) {
-            let band = start..rows.min(start + self.band);
-            for b in (0..columns).step_by(self.chunk.1) {
-                let from = &mut from[..self.chunk.1.min(columns - b)];
-                from.iter_mut().zip(self.b.from(b)).for_each(|(row, at)| *row = at.0);
-                let ends = (b == 0, b + from.len() == columns);
-                let dst = dst.wrapping_add(b * self.bytes);
+        let mut from = [0; MOST_ROWS + LINE_BYTES];
+        for band in self.parts(0..rows, self.band) {
+            for b in self.parts(0..columns, self.chunk.1) {
+                let from = &mut from[..b.len()];
+                from.iter_mut().zip(self.b.from(b.start)).for_each(|(row, at)| *row = at.0);
+                let ends = (b.start == 0, b.end == columns);
+                let dst = dst.wrapping_add(b.start * self.bytes);
                 // SAFETY: a part of the loops.
                 unsafe { self.band(instance, (band.clone(), from, ends), (src, &mut *stage, dst)) };
             }
         }
+    }
+
+    /// The parts of `all`, each so long, or what is left. What goes through registers is no less than a line: the last
+    /// has more.
+    fn parts(&self, all: Range<usize>, most: usize) -> impl Iterator<Item = Range<usize>> {
+        let least = if self.through { LINE_BYTES / self.bytes } else { 1 };
+        let mut next = all.start;
+        std::iter::from_fn(move || {
+            let (start, left) = (next, all.end - next);
+            next += if left < most + least { left } else { most };
+            (left > 0).then_some(start..next)
+        })
     }
 
     /// # Safety
@@ -220,13 +231,13 @@ impl Flat {
     unsafe fn band(
         &self,
         instance: &Instance,
-        (band, from, (is_first, is_last)): (Range<usize>, &[isize], (bool, bool)),
+        (band, from, ends): (Range<usize>, &[isize], (bool, bool)),
         (src, stage, dst): (*const u8, &mut Stage, *mut u8),
     ) {
         let mut rows = self.a.from(band.start);
-        let mut to = [0; PIECE_BYTES];
-        for a in band.clone().step_by(self.chunk.0) {
-            let to = &mut to[..self.chunk.0.min(band.end - a)];
+        let mut to = [0; PIECE_BYTES + LINE_BYTES];
+        for part in self.parts(band.clone(), self.chunk.0) {
+            let (a, to) = (part.start, &mut to[..part.len()]);
             to.iter_mut().zip(&mut rows).for_each(|(row, at)| *row = at.1);
             let panel = Panel {
                 element_bytes: self.bytes,
@@ -235,15 +246,29 @@ impl Flat {
                 src: from,
                 dst: to,
                 row: a - band.start,
-                is_first,
-                is_last,
+                ends,
                 asks: a + self.chunk.0 + self.chunk.0 / 2 <= band.end,
                 by_rows: self.by_rows,
                 asks_soon: self.asks_soon,
                 is_narrow: self.is_narrow,
+                next: self.next((&part, &band), from.len()),
             };
             // SAFETY: a panel of the loops.
             unsafe { self.panel(instance, &panel, (src.wrapping_add(a * self.bytes), stage, dst)) };
+        }
+    }
+
+    /// How far it is from a panel of a `part` of a band, with so many rows, to the next: of the columns behind it, or of the
+    /// rows behind these, if all are equally far apart.
+    fn next(&self, (part, band): (&Range<usize>, &Range<usize>), rows: usize) -> Option<isize> {
+        let so_far = ((part.start - band.start) * self.bytes).cast_signed();
+        match part.end < band.end {
+            // The line in which a row of this panel ends was read with it.
+            true => Some((part.len() * self.bytes + LINE_BYTES - 1).cast_signed()),
+            false if self.b.len == 1 => {
+                Some(rows.cast_signed() * self.b.lines[0].stride.0 - so_far)
+            }
+            false => None,
         }
     }
 
@@ -255,6 +280,12 @@ impl Flat {
         panel: &Panel<'_>,
         (src, stage, dst): (*const u8, &mut Stage, *mut u8),
     ) {
+        if self.through {
+            let carried =
+                stage.carried.as_mut_ptr().cast::<u8>().wrapping_add(panel.row * LINE_BYTES);
+            // SAFETY: the caller's contract; `chunk` is such as it wants.
+            return unsafe { instance.joined.through(self.bytes)(panel, (src, carried, dst)) };
+        }
         let direct = panel.is_direct(instance.abilities.lanes);
         if !direct {
             // SAFETY: the caller's contract.
@@ -444,8 +475,13 @@ unsafe fn squares_of_lines<V: Vector, const E: usize>(
             }
             // SAFETY: a square of the panel, which the stage has room for.
             unsafe {
-                let (mut row, mut to) = (rows.iter(), to);
-                let load = || V::load(row.next().map_or(from, |row| from.wrapping_offset(*row)));
+                // So little is done for each that the compiler unrolls the square.
+                let (mut row, mut to) = (rows.as_ptr(), to);
+                let load = || {
+                    let line = V::load(from.wrapping_offset(row.read()));
+                    row = row.add(1);
+                    line
+                };
                 square_of_lines::<V, E>(load, |column| {
                     column.store(to);
                     to = to.wrapping_add(panel.pitch);
@@ -542,7 +578,7 @@ pub(crate) unsafe fn flush<V: Vector>(
         let from = stage.strip.as_mut_ptr().wrapping_add(i * panel.pitch);
         let at = (from, carried.wrapping_add(i * LINE_BYTES), dst.wrapping_offset(*row));
         // SAFETY: a row of the strip, and what is carried of it.
-        unsafe { stream::carry::<V>(at, bytes, (panel.is_first, panel.is_last), ask.as_mut()) };
+        unsafe { stream::carry::<V>(at, bytes, panel.ends, ask.as_mut()) };
     }
 }
 

@@ -19,6 +19,12 @@ pub(crate) type Transpose = unsafe fn(&Tile, *const u8, *mut u8);
 /// Moves a part of rows, around which so much of each lies.
 pub(crate) type RowsAt = unsafe fn((&Tile, (usize, usize)), *const u8, *mut u8);
 
+/// Moves a panel of long rows, of whose columns lines are carried.
+pub(crate) type Through = unsafe fn(&Panel<'_>, (*const u8, *mut u8, *mut u8));
+
+/// Writes out so many rows of so many bytes, so far apart, and asks for what is next.
+pub(crate) type Splice = unsafe fn((usize, usize, usize), Option<*const u8>, *mut u8, *mut u8);
+
 /// Puts a strip of a panel together.
 pub(crate) type Squares = unsafe fn(&Panel<'_>, Strip, (Option<*const u8>, &mut Stage));
 
@@ -54,12 +60,19 @@ pub(crate) struct Instance {
 #[derive(Debug, Clone, Copy)]
 pub(crate) struct Joined {
     /// [`stream::splice`].
-    pub(crate) splice: unsafe fn((usize, usize, usize), *mut u8, *mut u8),
+    pub(crate) splice: Splice,
     /// [`tile::rows::rows`], for elements of 1, 2, 4, 8 and 16 bytes.
     rows: [RowsAt; 5],
+    /// [`flat::through::through`], for elements of 1, 2, 4, 8 and 16 bytes.
+    through: [Through; 5],
 }
 
 impl Joined {
+    /// The body for long rows, and elements of `bytes`, a power of two up to 16.
+    pub(crate) fn through(&self, bytes: usize) -> Through {
+        self.through[bytes.ilog2() as usize]
+    }
+
     /// The body for rows of whole lanes and elements of `bytes`, a power of two up to 16.
     pub(crate) fn rows(&self, bytes: usize) -> RowsAt {
         self.rows[bytes.ilog2() as usize]
@@ -177,6 +190,17 @@ macro_rules! instance {
             }
 
             /// # Safety
+            /// As [`flat::through::through`].
+            $(#[target_feature(enable = $features)])?
+            unsafe fn through<const E: usize>(
+                panel: &Panel<'_>,
+                at: (*const u8, *mut u8, *mut u8),
+            ) {
+                // SAFETY: the caller's contract.
+                unsafe { flat::through::through::<$vector, E>(panel, at) }
+            }
+
+            /// # Safety
             /// As [`record::block::run`].
             $(#[target_feature(enable = $features)])?
             unsafe fn records(
@@ -215,9 +239,9 @@ macro_rules! instance {
             /// # Safety
             /// As [`stream::splice`].
             $(#[target_feature(enable = $features)])?
-            unsafe fn splice(rows: (usize, usize, usize), stage: *mut u8, dst: *mut u8) {
+            unsafe fn splice(rows: (usize, usize, usize), next: Option<*const u8>, stage: *mut u8, dst: *mut u8) {
                 // SAFETY: the caller's contract.
-                unsafe { stream::splice::<$vector>(rows, stage, dst) }
+                unsafe { stream::splice::<$vector>(rows, next, stage, dst) }
             }
 
             /// # Safety
@@ -259,7 +283,7 @@ macro_rules! instance {
                 windows,
                 gather,
                 stream,
-                joined: Joined { splice, rows: sizes!(rows) },
+                joined: Joined { splice, rows: sizes!(rows), through: sizes!(through) },
                 runs,
             };
         }
@@ -297,6 +321,14 @@ mod avx512vbmi {
         }
     }
 
+    /// # Safety
+    /// As [`flat::through::through`].
+    #[target_feature(enable = "avx512f,avx512bw,avx512vbmi")]
+    unsafe fn through<const E: usize>(panel: &Panel<'_>, at: (*const u8, *mut u8, *mut u8)) {
+        // SAFETY: the caller's contract.
+        unsafe { flat::through::through::<Avx512<true>, E>(panel, at) }
+    }
+
     /// As without byte permutations, but for windows and picks.
     pub(super) const INSTANCE: Instance = Instance {
         name: "AVX-512 VBMI",
@@ -306,6 +338,7 @@ mod avx512vbmi {
         },
         records,
         windows,
+        joined: Joined { through: sizes!(through), ..avx512::INSTANCE.joined },
         ..avx512::INSTANCE
     };
 }

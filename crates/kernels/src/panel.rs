@@ -232,14 +232,6 @@ impl Panels {
         }
     }
 
-    /// Whether long rows are no better than what is put together: each panel is one run of the
-    /// destination, and the next block of the source is asked for meanwhile; or its source is one run
-    /// of pixels of a line at most, and it shares no line of the destination.
-    fn keeps_rows(&self) -> bool {
-        let short = self.a.count * self.bytes <= LINE_BYTES && self.square().is_some();
-        self.asks.next != 0 || self.whole && short && self.is_packed()
-    }
-
     /// Whether a block is one panel: cut into several, it would be left and come back to.
     fn is_one(&self) -> bool {
         self.chunk() == (self.a.count, self.b.count)
@@ -422,7 +414,10 @@ impl Panels {
                 Writes::Spliced { pitch, .. } => {
                     let tile = Tile { dst: (pitch as isize, 0), ..tile };
                     self.fill(instance, &tile, src, stage);
-                    (instance.joined.splice)((tile.a, tile.b * self.bytes, pitch), stage, dst);
+                    // Memory has had no time for all of it while the panel was put together.
+                    let next = next.filter(|_| self.by.scatters_lines());
+                    let rows = (tile.a, tile.b * self.bytes, pitch);
+                    (instance.joined.splice)(rows, next, stage, dst);
                 }
             }
         }

@@ -133,7 +133,7 @@ pub(crate) unsafe fn carry<V: Vector>(
 
 /// Writes out `rows` of so many bytes, a line at least, which follow each other from `dst` on: the whole
 /// lines of the destination past the caches. In the stage they are `pitch` bytes apart, with a line's
-/// room behind each.
+/// room behind each. As many lines from what is `next` on are asked for meanwhile.
 ///
 /// # Safety
 /// The rows and that room are valid for reads and writes at `stage`, the rows for writes at `dst`,
@@ -141,6 +141,7 @@ pub(crate) unsafe fn carry<V: Vector>(
 #[inline(always)]
 pub(crate) unsafe fn splice<V: Vector>(
     (rows, bytes, pitch): (usize, usize, usize),
+    mut next: Option<*const u8>,
     stage: *mut u8,
     dst: *mut u8,
 ) {
@@ -158,6 +159,10 @@ pub(crate) unsafe fn splice<V: Vector>(
             let from = row(i).wrapping_sub(i * bytes);
             let until = if i + 1 < rows { (i + 1) * bytes } else { rows * bytes - LINE_BYTES + 1 };
             while at < until {
+                if let Some(next) = &mut next {
+                    prefetch_near(*next);
+                    *next = next.wrapping_add(LINE_BYTES);
+                }
                 lines::<V>(from.wrapping_add(at), dst.wrapping_add(at), (LINE_BYTES, 0));
                 at += LINE_BYTES;
             }

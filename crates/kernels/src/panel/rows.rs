@@ -4,8 +4,9 @@
 //! moved. **Structure.** Whole lanes are made lines in registers (`tile::rows`), by panels of a line of so many rows of
 //! the source as a cache keeps of a box; others are put together first.
 
-use super::chunk::SQUARES_BYTES;
+use super::chunk::{SQUARES_BYTES, panel_run_bytes};
 use super::{PACKED_BYTES, Panels, Writes};
+use crate::flat::through::go_through;
 use crate::tile::picked::are_picked;
 use crate::tile::pitch;
 use crate::tile::rows::{ALIKE, are_rows};
@@ -27,12 +28,14 @@ impl Panels {
         }
     }
 
-    /// Whether they are made in registers by vectors that are lines. On AMD's processors that was not measured.
+    /// Whether they are made in registers by vectors that are lines: on a Zen 5 of elements of eight bytes, of which so few are
+    /// carried that these stay there. On a Zen 4 that was not measured.
     fn are_picked(&self) -> bool {
-        let Abilities { lanes, unit_bytes, scatters, .. } = self.by;
+        let Abilities { lanes, unit_bytes, .. } = self.by;
         let whole = self.a.count.is_multiple_of(LINE_BYTES / self.bytes);
         let squares = self.has_line_sides && are_picked(lanes, unit_bytes, self.bytes);
-        squares && whole && !scatters && self.spliced().is_some()
+        let stay = self.by.holds_lines() || self.by.scatters_lines() && self.bytes == 8;
+        squares && whole && stay && self.spliced().is_some()
     }
 
     /// Whether they are made in registers. Where the source's rows are at multiples of a page it is worth it for short
@@ -57,6 +60,24 @@ impl Panels {
         let (side, pitch) = (LINE_BYTES / self.bytes, pitch(self.row_bytes() + LINE_BYTES));
         let rows = if self.a.count < 2 * side { self.a.count } else { side };
         (rows * pitch <= self.room()).then_some(Writes::Spliced { rows, pitch })
+    }
+
+    /// Whether long rows are no better than what is put together: each panel is one run of the destination, and the next
+    /// block of the source is asked for meanwhile; or its source is one run of pixels of a line at most, and it shares no line
+    /// of the destination.
+    pub(super) fn keeps_rows(&self) -> bool {
+        let short = self.a.count * self.bytes <= LINE_BYTES && self.square().is_some();
+        let asks = self.asks.next != 0 && !self.goes_through();
+        asks || self.whole && short && self.is_packed()
+    }
+
+    /// Whether long rows go through registers, and are better for that: on a Zen 5 by a fifth to a half where blocks are
+    /// large and elements no less than 8 bytes, and up to four times where rows are put together that are not spliced.
+    fn goes_through(&self) -> bool {
+        let Abilities { lanes, unit_bytes, .. } = self.by;
+        let large = self.bytes >= 8 && self.block_bytes() > panel_run_bytes(self.by.caches);
+        let better = large || self.writes == Writes::Staged;
+        better && self.by.scatters_lines() && go_through(lanes, unit_bytes, self.bytes)
     }
 
     /// How many rows of the source a panel has that is made in registers: a box and the next take a quarter of a

@@ -32,7 +32,7 @@ const fn numbers() -> [u8; 2 * LINE_BYTES] {
 /// # Safety
 /// The processor has the instruction set of `V`, whose vectors are lines; `from` is no more than a line.
 #[inline(always)]
-unsafe fn line_of<V: Vector>(both: (V, V), from: usize) -> V {
+pub(crate) unsafe fn line_of<V: Vector>(both: (V, V), from: usize) -> V {
     // SAFETY: the caller's contract: there are so many numbers.
     unsafe { V::pick(both, V::load(NUMBERS.as_ptr().add(from))) }
 }
@@ -65,15 +65,24 @@ pub(super) unsafe fn picked<V: Vector, const E: usize>(tile: &Tile, src: *const 
         });
         src = src.wrapping_offset(line);
         for _ in 1..tile.b / side {
-            ask(tile, (&mut next, side), src);
+            let mut near = next;
+            if near.is_none() {
+                ask(tile, (&mut next, side), src);
+            }
             let (mut i, mut to) = (0, dst);
             // So little is done for each that the compiler unrolls the square, and keeps it in registers.
             columns_of_lines::<V, E>((src, tile.src.0), |column| {
+                // Between the lines that are written memory has time for it.
+                if let Some(near) = &mut near {
+                    prefetch_near(*near);
+                    *near = near.wrapping_add(LINE_BYTES);
+                }
                 let head = head_bytes(to);
                 line_of((held[i], column), head).stream(to.wrapping_add(head));
                 held[i] = column;
                 (i, to) = (i + 1, to.wrapping_offset(tile.dst.0));
             });
+            next = near;
             src = src.wrapping_offset(line);
             dst = dst.wrapping_add(LINE_BYTES);
         }

@@ -1,0 +1,212 @@
+//! Panels of long rows that wait in no cache on their way, by vectors that are lines.
+//!
+//! **Hazard.** What is put together first is read and written by turns, and memory waits for one side or the other.
+//! **Structure.** A line of a row is picked out of its columns of two squares that follow each other, of which the first
+//! is carried, and written past the caches between the lines that are asked for. A last square ends with the rows.
+//! Squares are taken lane by lane: so few columns at once find room in registers.
+
+use super::chain::Chain;
+use super::{MOST_ROWS, Panel};
+use crate::ahead::prefetch_near;
+use crate::tile::picked::line_of;
+use crate::tile::{is_line, square};
+use crate::vector::{LANE_BYTES, LINE_BYTES, Vector};
+
+/// The lanes of a line.
+const LANES: usize = LINE_BYTES / LANE_BYTES;
+
+/// Rows of the source that follow each other are packed, up to so long. Of so many a panel has all that make so much of a row
+/// of the destination: and of so many elements, or of longer rows about so many.
+const PACKED_BYTES: usize = 8 << 10;
+const FEW_BYTES: usize = 4 * LINE_BYTES;
+const WHOLE: usize = 256;
+const PART: usize = 128;
+
+/// What it has of other rows, and how much of how many it makes of a row of the destination.
+const COLUMNS: usize = 32;
+const LONG_BYTES: usize = 2 << 10;
+
+/// Whether vectors of so many `lanes`, which pick units of so many bytes, move elements of `bytes` so, wherever rows start.
+pub(crate) const fn go_through(lanes: usize, unit_bytes: usize, bytes: usize) -> bool {
+    let elements = bytes.is_power_of_two() && bytes >= 2 && bytes <= LANE_BYTES;
+    is_line(lanes) && unit_bytes == 1 && elements
+}
+
+/// How many rows of the source a panel has of long rows along `b`, and how many columns, along `a`.
+pub(super) fn chunk(bytes: usize, (a, b): (&Chain, &Chain)) -> (usize, usize) {
+    let (columns, row) = (a.count(), a.count() * bytes);
+    let packed = b.len == 1 && b.lines[0].stride.0 == row.cast_signed() && row <= PACKED_BYTES;
+    let (rows, columns) = match packed {
+        true if columns <= WHOLE => (FEW_BYTES / bytes, columns),
+        true => (FEW_BYTES / bytes, columns.div_ceil(columns.div_ceil(PART))),
+        false => ((LONG_BYTES / bytes).min(MOST_ROWS), COLUMNS),
+    };
+    (rows, columns.next_multiple_of(LINE_BYTES / bytes))
+}
+
+/// Moves a panel.
+///
+/// # Safety
+/// As [`super::squares`] of what is direct and [`super::flush`] together, for a panel with as many rows and columns as a line
+/// has elements at least, and as many rows as a multiple of that where they don't end with it; `carried` is the lines that
+/// are carried of its columns. [`go_through`] says so.
+#[inline(always)]
+pub(crate) unsafe fn through<V: Vector, const E: usize>(
+    panel: &Panel<'_>,
+    (src, carried, dst): (*const u8, *mut u8, *mut u8),
+) {
+    if const { !go_through(V::LANES, V::UNIT_BYTES, E) } {
+        unreachable!("only such vectors and elements are moved so");
+    }
+    let (n, side) = const { (LANE_BYTES / E, LINE_BYTES / E) };
+    let mut asks = Asks::of(panel, src);
+    for start in (0..panel.dst.len()).step_by(side) {
+        // A last strip overlaps the one before it.
+        let a = start.min(panel.dst.len() - side);
+        let from = src.wrapping_add(a * E);
+        let strip = Strip {
+            dst: &panel.dst[a..a + side],
+            old: start - a,
+            carried: carried.wrapping_add(a * LINE_BYTES),
+        };
+        // SAFETY: squares of the panel, and the end of its rows.
+        unsafe {
+            for (k, rows) in panel.src.chunks_exact(side).enumerate() {
+                let begins = panel.ends.0 && k == 0;
+                let dst = dst.wrapping_add(k * LINE_BYTES);
+                for lane in 0..LANES {
+                    asks.ask(n);
+                    let columns = columns::<V, E>(rows, from.wrapping_add(lane * LANE_BYTES));
+                    for (i, &column) in columns.iter().enumerate().take(n) {
+                        strip.go_on((begins, lane * n + i), column, dst);
+                    }
+                }
+            }
+            if panel.ends.1 {
+                let (whole, rest) = (panel.src.len() / side, panel.src.len() % side * E);
+                let rows = &panel.src[panel.src.len() - side..];
+                let dst = dst.wrapping_add(whole * LINE_BYTES);
+                for lane in 0..LANES {
+                    let columns = columns::<V, E>(rows, from.wrapping_add(lane * LANE_BYTES));
+                    for (i, &column) in columns.iter().enumerate().take(n) {
+                        strip.end((lane * n + i, rest), column, dst);
+                    }
+                }
+            }
+        }
+    }
+}
+
+/// As many rows of the destination as a line has elements, of which some are `old`: moved before.
+struct Strip<'a> {
+    dst: &'a [isize],
+    old: usize,
+    carried: *mut u8,
+}
+
+impl Strip<'_> {
+    /// Where row `i` goes on from: the line there, and how much of that it has.
+    #[inline(always)]
+    fn at(&self, i: usize, dst: *mut u8) -> (*mut u8, usize) {
+        let at = dst.wrapping_offset(self.dst[i]);
+        let begun = at.addr() % LINE_BYTES;
+        (at.wrapping_sub(begun), begun)
+    }
+
+    /// Goes on with row `i` by a line, if that is not old; of a row that `begins` by what of the first is its own.
+    ///
+    /// # Safety
+    /// As [`through`], for a `column` of a square of the panel.
+    #[inline(always)]
+    unsafe fn go_on<V: Vector>(&self, (begins, i): (bool, usize), column: V, dst: *mut u8) {
+        if i < self.old {
+            return;
+        }
+        let (to, begun) = self.at(i, dst);
+        let held = self.carried.wrapping_add(i * LINE_BYTES);
+        // SAFETY: the caller's contract.
+        unsafe {
+            if begins && begun > 0 {
+                line_of((column, column), LINE_BYTES - begun).store_some(to, !0 << begun);
+            } else {
+                let before = if begins { column } else { V::load(held) };
+                line_of((before, column), LINE_BYTES - begun).stream(to);
+            }
+            column.store(held);
+        }
+    }
+
+    /// Ends row `i`, if that is not old, with the last `rest` bytes of a `column` that ends with it.
+    ///
+    /// # Safety
+    /// As [`Strip::go_on`], where a line is carried.
+    #[inline(always)]
+    unsafe fn end<V: Vector>(&self, (i, rest): (usize, usize), column: V, dst: *mut u8) {
+        if i < self.old {
+            return;
+        }
+        let (to, begun) = self.at(i, dst);
+        let bytes = begun + rest;
+        // SAFETY: the caller's contract.
+        unsafe {
+            let held = V::load(self.carried.wrapping_add(i * LINE_BYTES));
+            let new = line_of((column, column), LINE_BYTES - rest);
+            let line = line_of((held, new), LINE_BYTES - begun);
+            if bytes < LINE_BYTES {
+                return line.store_some(to, (1 << bytes) - 1);
+            }
+            line.stream(to);
+            let left = bytes - LINE_BYTES;
+            let line = line_of((column, column), LINE_BYTES - left);
+            line.store_some(to.wrapping_add(LINE_BYTES), (1 << left) - 1);
+        }
+    }
+}
+
+/// The columns of a lane of as many rows as a line has elements, which start so far behind `src`.
+///
+/// # Safety
+/// As [`square`], for elements that are valid for reads there.
+#[inline(always)]
+unsafe fn columns<V: Vector, const E: usize>(rows: &[isize], src: *const u8) -> [V; LANE_BYTES] {
+    let n = const { LANE_BYTES / E };
+    debug_assert!(rows.len() >= const { LINE_BYTES / E });
+    let rows = rows.as_ptr();
+    // SAFETY: the caller's contract; there are so many rows. With more checks the compiler would not unroll it.
+    unsafe {
+        square::<V, E>(|j| {
+            V::gather(|lane| src.wrapping_offset(rows.add(j as usize + lane * n).read()))
+        })
+    }
+}
+
+/// What is asked for meanwhile: the rows of the next panel, as far as this one's are long.
+struct Asks<'a> {
+    rows: std::slice::Iter<'a, isize>,
+    first: *const u8,
+    lines: usize,
+    next: *const u8,
+    left: usize,
+}
+
+impl<'a> Asks<'a> {
+    fn of(panel: &'a Panel<'_>, src: *const u8) -> Asks<'a> {
+        let lines = panel.dst.len() * panel.element_bytes / LINE_BYTES;
+        let first = src.wrapping_offset(panel.next.unwrap_or(0));
+        let rows = if panel.next.is_some() { panel.src } else { &[] };
+        Asks { rows: rows.iter(), first, lines, next: first, left: 0 }
+    }
+
+    /// Asks for so many lines, if there are any left.
+    #[inline(always)]
+    fn ask(&mut self, count: usize) {
+        for _ in 0..count {
+            if self.left == 0 {
+                let Some(row) = self.rows.next() else { return };
+                (self.next, self.left) = (self.first.wrapping_offset(*row), self.lines);
+            }
+            prefetch_near(self.next);
+            (self.next, self.left) = (self.next.wrapping_add(LINE_BYTES), self.left - 1);
+        }
+    }
+}
