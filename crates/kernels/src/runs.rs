@@ -4,7 +4,7 @@
 //! less than half as fast. **Structure.** Where the source goes on in one loop and the destination
 //! in another, runs are moved in tiles that write half a kilobyte at one place, and ask for the next. A
 //! processor that scatters lines past the caches, and has vectors that are lines, follows the source instead, but for
-//! a Zen 5 where runs are short and go to many places.
+//! a Zen 5 where runs are short and go to many places; there runs that the next don't follow are asked for, too.
 //! What can't be asked for, or goes into the caches, has a kilobyte or two of either side at one place.
 
 use crate::ahead::{READ_ON_BYTES, prefetch_near};
@@ -37,6 +37,9 @@ const MANY_PLACES_BYTES: (usize, usize) = (4 << 10, 4 << 10);
 /// As [`TILE_BYTES`], where pairs of lines may be scattered past the caches and the source has at
 /// least [`FOLLOWED_PAIRS_BYTES`] at one place.
 const SCATTERED_BYTES: (usize, usize) = (2 << 10, 256);
+
+/// As [`TILE_BYTES`] on a Zen 5, where the source doesn't go on and the next tile is asked for.
+const APART_BYTES: (usize, usize) = (2 << 10, 512);
 
 /// As [`SCATTERED_BYTES`], of [`FEW_BYTES`] and more on a Zen 5, where the source doesn't go on: of such, two runs each way.
 const SCATTERED_RUNS_BYTES: (usize, usize) = (1 << 10, 1 << 10);
@@ -77,6 +80,8 @@ pub(crate) struct Runs {
     is_tiled: bool,
     /// Whether the next tile is asked for, with which the source goes on.
     asks: bool,
+    /// How far ahead a tile asks for the next, if that lies elsewhere; 0 for not at all.
+    ahead: isize,
     stores: Stores,
 }
 
@@ -96,7 +101,7 @@ impl Runs {
             }
         }
         let tile = (along.count, across.count);
-        Runs { bytes, along, across, tile, is_tiled: false, asks: false, stores }
+        Runs { bytes, along, across, tile, is_tiled: false, asks: false, ahead: 0, stores }
     }
 
     /// Takes the loop in which the source goes on and the one in which the destination does out of
@@ -120,7 +125,8 @@ impl Runs {
         let along = take(&|l| l.dst == bytes as isize)?;
         let strides = rest.loops().iter().fold(across.stride.1, |all, l| all | l.dst) as usize;
         let whole = (strides | dst | (bytes * along.count)).is_multiple_of(LINE_BYTES);
-        let runs = Runs { bytes, along, across, tile: (1, 1), is_tiled: true, asks: false, stores };
+        let (tile, ahead) = ((1, 1), 0);
+        let runs = Runs { bytes, along, across, tile, is_tiled: true, asks: false, ahead, stores };
         let asks = runs.is_asked_for(by, rest.loops().last());
         let fits = match stores {
             Stores::Streamed => whole && (is_half || bytes.is_multiple_of(LINE_BYTES)),
@@ -205,20 +211,26 @@ impl Runs {
     fn by_tiles(self, by: Abilities) -> Runs {
         let Runs { bytes, along, across, .. } = self;
         let (at_one, scatters) = (self.at_one(), self.scatters(by));
+        // No processor finds the next of such runs by itself; of lines that go to memory a Zen 5 has time for it. Others
+        // were not measured.
+        let asks =
+            self.scatters(by) && by.scatters_lines() && bytes >= LINE_BYTES && !self.goes_on();
         let most = match bytes {
             HALF_BYTES if scatters && self.goes_on() && at_one < FOLLOWED_BYTES => {
                 if across.count <= FEW_PLACES { FEW_PLACES_BYTES } else { MANY_PLACES_BYTES }
             }
             HALF_BYTES if at_one > FEW_BYTES => HALVES_BYTES,
             PAIR_BYTES.. if scatters && at_one >= FOLLOWED_PAIRS_BYTES => {
-                let long = by.scatters_lines() && bytes >= FEW_BYTES && !self.goes_on();
+                let long = asks && bytes >= FEW_BYTES;
                 if long { SCATTERED_RUNS_BYTES } else { SCATTERED_BYTES }
             }
+            _ if asks => APART_BYTES,
             _ => TILE_BYTES,
         };
         let turns = |most: usize, count: usize| (most / bytes).clamp(1, count);
         let tile = (turns(most.1, along.count), turns(most.0, across.count));
-        Runs { tile, ..self }
+        let ahead = if asks { tile.0.cast_signed() * along.stride.0 } else { 0 };
+        Runs { tile, ahead, ..self }
     }
 }
 
@@ -274,7 +286,7 @@ pub(crate) unsafe fn runs<V: Vector>(runs: &Runs, src: *const u8, dst: *mut u8) 
 /// As [`runs`], for one tile.
 #[inline(always)]
 unsafe fn tile<V: Vector>(runs: &Runs, at: (*const u8, *mut u8)) {
-    let Runs { bytes, along, across, is_tiled, stores, .. } = *runs;
+    let Runs { bytes, along, across, is_tiled, ahead, stores, .. } = *runs;
     let ends = at.1.addr() | bytes | along.stride.1 as usize | across.stride.1 as usize;
     let whole = is_tiled || ends.is_multiple_of(LINE_BYTES);
     let lines = (along, across);
@@ -287,7 +299,7 @@ unsafe fn tile<V: Vector>(runs: &Runs, at: (*const u8, *mut u8)) {
             }
             // Bodies for each size are long, and pay where a vector is a line.
             _ if const { V::LANES * LANE_BYTES != LINE_BYTES } => {}
-            (LINE_BYTES, _) => return vectors::<V, LINE_BYTES>(lines, stores, at),
+            (LINE_BYTES, _) if ahead == 0 => return vectors::<V, LINE_BYTES>(lines, stores, at),
             (PAIR_BYTES, Stores::Cached) => return vectors_to::<V, PAIR_BYTES, false>(lines, at),
             (PAIRS_BYTES, Stores::Cached) => return vectors_to::<V, PAIRS_BYTES, false>(lines, at),
             _ => {}
@@ -295,7 +307,7 @@ unsafe fn tile<V: Vector>(runs: &Runs, at: (*const u8, *mut u8)) {
     }
     let (src, dst) = at;
     // What follows on the source comes by itself, and is soon wanted.
-    let ahead = if is_tiled { 0 } else { AHEAD_RUNS * along.stride.0 };
+    let ahead = if is_tiled { ahead } else { AHEAD_RUNS * along.stride.0 };
     for j in 0..across.count as isize {
         let src = src.wrapping_offset(j * across.stride.0);
         let dst = dst.wrapping_offset(j * across.stride.1);
@@ -308,6 +320,9 @@ unsafe fn tile<V: Vector>(runs: &Runs, at: (*const u8, *mut u8)) {
                     Stores::Cached => cached::<V>(src, dst, bytes),
                     Stores::Streamed if stream::is_long::<V>(bytes) => {
                         stream::run::<V>(src, dst, (bytes, false))
+                    }
+                    Stores::Streamed if whole && ahead == 0 => {
+                        stream::lines::<V>(src, dst, (bytes, 0))
                     }
                     Stores::Streamed if whole => stream::lines::<V>(src, dst, (bytes, ahead)),
                     Stores::Streamed => stream::copy::<V>(src, dst, bytes),

@@ -92,10 +92,23 @@ fn runs_are_asked_for_where_they_go_to_many_places_on_a_zen_5() {
             "runs of 256 B, in tiles of 16 by 32",
         ),
     ]);
-    // Long ones at many places, which the source doesn't go on from.
-    let mut far = looped(&[(8, 128 << 10, 512), (16, 512, 8 * 512)]);
-    far.fields[0].bytes = 512;
-    go([(far, "runs of 512 B, in tiles of 1 by 4", "runs of 512 B, in tiles of 2 by 2")]);
+    // Those behind which the source doesn't go on ask for what lies elsewhere.
+    let apart = |bytes: i64, (along, across): (u64, u64)| {
+        let (place, to) = (3 * across.cast_signed() * bytes, along.cast_signed() * bytes);
+        let mut copy = looped(&[(along, place, bytes), (across, bytes, to)]);
+        copy.fields[0].bytes = bytes.cast_unsigned();
+        copy
+    };
+    for (bytes, shape, on_4, on_5) in [
+        (64, (33, 12), "16 by 12", "8 by 12"),
+        (128, (12, 16), "8 by 16", "4 by 16"),
+        (704, (7, 8), "1 by 2", "1 by 2"),
+        (192, (12, 96), "1 by 10", "1 by 10"),
+        (512, (8, 16), "1 by 4", "2 by 2"),
+    ] {
+        let told = |tile: &str| format!("runs of {bytes} B, in tiles of {tile},");
+        go([(apart(bytes, shape), &*told(on_4), &*told(on_5))]);
+    }
 }
 
 #[test]
