@@ -6,7 +6,7 @@
 //! way to do a case, is named beside the case and left out of it.
 //!
 //! Beside them goes a pattern on one thread: the lines that a conversion by pieces reads and writes,
-//! in the best of a few orders, and no conversion ([`Pattern`]; [`Lines`] where structures have padding). What
+//! in the best of a few orders, and no conversion ([`Pattern`]; [`Lines`] where fields of structures differ). What
 //! it takes longer than the roof is not the kernels', as far as these have no better order: where ours is
 //! faster it bounds nothing.
 
@@ -264,22 +264,19 @@ impl Group {
         moves.into_iter().map(ready).collect()
     }
 
-    /// The traffic of a case that is one regular copy, or has padding, to where lines begin: what it is, and its run.
+    /// The traffic of a case to where lines begin, unless there are too many pieces: what it is, and its run.
     fn traffic<'a>(&self, scene: &'a Scene) -> Result<Option<(String, Run<'a>)>, Error> {
-        if !scene.on_line {
-            return Ok(None);
-        }
-        if scene.has_padding == [false; 2] {
-            let pattern = self.pattern(scene)?;
+        let Some(views) = scene.views.as_deref().filter(|_| scene.on_line) else { return Ok(None) };
+        if let ([view], [false, false]) = (views, scene.has_padding) {
+            let pattern = self.pattern(scene, view)?;
             return Ok(pattern.map(|it| (it.name.clone(), never_fails(move || it.run()))));
         }
-        let lines = Lines::of(&scene.buffers, scene.has_padding[1])?;
-        Ok(lines.map(|it| (it.name().to_owned(), never_fails(move || it.run()))))
+        let lines = Lines::of(&scene.buffers, views, scene.has_padding[1])?;
+        Ok(lines.map(|it| (it.name(), never_fails(move || it.run()))))
     }
 
     /// The fastest pattern of a case that is one regular copy.
-    fn pattern<'a>(&self, scene: &'a Scene) -> Result<Option<Pattern<'a>>, Error> {
-        let Some([view]) = scene.views.as_deref() else { return Ok(None) };
+    fn pattern<'a>(&self, scene: &'a Scene, view: &View) -> Result<Option<Pattern<'a>>, Error> {
         let streams = Stores::of(&scene.copies, scene.bytes, self.crossover) == Stores::Streamed;
         let mut fastest = None;
         for pattern in Pattern::of(view, &scene.buffers, streams)? {
