@@ -152,6 +152,7 @@ impl Panels {
         panels.writes = panels.joined(aligned && all_shared == 1).unwrap_or(panels.writes);
         panels.source.follows = follows(nest, panels.block_bytes());
         panels.chunk = panels.chunk();
+        debug_assert!(panels.chunk.0 > 0 && panels.chunk.1 > 0, "{panels:?}");
         panels.asks = panels.asks(nest, streams);
         Some(panels)
     }

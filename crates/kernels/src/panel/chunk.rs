@@ -18,8 +18,8 @@ pub(super) const SQUARES_ROWS: usize = 64;
 /// so many pages at once.
 const FOLLOWED_ROWS: usize = 32;
 
-/// What such panels have of a source whose rows lie one right behind the other, up to twice as much, while
-/// the same is asked for: a part of a second-level cache.
+/// What such panels have of a source whose rows lie one right behind the other, up to twice as much, or three times of
+/// long rows, while the same is asked for: a part of a second-level cache.
 pub(super) const fn panel_run_bytes(caches: Caches) -> usize {
     caches.second.bytes / 4
 }
@@ -32,8 +32,8 @@ pub(super) const HALVES_BYTES: usize = 2 << 10;
 /// [`SQUARES_BYTES`] it was no faster, or up to a tenth slower.
 const LONG_BYTES: usize = 2 << 10;
 
-/// On a Zen 5 rows of a multiple of so many elements that follow each other are better moved by few at once, or so many and
-/// more of 16 bytes.
+/// On a Zen 5 rows of a multiple of so many elements of 4 or 8 bytes, or of so many and more of 16, that follow each other
+/// in no cache are better moved by few at once.
 const CROWDED_ELEMENTS: usize = 256;
 
 /// So many of `count`, or all where that is less than two chunks.
@@ -115,7 +115,9 @@ impl Panels {
     fn chunk_of_squares(&self) -> (usize, usize) {
         let (a, b) = (self.a.count, self.b.count);
         let side = SQUARES_BYTES / self.bytes;
-        let run = (panel_run_bytes(self.by.caches) / (a * self.bytes)).next_multiple_of(side);
+        // Long rows may be more than that.
+        let run = (panel_run_bytes(self.by.caches) / (a * self.bytes)).max(1);
+        let run = run.next_multiple_of(side);
         let all = self.writes_all();
         match self.is_packed() || self.has_long_runs() {
             _ if self.are_beside() => (a, b),
@@ -142,9 +144,9 @@ impl Panels {
         }
     }
 
-    /// Of how many rows that follow each other a panel has all on a Zen 5, `run` of them or less: of each row of the
-    /// destination it makes no more than four lines where these begin at few places of pages, or two where no cache keeps the
-    /// source and its lines are at few places, too: it is a fifth to two thirds faster so.
+    /// Of how many rows that follow each other a panel has all on a Zen 5: as many as a `run` has, but where lines of the
+    /// destination begin at few places of pages so many that four of each are made, or two where no cache keeps a source of
+    /// [`CROWDED_ELEMENTS`]: it is a fifth to two thirds faster so.
     fn rows_at_once(&self, run: usize) -> usize {
         let crowded = match self.bytes {
             4 | 8 => self.a.count.is_multiple_of(CROWDED_ELEMENTS),
