@@ -111,7 +111,8 @@ fn cache_of(level: u32, [eax, ebx, ecx]: [u32; 3]) -> Option<Cache> {
 impl fmt::Display for Caches {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let [first, second] = [self.first, self.second].map(|cache| cache.bytes >> 10);
-        write!(f, "caches of {first} and {second} KiB, {} pages", self.pages)
+        let third = self.third_bytes >> 10;
+        write!(f, "caches of {first}, {second} and {third} KiB, {} pages", self.pages)
     }
 }
 

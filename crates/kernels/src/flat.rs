@@ -10,7 +10,7 @@
 //! rows, of which the next as many are asked for between the lines that are written. They are put together in
 //! strips in a first-level cache, from a copy in a second-level one or, where squares have sides of a line,
 //! from the source; of each row whole lines are written past the caches, and what is left of it is carried to
-//! the panel behind. On a Zen 5 they go through registers only.
+//! the panel behind. On a Zen 5 those of elements of 2, 4, 8 and 16 bytes go through registers only.
 
 mod chain;
 pub(crate) mod through;
@@ -125,7 +125,7 @@ pub(crate) struct Panel<'a> {
     by_rows: bool,
     asks_soon: bool,
     is_narrow: bool,
-    /// How far it is to the next, if it goes through registers and that is known.
+    /// How far it is to the next, if that is known: for what goes through registers.
     next: Option<isize>,
 }
 
@@ -165,9 +165,9 @@ impl Flat {
         let by_rows = pitch_bytes % FEW_PLACES_BYTES == 0;
         let asks_soon = b.len == 1 && !by_rows && !is_near_page(pitch_bytes);
         let halves = is_line(2 * by.lanes) && are_lines(by.lanes, bytes, true);
-        let through = by.scatters_lines() && through::go_through(by.lanes, by.unit_bytes, bytes);
+        let through = through::go_through(by, bytes);
         let long = b.count() * bytes >= NARROW_ROW_BYTES;
-        let is_narrow = by.holds_lines() && long && NARROW_BYTES.contains(&bytes);
+        let is_narrow = by.moves_lines() && !through && long && NARROW_BYTES.contains(&bytes);
         let (rows, columns, band) = match () {
             () if through => {
                 let (rows, columns) = through::chunk(bytes, (&a, &b));
@@ -184,7 +184,6 @@ impl Flat {
             }
         };
         let strip = if halves { side } else { side.clamp(*STRIP_ROWS.start(), *STRIP_ROWS.end()) };
-        debug_assert!(band <= MOST_BAND_ROWS);
         debug_assert!(through || rows * pitch(columns * bytes) <= COPIED_BYTES);
         let chunk = (columns.min(a.count()), rows.min(b.count()));
         debug_assert!(through || strip * pitch(LINE_BYTES + rows * bytes) <= STRIP_BYTES);
@@ -234,6 +233,7 @@ impl Flat {
         (band, from, ends): (Range<usize>, &[isize], (bool, bool)),
         (src, stage, dst): (*const u8, &mut Stage, *mut u8),
     ) {
+        debug_assert!(band.len() <= MOST_BAND_ROWS, "a line is carried of each");
         let mut rows = self.a.from(band.start);
         let mut to = [0; PIECE_BYTES + LINE_BYTES];
         for part in self.parts(band.clone(), self.chunk.0) {
@@ -283,7 +283,8 @@ impl Flat {
         if self.through {
             let carried =
                 stage.carried.as_mut_ptr().cast::<u8>().wrapping_add(panel.row * LINE_BYTES);
-            // SAFETY: the caller's contract; `chunk` is such as it wants.
+            // SAFETY: the caller's contract; `of` has asked `go_through`, and no part is less than a line; a band has no
+            // more rows than lines are carried.
             return unsafe { instance.joined.through(self.bytes)(panel, (src, carried, dst)) };
         }
         let direct = panel.is_direct(instance.abilities.lanes);
@@ -473,7 +474,7 @@ unsafe fn squares_of_lines<V: Vector, const E: usize>(
                 let ahead = rows.iter().map(|row| row + LINES_AHEAD_BYTES);
                 ahead.for_each(|at| prefetch_near(from.wrapping_offset(at)));
             }
-            // SAFETY: a square of the panel, which the stage has room for.
+            // SAFETY: a square of the panel, which the stage has room for: there are as many rows as it loads lines.
             unsafe {
                 // So little is done for each that the compiler unrolls the square.
                 let (mut row, mut to) = (rows.as_ptr(), to);
@@ -587,6 +588,8 @@ impl fmt::Display for Flat {
         let (a, b) = self.chunk;
         let (rows, columns) = (self.a.count(), self.b.count());
         write!(f, "long rows, {columns} by {rows} elements of {} B, ", self.bytes)?;
-        write!(f, "in panels of {a} by {b}, by lines past the caches")
+        write!(f, "in panels of {a} by {b}, ")?;
+        f.write_str(if self.through { "through registers, " } else { "" })?;
+        f.write_str("by lines past the caches")
     }
 }

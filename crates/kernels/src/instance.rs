@@ -56,7 +56,7 @@ pub(crate) struct Instance {
     pub(crate) runs: unsafe fn(&Runs, *const u8, *mut u8),
 }
 
-/// The bodies for rows that are whole lines only together.
+/// The bodies for rows that are whole lines only together, and for long rows that go through registers.
 #[derive(Debug, Clone, Copy)]
 pub(crate) struct Joined {
     /// [`stream::splice`].
@@ -329,7 +329,7 @@ mod avx512vbmi {
         unsafe { flat::through::through::<Avx512<true>, E>(panel, at) }
     }
 
-    /// As without byte permutations, but for windows and picks.
+    /// As without byte permutations, but for windows, picks and what goes through registers.
     pub(super) const INSTANCE: Instance = Instance {
         name: "AVX-512 VBMI",
         abilities: Abilities {

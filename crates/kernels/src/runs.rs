@@ -213,23 +213,22 @@ impl Runs {
         let (at_one, scatters) = (self.at_one(), self.scatters(by));
         // No processor finds the next of such runs by itself; of lines that go to memory a Zen 5 has time for it. Others
         // were not measured.
-        let asks =
-            self.scatters(by) && by.scatters_lines() && bytes >= LINE_BYTES && !self.goes_on();
+        let apart = scatters && by.scatters_lines() && bytes >= LINE_BYTES && !self.goes_on();
         let most = match bytes {
             HALF_BYTES if scatters && self.goes_on() && at_one < FOLLOWED_BYTES => {
                 if across.count <= FEW_PLACES { FEW_PLACES_BYTES } else { MANY_PLACES_BYTES }
             }
             HALF_BYTES if at_one > FEW_BYTES => HALVES_BYTES,
             PAIR_BYTES.. if scatters && at_one >= FOLLOWED_PAIRS_BYTES => {
-                let long = asks && bytes >= FEW_BYTES;
+                let long = apart && bytes >= FEW_BYTES;
                 if long { SCATTERED_RUNS_BYTES } else { SCATTERED_BYTES }
             }
-            _ if asks => APART_BYTES,
+            _ if apart => APART_BYTES,
             _ => TILE_BYTES,
         };
         let turns = |most: usize, count: usize| (most / bytes).clamp(1, count);
         let tile = (turns(most.1, along.count), turns(most.0, across.count));
-        let ahead = if asks { tile.0.cast_signed() * along.stride.0 } else { 0 };
+        let ahead = if apart { tile.0.cast_signed() * along.stride.0 } else { 0 };
         Runs { tile, ahead, ..self }
     }
 }
@@ -245,6 +244,9 @@ impl fmt::Display for Runs {
         write!(f, "runs of {} B", self.bytes)?;
         if self.is_tiled {
             write!(f, ", in tiles of {} by {}", self.tile.0, self.tile.1)?;
+        }
+        if self.asks || self.ahead != 0 {
+            f.write_str(", of which the next is asked for")?;
         }
         let past = self.stores == Stores::Streamed;
         f.write_str(if past { ", past the caches" } else { "" })

@@ -10,24 +10,32 @@ use super::{MOST_ROWS, Panel};
 use crate::ahead::prefetch_near;
 use crate::tile::picked::line_of;
 use crate::tile::{is_line, square};
-use crate::vector::{LANE_BYTES, LINE_BYTES, Vector};
+use crate::vector::{Abilities, LANE_BYTES, LINE_BYTES, Vector};
 
 /// The lanes of a line.
 const LANES: usize = LINE_BYTES / LANE_BYTES;
 
-/// Rows of the source that follow each other are packed, up to so long. Of so many a panel has all that make so much of a row
-/// of the destination: and of so many elements, or of longer rows about so many.
+/// Rows of the source that follow each other are packed, up to so long.
 const PACKED_BYTES: usize = 8 << 10;
-const FEW_BYTES: usize = 4 * LINE_BYTES;
-const WHOLE: usize = 256;
-const PART: usize = 128;
 
-/// What it has of other rows, and how much of how many it makes of a row of the destination.
+/// A panel has as many of these as make so much of a row of the destination.
+const FEW_BYTES: usize = 4 * LINE_BYTES;
+
+/// It has all of rows of so many elements, and of longer ones about so many.
+const WHOLE_ELEMENTS: usize = 256;
+const PART_ELEMENTS: usize = 128;
+
+/// It has so many elements of other rows, and as many rows as make so much of one of the destination.
 const COLUMNS: usize = 32;
 const LONG_BYTES: usize = 2 << 10;
 
-/// Whether vectors of so many `lanes`, which pick units of so many bytes, move elements of `bytes` so, wherever rows start.
-pub(crate) const fn go_through(lanes: usize, unit_bytes: usize, bytes: usize) -> bool {
+/// Whether long rows of elements of `bytes` go through registers, wherever they start: on a Zen 5.
+pub(crate) fn go_through(by: Abilities, bytes: usize) -> bool {
+    by.scatters_lines() && are_moved(by.lanes, by.unit_bytes, bytes)
+}
+
+/// Whether vectors of so many `lanes`, which pick units of so many bytes, move such.
+const fn are_moved(lanes: usize, unit_bytes: usize, bytes: usize) -> bool {
     let elements = bytes.is_power_of_two() && bytes >= 2 && bytes <= LANE_BYTES;
     is_line(lanes) && unit_bytes == 1 && elements
 }
@@ -37,8 +45,8 @@ pub(super) fn chunk(bytes: usize, (a, b): (&Chain, &Chain)) -> (usize, usize) {
     let (columns, row) = (a.count(), a.count() * bytes);
     let packed = b.len == 1 && b.lines[0].stride.0 == row.cast_signed() && row <= PACKED_BYTES;
     let (rows, columns) = match packed {
-        true if columns <= WHOLE => (FEW_BYTES / bytes, columns),
-        true => (FEW_BYTES / bytes, columns.div_ceil(columns.div_ceil(PART))),
+        true if columns <= WHOLE_ELEMENTS => (FEW_BYTES / bytes, columns),
+        true => (FEW_BYTES / bytes, columns.div_ceil(columns.div_ceil(PART_ELEMENTS))),
         false => ((LONG_BYTES / bytes).min(MOST_ROWS), COLUMNS),
     };
     (rows, columns.next_multiple_of(LINE_BYTES / bytes))
@@ -47,15 +55,16 @@ pub(super) fn chunk(bytes: usize, (a, b): (&Chain, &Chain)) -> (usize, usize) {
 /// Moves a panel.
 ///
 /// # Safety
-/// As [`super::squares`] of what is direct and [`super::flush`] together, for a panel with as many rows and columns as a line
-/// has elements at least, and as many rows as a multiple of that where they don't end with it; `carried` is the lines that
-/// are carried of its columns. [`go_through`] says so.
+/// The panel's elements are valid for reads at `src`, and for writes at `dst`, apart. It has as many rows and columns as a
+/// line has elements at least, and a multiple of that of rows where they don't end with it; a line is carried of each of its
+/// columns at `carried`, and valid for both. [`go_through`] says that such vectors move such elements, and the processor has
+/// their instruction set.
 #[inline(always)]
 pub(crate) unsafe fn through<V: Vector, const E: usize>(
     panel: &Panel<'_>,
     (src, carried, dst): (*const u8, *mut u8, *mut u8),
 ) {
-    if const { !go_through(V::LANES, V::UNIT_BYTES, E) } {
+    if const { !are_moved(V::LANES, V::UNIT_BYTES, E) } {
         unreachable!("only such vectors and elements are moved so");
     }
     let (n, side) = const { (LANE_BYTES / E, LINE_BYTES / E) };
@@ -157,8 +166,10 @@ impl Strip<'_> {
             }
             line.stream(to);
             let left = bytes - LINE_BYTES;
-            let line = line_of((column, column), LINE_BYTES - left);
-            line.store_some(to.wrapping_add(LINE_BYTES), (1 << left) - 1);
+            if left > 0 {
+                let line = line_of((column, column), LINE_BYTES - left);
+                line.store_some(to.wrapping_add(LINE_BYTES), (1 << left) - 1);
+            }
         }
     }
 }
@@ -166,7 +177,7 @@ impl Strip<'_> {
 /// The columns of a lane of as many rows as a line has elements, which start so far behind `src`.
 ///
 /// # Safety
-/// As [`square`], for elements that are valid for reads there.
+/// As [`square`], for as many rows at least, whose elements are valid for reads there.
 #[inline(always)]
 unsafe fn columns<V: Vector, const E: usize>(rows: &[isize], src: *const u8) -> [V; LANE_BYTES] {
     let n = const { LANE_BYTES / E };

@@ -74,10 +74,9 @@ impl Panels {
     /// Whether long rows go through registers, and are better for that: on a Zen 5 by a fifth to a half where blocks are
     /// large and elements no less than 8 bytes, and up to four times where rows are put together that are not spliced.
     fn goes_through(&self) -> bool {
-        let Abilities { lanes, unit_bytes, .. } = self.by;
         let large = self.bytes >= 8 && self.block_bytes() > panel_run_bytes(self.by.caches);
         let better = large || self.writes == Writes::Staged;
-        better && self.by.scatters_lines() && go_through(lanes, unit_bytes, self.bytes)
+        better && go_through(self.by, self.bytes)
     }
 
     /// How many rows of the source a panel has that is made in registers: a box and the next take a quarter of a

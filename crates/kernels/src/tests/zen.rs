@@ -106,8 +106,9 @@ fn runs_are_asked_for_where_they_go_to_many_places_on_a_zen_5() {
         (192, (12, 96), "1 by 10", "1 by 10"),
         (512, (8, 16), "1 by 4", "2 by 2"),
     ] {
-        let told = |tile: &str| format!("runs of {bytes} B, in tiles of {tile},");
-        go([(apart(bytes, shape), &*told(on_4), &*told(on_5))]);
+        let told = |tile: &str| format!("runs of {bytes} B, in tiles of {tile}, ");
+        let (on_4, on_5) = (told(on_4) + "past", told(on_5) + "of which the next is asked for");
+        go([(apart(bytes, shape), &*on_4, &*on_5)]);
     }
 }
 
@@ -165,16 +166,18 @@ fn long_tiles_are_asked_for_on_a_zen_5() {
     ]);
 }
 
+/// Images of so many rows, so long, of elements of `bytes`, whose columns become rows.
+fn images(bytes: i64, (n, rows, row): (u64, u64, u64)) -> NdCopy {
+    let image = (rows * row).cast_signed() * bytes;
+    let (from, to) = (row.cast_signed() * bytes, rows.cast_signed() * bytes);
+    let mut copy = looped(&[(n, image, image), (rows, from, bytes), (row, bytes, to)]);
+    copy.fields[0].bytes = bytes.cast_unsigned();
+    copy
+}
+
 #[test]
-#[cfg_attr(miri, ignore = "matrices of 80 to 300 KB")]
+#[cfg_attr(miri, ignore = "matrices of 1 to 3 MB")]
 fn rows_that_follow_each_other_are_read_as_a_whole_on_a_zen_5() {
-    let images = |bytes: i64, (n, rows, row): (u64, u64, u64)| {
-        let image = (rows * row).cast_signed() * bytes;
-        let (from, to) = (row.cast_signed() * bytes, rows.cast_signed() * bytes);
-        let mut copy = looped(&[(n, image, image), (rows, from, bytes), (row, bytes, to)]);
-        copy.fields[0].bytes = bytes.cast_unsigned();
-        copy
-    };
     let at_line = std::ptr::without_provenance::<u8>(4096);
     for (bytes, shape, on_4, on_5) in [
         // Lines of the destination at few places of pages.
@@ -193,7 +196,10 @@ fn rows_that_follow_each_other_are_read_as_a_whole_on_a_zen_5() {
         (4, (16, 784, 760), "64 by 64", "760 by 64"),
         (16, (9, 784, 192), "16 by 64", "192 by 48"),
         (16, (9, 784, 512), "16 by 64", "512 by 8"),
-        // But not by lines at few places, or by very many elements.
+        (16, (9, 1024, 512), "16 by 64", "512 by 16"),
+        (16, (20, 784, 760), "16 by 64", "760 by 8"),
+        // But not yet longer ones, nor by lines at few places, or by very many elements.
+        (16, (20, 784, 800), "16 by 64", "16 by 64"),
         (4, (16, 1024, 768), "64 by 64", "64 by 64"),
         (4, (4, 784, 2048), "64 by 64", "64 by 64"),
     ] {
@@ -203,10 +209,33 @@ fn rows_that_follow_each_other_are_read_as_a_whole_on_a_zen_5() {
             assert!(told.starts_with(&format!("panels of {panels} ")), "{told} for {panels}");
         }
     }
-    // Small caches keep none of these.
-    check(&images(4, (2, 48, 256)), (0, 0));
-    check(&images(4, (2, 48, 768)), (0, 0));
-    check(&images(16, (2, 20, 264)), (0, 0));
+    // Small caches keep none of these, and some have no room for a row of them.
+    let small = of_lines().on(Some(ZEN_5)).with(SMALL);
+    for (bytes, shape, panels) in [
+        (4, (2, 576, 600), "600 by 64"),
+        (8, (2, 272, 700), "700 by 32"),
+        (16, (2, 136, 264), "264 by 8"),
+    ] {
+        let copy = images(bytes, shape);
+        let told = explain_by(&small, &copy, at_line, Stores::Streamed);
+        assert!(told.starts_with(&format!("panels of {panels} ")), "{told} for {panels}");
+        check(&copy, (0, 0));
+    }
+}
+
+#[test]
+#[cfg_attr(miri, ignore = "matrices of 1 to 2 MB")]
+fn rows_of_odd_images_are_made_in_registers_on_a_zen_5() {
+    go([
+        // What a second-level cache has no room for twice goes by long rows, and what is put together that isn't spliced.
+        (images(8, (2, 225, 512)), "panels of 8 by 225 ", "long rows, 225 by 512 "),
+        (images(2, (3, 701, 225)), "panels of 23 by 701 ", "long rows, 701 by 225 "),
+        (
+            images(8, (40, 49, 64)),
+            "panels of 8 by 49 elements of 8 B, put together, by lines of two rows",
+            "panels of 8 by 49 elements of 8 B, in place, by lines of two rows",
+        ),
+    ]);
 }
 
 #[test]
@@ -222,17 +251,21 @@ fn long_rows_go_through_registers_on_a_zen_5() {
         (4, (701, 225, 226), "128 by 128", "32 by 256"),
         (2, (701, 225, 226), "128 by 256", "32 by 256"),
         (16, (301, 225, 226), "32 by 32", "32 by 128"),
-        // More columns than a band has, and a few.
+        // More columns than a band has, and a few, and more than are carried of one.
         (4, (301, 1985, 1985), "128 by 128", "128 by 64"),
+        (4, (301, 2060, 2060), "128 by 128", "32 by 256"),
         (2, (701, 2009, 2009), "128 by 256", "128 by 128"),
-        // Elements that make no squares.
+        // Elements that don't.
         (1, (1025, 225, 225), "225 by 256", "225 by 256"),
+        (12, (1025, 225, 225), "42 by 42", "32 by 64"),
     ] {
         let odd = far(bytes, (rows, row, pitch * bytes.cast_signed()));
         for (family, panels) in [(ZEN_4, on_4), (ZEN_5, on_5)] {
             let by = of_lines().on(Some(family));
             let told = explain_by(&by, &odd, std::ptr::null(), Stores::Streamed);
             assert!(told.contains(&format!("in panels of {panels}, ")), "{told} for {panels}");
+            let through = family == ZEN_5 && matches!(bytes, 2 | 4 | 8 | 16);
+            assert_eq!(told.contains("through registers"), through, "{told}");
         }
         check(&odd, (1, 4));
     }

@@ -462,7 +462,7 @@ pub(super) unsafe fn columns_of_lines<V: Vector, const E: usize>(
 
 /// Makes the columns of a square with sides of a line of its rows, which `load` gives one after the
 /// other, and gives one after the other to `store`: whoever goes from each to the next needs no
-/// register for every one's place.
+/// register for every one's place. There are as many rows as a line has elements, and `load` is called once for each.
 ///
 /// # Safety
 /// Vectors are lines, and the processor has the instruction set of `V`.
