@@ -497,10 +497,12 @@ impl Panels {
     /// Whether squares with sides of a line leave a rest of `tile`'s columns, of up to half of one.
     fn leaves_rest(&self, instance: &Instance, (lanes, tile): (Lanes, &Tile)) -> bool {
         let row = tile.a * self.bytes;
+        if !(1..=LINE_BYTES / 2).contains(&(row % LINE_BYTES)) {
+            return false;
+        }
         let has_lines = matches!(lanes, Lanes::B | Lanes::Lines | Lanes::Boxes)
             && are_lines(instance.abilities.lanes, self.bytes, lanes != Lanes::B);
-        let sides = row.min(tile.b * self.bytes);
-        has_lines && sides >= LINE_BYTES && (1..=LINE_BYTES / 2).contains(&(row % LINE_BYTES))
+        has_lines && row.min(tile.b * self.bytes) >= LINE_BYTES
     }
 
     /// Moves `tile` by squares with sides of a line, and the rest by squares inside lanes, of which fewer

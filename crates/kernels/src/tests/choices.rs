@@ -3,6 +3,13 @@
 use super::rows::in_rows;
 use super::*;
 
+/// A tile of runs that asks for the next.
+macro_rules! asked {
+    ($tile:literal) => {
+        concat!($tile, ", of which the next is asked for")
+    };
+}
+
 #[test]
 fn the_way_is_told() {
     let transpose = |side: u64, bytes: u64| {
@@ -32,10 +39,9 @@ fn the_way_is_told() {
     says(&transpose(4096, 4), Stores::Streamed, long);
     says(&transpose(4095, 4), Stores::Streamed, "long rows, 4095 by 4095 elements of 4 B");
     // So much is asked for as a second-level cache keeps; by vectors of a line not where they may be scattered.
-    let asked = |tile| format!("{tile}, of which the next is asked for");
     let (tiles, amd, odd) = match best.abilities.lanes {
-        2 => (&*asked("4 by 64"), &*asked("4 by 64"), &*asked("4 by 63")),
-        4 => (&*asked("4 by 64"), "2 by 16", "63 by 63"),
+        2 => (asked!("4 by 64"), asked!("4 by 64"), asked!("4 by 63")),
+        4 => (asked!("4 by 64"), "2 by 16", "63 by 63"),
         _ => ("8 by 16", "2 by 16", "63 by 63"),
     };
     let on_amd = best.on(Some(ZEN_4));
@@ -49,8 +55,7 @@ fn the_way_is_told() {
     says(&crowded, Stores::Cached, "runs of 128 B, in tiles of 4 by 32 (");
     // Few runs at one place are asked for, if the source goes on behind them.
     says(&transpose(4, 128), Stores::Streamed, "runs of 128 B, past the caches (");
-    let few = asked(", in tiles of 4 by 4");
-    let few = if best.abilities.lanes > 1 { &*few } else { "" };
+    let few = if best.abilities.lanes > 1 { asked!(", in tiles of 4 by 4") } else { "" };
     let blocks = looped(&[(5, 2048, 2048), (4, 128, 512), (4, 512, 128), (32, 4, 4)]);
     says(&blocks, Stores::Streamed, &format!("runs of 128 B{few}, past the caches ("));
     // From structures of four fields to hybrids of four of them.
