@@ -25,6 +25,9 @@ pub(crate) type Through = unsafe fn(&Panel<'_>, (*const u8, *mut u8, *mut u8));
 /// Writes out so many rows of so many bytes, so far apart, and asks for what is next.
 pub(crate) type Splice = unsafe fn((usize, usize, usize), Option<*const u8>, *mut u8, *mut u8);
 
+/// Moves a block of records by windows.
+pub(crate) type Windows = unsafe fn(&Records<'_>, Block, (&Rows, &Windowed));
+
 /// Puts a strip of a panel together.
 pub(crate) type Squares = unsafe fn(&Panel<'_>, Strip, (Option<*const u8>, &mut Stage));
 
@@ -45,8 +48,8 @@ pub(crate) struct Instance {
     pub(crate) flush: unsafe fn(&Panel<'_>, Strip, (*const u8, &mut Stage, *mut u8)),
     /// [`record::block::run`].
     pub(crate) records: unsafe fn(&Records<'_>, Block, (&Rows, &mut record::Stage)),
-    /// [`record::block::windows`].
-    pub(crate) windows: unsafe fn(&Records<'_>, Block, (&Rows, &Windowed)),
+    /// [`record::block::windows`], and those of a lane each.
+    windows: [Windows; 2],
     /// [`gather::runs`].
     pub(crate) gather: unsafe fn(&Gather<'_>, *const u8, *mut u8),
     /// [`stream::run`].
@@ -80,6 +83,11 @@ impl Joined {
 }
 
 impl Instance {
+    /// The body for windows, which may be those of a lane each.
+    pub(crate) fn windows(&self, by_lanes: bool) -> Windows {
+        self.windows[usize::from(by_lanes)]
+    }
+
     /// As it is on a processor that AMD made, of such a family, or on another.
     pub(crate) fn on(self, amd: Option<u32>) -> Instance {
         let (scatters, is_wide) = (amd.is_some(), amd.is_some_and(|family| family >= ZEN_5));
@@ -215,9 +223,13 @@ macro_rules! instance {
             /// # Safety
             /// As [`record::block::windows`].
             $(#[target_feature(enable = $features)])?
-            unsafe fn windows(records: &Records<'_>, block: Block, at: (&Rows, &Windowed)) {
+            unsafe fn windows<const BY_LANES: bool>(
+                records: &Records<'_>,
+                block: Block,
+                at: (&Rows, &Windowed),
+            ) {
                 // SAFETY: the caller's contract.
-                unsafe { record::block::windows::<$vector>(records, block, at) }
+                unsafe { record::block::windows::<$vector, BY_LANES>(records, block, at) }
             }
 
             /// # Safety
@@ -280,7 +292,7 @@ macro_rules! instance {
                 squares: sizes!(squares),
                 flush,
                 records,
-                windows,
+                windows: [windows::<false>, windows::<true>],
                 gather,
                 stream,
                 joined: Joined { splice, rows: sizes!(rows), through: sizes!(through) },
@@ -305,7 +317,7 @@ mod avx512vbmi {
     #[target_feature(enable = "avx512f,avx512bw,avx512vbmi")]
     unsafe fn windows(records: &Records<'_>, block: Block, at: (&Rows, &Windowed)) {
         // SAFETY: the caller's contract.
-        unsafe { record::block::windows::<Avx512<true>>(records, block, at) }
+        unsafe { record::block::windows::<Avx512<true>, false>(records, block, at) }
     }
 
     /// # Safety
@@ -337,7 +349,7 @@ mod avx512vbmi {
             ..avx512::INSTANCE.abilities
         },
         records,
-        windows,
+        windows: [windows, avx512::INSTANCE.windows[1]],
         joined: Joined { through: sizes!(through), ..avx512::INSTANCE.joined },
         ..avx512::INSTANCE
     };

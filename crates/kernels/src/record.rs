@@ -117,8 +117,9 @@ enum Fill {
     /// Small fields that lie together, by halves.
     Halves,
     /// By windows, groups of so many records: where they belong. Their rows start at so many places of a
-    /// line in all; where these are too many, 0 stands for groups that start with their rows.
-    Windows { group: usize, places: usize },
+    /// line in all; where these are too many, 0 stands for groups that start with their rows. Windows may be those of
+    /// a lane each.
+    Windows { group: usize, places: usize, by_lanes: bool },
 }
 
 /// Of what records are made that are hybrids on the other side: as many records, there field by field.
@@ -286,9 +287,12 @@ impl<'a> Records<'a> {
             let count = most.min(self.count - start);
             // SAFETY: a block of the records.
             unsafe {
-                match self.has_windows() {
-                    true => (instance.windows)(self, (start, count), (rows, &stage.windowed)),
-                    false => (instance.records)(self, (start, count), (rows, stage)),
+                match self.fill {
+                    Fill::Windows { by_lanes, .. } => {
+                        let windows = instance.windows(by_lanes);
+                        windows(self, (start, count), (rows, &stage.windowed));
+                    }
+                    _ => (instance.records)(self, (start, count), (rows, stage)),
                 }
             }
             rows.go_on(count, self.stages());
@@ -435,7 +439,8 @@ impl fmt::Display for Records<'_> {
             Fill::Picks => ", each vector picked from all",
             Fill::Squares => ", by squares",
             Fill::Halves => ", by halves",
-            Fill::Windows { .. } => ", by windows",
+            Fill::Windows { by_lanes: false, .. } => ", by windows",
+            Fill::Windows { by_lanes: true, .. } => ", by windows of a lane each",
         };
         let (Records { pitch, block, .. }, len) = (self, self.fields.len());
         let past = match (self.streams, self.has_gaps) {

@@ -8,6 +8,7 @@ mod narrow;
 mod nested;
 mod picks;
 mod rows;
+mod windows;
 mod zen;
 
 use crate::caches::{Cache, Caches};

@@ -15,6 +15,8 @@ use crate::vector::{LANE_BYTES, LINE_BYTES, Vector};
 use std::array::from_fn;
 use std::mem::MaybeUninit;
 
+pub(crate) mod lanes;
+
 /// The most windows of a group whose rows start with a vector each: their tables are read from the
 /// second-level cache at worst.
 pub(crate) const MOST_WINDOWS: usize = 128;
@@ -29,14 +31,16 @@ pub(crate) type Place = (u16, u16);
 /// In place of a byte that is nobody's to write.
 pub(crate) const GAP: Place = (u16::MAX, u16::MAX);
 
-/// What a vector of the result has of two of the source.
+/// What a vector of the result has of two windows of the source, or of one for each of its lanes.
 #[derive(Debug, Clone, Copy)]
 #[repr(C, align(64))]
-struct Pair {
+struct Piece {
     /// For each byte of the result, by as many as a vector has, its number in the two windows, one behind
-    /// the other; 128 or more where it comes from others.
+    /// the other, or in that of its lane; 128 or more where it comes from others.
     table: [u8; LINE_BYTES],
-    from: [Place; 2],
+    from: [Place; LINE_BYTES / LANE_BYTES],
+    /// How many windows these are, or 1 for one of each lane.
+    windows: usize,
 }
 
 /// What a table has for the bytes that are in neither window.
@@ -45,7 +49,7 @@ const ELSEWHERE: u8 = u8::MAX;
 /// A vector of the result.
 #[derive(Debug, Clone, Copy)]
 struct Made {
-    /// Of how many windows it is made.
+    /// Of how many windows it is made, in all or for each lane.
     windows: usize,
     /// The bytes that it has, bit by bit: all but gaps.
     which: u64,
@@ -57,20 +61,23 @@ pub(crate) struct Plan {
     /// Vectors that start anywhere have parts of two that start with a row, and so have windows of lines:
     /// three times as many at most. There are no more vectors than windows may be, so that twos of them, and one
     /// that is left of each vector, are twice as many.
-    pairs: [MaybeUninit<Pair>; 2 * MOST_WINDOWS],
+    pieces: [MaybeUninit<Piece>; 2 * MOST_WINDOWS],
     vectors: [MaybeUninit<Made>; MOST_WINDOWS],
     lens: (usize, usize),
+    /// Whether windows are those of a lane each.
+    by_lanes: bool,
 }
 
 impl Plan {
     pub(crate) fn new() -> Self {
-        let pairs = [const { MaybeUninit::uninit() }; _];
-        Plan { pairs, vectors: [const { MaybeUninit::uninit() }; _], lens: (0, 0) }
+        let pieces = [const { MaybeUninit::uninit() }; _];
+        let vectors = [const { MaybeUninit::uninit() }; _];
+        Plan { pieces, vectors, lens: (0, 0), by_lanes: false }
     }
 
-    /// Takes all vectors out.
-    pub(crate) fn clear(&mut self) {
-        self.lens = (0, 0);
+    /// Takes all vectors out; those that are added then are made `by_lanes`, or not.
+    pub(crate) fn clear(&mut self, by_lanes: bool) {
+        (self.lens, self.by_lanes) = ((0, 0), by_lanes);
     }
 
     /// Adds a vector that goes `to`, unless it is all [`GAP`]s: the bytes of the source in it are `from`, and its
@@ -81,18 +88,18 @@ impl Plan {
             return;
         }
         let mut windows = 0;
-        pairs((from, unit), &mut |pair| {
-            self.pairs[self.lens.0].write(pair);
+        pieces((from, unit), self.by_lanes, &mut |piece| {
+            self.pieces[self.lens.0].write(piece);
             self.lens.0 += 1;
-            windows += pair.windows();
+            windows += piece.windows;
         });
         self.vectors[self.lens.1].write(Made { windows, which, to });
         self.lens.1 += 1;
     }
 
-    fn pairs(&self) -> &[Pair] {
+    fn pieces(&self) -> &[Piece] {
         // SAFETY: `push` wrote so many.
-        unsafe { self.pairs[..self.lens.0].assume_init_ref() }
+        unsafe { self.pieces[..self.lens.0].assume_init_ref() }
     }
 
     fn vectors(&self) -> &[Made] {
@@ -107,35 +114,37 @@ impl Plan {
 
     /// Where the windows start.
     pub(crate) fn places(&self) -> impl Iterator<Item = Place> {
-        self.pairs().iter().flat_map(|pair| pair.from)
+        self.pieces().iter().flat_map(|piece| piece.from)
     }
 }
 
-impl Pair {
-    /// Whether there is a second window, or only one.
-    fn windows(&self) -> usize {
-        1 + usize::from(self.from[0] != self.from[1])
-    }
-}
-
-/// How many windows that start anywhere a vector is made of whose bytes are `from`.
-pub(crate) fn count(from: &[Place]) -> usize {
+/// How many windows that start anywhere a vector is made of whose bytes are `from`, in all or for each lane.
+pub(crate) fn count(from: &[Place], by_lanes: bool) -> usize {
     let mut count = 0;
-    pairs((from, 1), &mut |pair| count += pair.windows());
+    pieces((from, 1), by_lanes, &mut |piece| count += piece.windows);
     count
+}
+
+/// Calls `each` for what a vector is made of whose bytes are `from`: windows, lane by lane or by twos, which start at
+/// multiples of `unit`.
+fn pieces(from: (&[Place], u16), by_lanes: bool, each: &mut impl FnMut(Piece)) {
+    match by_lanes {
+        true => lanes::pieces(from.0, each),
+        false => pairs(from, each),
+    }
 }
 
 /// Calls `each` for the windows that a vector is made of, by twos: the bytes of the source in it, as many
 /// as a vector has, are `from`. Windows start at multiples of `unit`. The last may be there twice.
-fn pairs((from, unit): (&[Place], u16), each: &mut impl FnMut(Pair)) {
+fn pairs((from, unit): (&[Place], u16), each: &mut impl FnMut(Piece)) {
     let mut missing = bytes_of(from);
     let place = |missing: u64| {
         let (row, byte) = *from.get(missing.trailing_zeros() as usize)?;
         Some((row, byte / unit * unit))
     };
     while let Some(first) = place(missing) {
-        let mut pair = Pair { table: [ELSEWHERE; LINE_BYTES], from: [first; 2] };
-        for (behind, window) in pair.from.iter_mut().enumerate() {
+        let mut pair = Piece { table: [ELSEWHERE; LINE_BYTES], from: [first; _], windows: 1 };
+        for (behind, window) in pair.from.iter_mut().enumerate().take(2) {
             *window = place(missing).unwrap_or(first);
             let mut rest = missing;
             while rest != 0 {
@@ -148,6 +157,7 @@ fn pairs((from, unit): (&[Place], u16), each: &mut impl FnMut(Pair)) {
                 }
             }
         }
+        pair.windows += usize::from(pair.from[0] != pair.from[1]);
         each(pair);
     }
 }
@@ -179,7 +189,7 @@ struct Groups<'a> {
 /// is for vectors of this size, line by line, which start with one of the destination where it `streams`;
 /// the processor has the instruction set of `V`.
 #[inline(always)]
-pub(crate) unsafe fn groups<V: Vector, const PARTS: usize>(
+pub(crate) unsafe fn groups<V: Vector, const PARTS: usize, const BY_LANES: bool>(
     plan: &Plan,
     (times, group, streams): (usize, usize, bool),
     from: &[Row<*const u8>],
@@ -192,7 +202,7 @@ pub(crate) unsafe fn groups<V: Vector, const PARTS: usize>(
     let ask_step = share * LINE_BYTES / times.max(1);
     // Vectors that have masks are lines by themselves: then `PARTS` is 1.
     let has_gaps = V::MASKS && plan.has_gaps(V::LANES * LANE_BYTES);
-    let mut pairs = plan.pairs();
+    let mut pieces = plan.pieces();
     for line in plan.vectors().chunks_exact(PARTS) {
         let ask = match PARTS {
             1 => {
@@ -204,16 +214,31 @@ pub(crate) unsafe fn groups<V: Vector, const PARTS: usize>(
         let Made { which, to: (row, at), .. } = line[0];
         let row = to[usize::from(row)];
         let to = (row.at.wrapping_add(at.into()), group * row.step);
-        let mut these: [&[Pair]; PARTS] = [&[]; PARTS];
+        let mut these: [&[Piece]; PARTS] = [&[]; PARTS];
         for (these, made) in these.iter_mut().zip(line) {
-            (*these, pairs) = pairs.split_at(made.windows.div_ceil(2));
+            let twos = made.windows.div_ceil(2);
+            (*these, pieces) = pieces.split_at(if BY_LANES { made.windows } else { twos });
+        }
+        let ask = ask.unwrap_or(from[0].at);
+        let from = Groups { times, group, rows: from, ask, ask_step };
+        if BY_LANES {
+            if const { V::LANES != lanes::LANES } {
+                unreachable!("only vectors of so many lanes are made so");
+            }
+            // SAFETY: the caller's contract, for a line of each group.
+            unsafe {
+                match streams {
+                    true => lanes::by_windows(these, from, to, |made: V, dst| made.stream(dst)),
+                    false => lanes::by_windows(these, from, to, |made: V, dst| made.store(dst)),
+                }
+            }
+            continue;
         }
         // Where parts differ, twos of windows are picked from as often for each.
         let windows = line.iter().map(|made| made.windows).max().unwrap_or(0);
         let alike = line.iter().all(|made| made.windows == windows);
         let windows = if alike { windows } else { windows.next_multiple_of(2) };
-        let ask = ask.unwrap_or(from[0].at);
-        let (these, from) = ((windows, these), Groups { times, group, rows: from, ask, ask_step });
+        let these = (windows, these);
         // SAFETY: the caller's contract, for a line of each group.
         unsafe {
             match streams {
@@ -247,15 +272,15 @@ pub(crate) unsafe fn in_order<V: Vector>(
     let (mut due, mut ask) = (0, from.at);
     for n in 0..times {
         let src = from.at.wrapping_add(n * group * from.step);
-        let pick = |pair: &Pair| {
-            let [first, second] = pair.from.map(|(_, behind)| src.wrapping_add(behind.into()));
+        let pick = |pair: &Piece| {
+            let [first, second, ..] = pair.from.map(|(_, behind)| src.wrapping_add(behind.into()));
             // SAFETY: the caller's contract; a table is as long as a vector.
             unsafe {
                 let table = V::load(pair.table.as_ptr());
                 (V::pick((V::load(first), V::load(second)), table), table)
             }
         };
-        let mut pairs = plan.pairs().iter();
+        let mut pairs = plan.pieces().iter();
         for Made { windows, to: (row, at), .. } in plan.vectors() {
             due += lines;
             while due >= vectors {
@@ -283,7 +308,7 @@ pub(crate) unsafe fn in_order<V: Vector>(
 /// As [`groups`].
 #[inline(always)]
 unsafe fn by_rows<V: Vector, const PARTS: usize>(
-    windows: (usize, [&[Pair]; PARTS]),
+    windows: (usize, [&[Piece]; PARTS]),
     from: Groups<'_>,
     to: (*mut u8, usize),
     put: impl Fn(V, *mut u8),
@@ -304,7 +329,7 @@ unsafe fn by_rows<V: Vector, const PARTS: usize>(
 /// As [`groups`].
 #[inline(always)]
 unsafe fn by_windows<V: Vector, const PARTS: usize, const ONE: bool>(
-    (windows, pairs): (usize, [&[Pair]; PARTS]),
+    (windows, pairs): (usize, [&[Piece]; PARTS]),
     from: Groups<'_>,
     to: (*mut u8, usize),
     put: impl Fn(V, *mut u8),
@@ -331,7 +356,7 @@ unsafe fn by_windows<V: Vector, const PARTS: usize, const ONE: bool>(
 /// As [`groups`].
 #[inline(always)]
 unsafe fn by<V: Vector, const PARTS: usize, const ONE: bool, const N: usize>(
-    pairs: [&[Pair]; PARTS],
+    pairs: [&[Piece]; PARTS],
     Groups { times, group, rows: from, mut ask, ask_step }: Groups<'_>,
     (dst, step): (*mut u8, usize),
     put: impl Fn(V, *mut u8),
@@ -387,7 +412,7 @@ unsafe fn by<V: Vector, const PARTS: usize, const ONE: bool, const N: usize>(
 /// As [`groups`].
 #[inline(always)]
 unsafe fn by_any<V: Vector, const PARTS: usize, const ONE: bool>(
-    pairs: [&[Pair]; PARTS],
+    pairs: [&[Piece]; PARTS],
     Groups { times, group, rows: from, mut ask, ask_step }: Groups<'_>,
     (dst, step): (*mut u8, usize),
     put: impl Fn(V, *mut u8),
@@ -403,7 +428,7 @@ unsafe fn by_any<V: Vector, const PARTS: usize, const ONE: bool>(
             unsafe {
                 let mut made = V::load(first.table.as_ptr());
                 for pair in *pairs {
-                    let [first, second] = pair.from.map(|(row, behind)| {
+                    let [first, second, ..] = pair.from.map(|(row, behind)| {
                         let row = if ONE { from[0] } else { from[usize::from(row)] };
                         V::load(row.at.wrapping_add(n * group * row.step + usize::from(behind)))
                     });

@@ -169,7 +169,7 @@ unsafe fn in_hybrids(
 /// As [`Records::run`], for records that windows are found out for; the processor has the instruction set
 /// of `V`.
 #[inline(always)]
-pub(crate) unsafe fn windows<V: Vector>(
+pub(crate) unsafe fn windows<V: Vector, const BY_LANES: bool>(
     records: &Records<'_>,
     (start, count): Block,
     (rows, windowed): (&Rows, &Windowed),
@@ -183,9 +183,9 @@ pub(crate) unsafe fn windows<V: Vector>(
         if const { is_line(V::LANES) } && windowed.start.in_order {
             return window::in_order::<V>(plan, (times, group), from[0], to);
         }
-        match records.has_half_lines(V::LANES) {
-            true => window::groups::<V, 2>(plan, these, from, to),
-            false => window::groups::<V, 1>(plan, these, from, to),
+        match BY_LANES || records.has_half_lines(V::LANES) {
+            true => window::groups::<V, 2, BY_LANES>(plan, these, from, to),
+            false => window::groups::<V, 1, BY_LANES>(plan, these, from, to),
         }
     }
 }

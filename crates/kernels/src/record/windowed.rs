@@ -6,6 +6,7 @@ use crate::ahead::Row;
 use crate::nest::Loop;
 use crate::tile;
 use crate::vector::{Abilities, LANE_BYTES, LINE_BYTES};
+use crate::window::lanes::{LANES, MOST_OF_A_LANE};
 use crate::window::{self, GAP, MOST_WINDOWS, Place, Plan};
 use std::array::from_fn;
 
@@ -25,6 +26,9 @@ const FEW_FIELDS: usize = 3;
 
 /// That of lines of two vectors, which ask for one line each, is so much.
 const BY_LINES_BYTES: usize = 8 << 10;
+
+/// That of such lines whose lanes have windows of their own is so much: what these are takes longer to set up.
+const BY_LANES_BYTES: usize = 16 << 10;
 
 /// A window takes the time in which so many numbers are moved one by one; and to find out what it is
 /// takes that of so many.
@@ -101,7 +105,6 @@ impl Records<'_> {
         // one; each vector has a window at least, but where all of it may be gaps.
         let written = if self.has_gaps { self.step(0) } else { payload };
         if self.end() > step
-            || !(bytes | places).is_multiple_of(by.unit_bytes)
             || bytes.is_multiple_of(LANE_BYTES)
             || 2 * payload < span
             || self.count < least
@@ -110,24 +113,58 @@ impl Records<'_> {
         {
             return self;
         }
-        let mut count = 0;
-        let heads = &[0; MOST_FIELDS];
-        self.vectors((group, by.lanes), heads, &mut |from, _| count += window::count(from));
+        let are_units = (bytes | places).is_multiple_of(by.unit_bytes);
+        let windows = if are_units { self.count_windows(group, by.lanes) } else { usize::MAX };
+        let lanes = || are_units.then(|| self.count_of_lanes(group, by)).flatten();
+        let (count, by_lanes) = match windows <= most {
+            true => (windows, false),
+            false => (lanes().unwrap_or(windows), true),
+        };
         if count <= most {
             let group_bytes = group * self.pitch;
             let asked = ASKED_LINES * LINE_BYTES / vector * payload / self.pitch;
             let asked = asked.min(MOST_BYTES / group_bytes);
             let groups = match (self.has_half_lines(by.lanes), is_short) {
+                (true, _) if by_lanes => BY_LANES_BYTES / group_bytes,
                 (true, _) => BY_LINES_BYTES / group_bytes,
                 (false, true) => asked.max(SHORT_BYTES / group_bytes),
                 (false, false) => asked,
             };
             // What windows are is found out for each place.
             let places = Some(self.places(loops)).filter(|places| *places <= plans / count);
-            self.fill = Fill::Windows { group, places: places.unwrap_or(0) };
+            self.fill = Fill::Windows { group, places: places.unwrap_or(0), by_lanes };
             self.block = groups.max(LEAST_GROUPS) * group;
         }
         self
+    }
+
+    /// How many windows the vectors of a group have, of so many lanes.
+    fn count_windows(&self, group: usize, lanes: usize) -> usize {
+        let mut count = 0;
+        let each = &mut |from: &[Place], _| count += window::count(from, false);
+        self.vectors((group, lanes), &[0; MOST_FIELDS], each);
+        count
+    }
+
+    /// As [`Records::count_windows`], for each lane of the vectors, if these may have their own: past the caches, by vectors
+    /// that exchange only units of more than a byte, and where no lane wants too many, wherever rows start.
+    fn count_of_lanes(&self, group: usize, by: Abilities) -> Option<usize> {
+        if !self.streams || by.lanes != LANES || by.unit_bytes == 1 {
+            return None;
+        }
+        let mut count = 0;
+        for head in (0..LANE_BYTES).step_by(by.unit_bytes) {
+            let (mut all, mut most) = (0, 0);
+            self.vectors((group, by.lanes), &[head as u8; MOST_FIELDS], &mut |from, _| {
+                let windows = window::count(from, true);
+                (all, most) = (all + windows, most.max(windows));
+            });
+            if most > MOST_OF_A_LANE {
+                return None;
+            }
+            count = count.max(all);
+        }
+        Some(count)
     }
 
     /// Whether groups are whole vectors of the records that are put together, but not of each field: what they read
@@ -233,7 +270,7 @@ impl Records<'_> {
     /// the first: with the first whole line of each row, if it goes past the caches, else with the first whole
     /// vector.
     pub(super) fn plan(&self, by: Abilities, (windowed, rows): (&mut Windowed, &mut Rows)) {
-        let Fill::Windows { group, places } = self.fill else { return };
+        let Fill::Windows { group, places, by_lanes } = self.fill else { return };
         let vector = by.lanes * LANE_BYTES;
         let (from, to) = (rows.from[0].at, &mut rows.to[..rows.lens.1]);
         let first = if self.streams { LINE_BYTES } else { vector };
@@ -252,15 +289,16 @@ impl Records<'_> {
         start.in_order = start.streams && self.goes_in_order(by);
         if windowed.group == 0 || windowed.start != start {
             (windowed.group, windowed.start) = (group, start);
-            self.find_out(by.lanes, windowed);
+            self.find_out((by.lanes, by_lanes), windowed);
         }
     }
 
     /// Finds out how groups are moved that start so.
-    fn find_out(&self, lanes: usize, windowed: &mut Windowed) {
+    fn find_out(&self, (lanes, by_lanes): (usize, bool), windowed: &mut Windowed) {
         let Windowed { plan, start, group, .. } = windowed;
         let unit = if start.by_lines { LINE_BYTES } else { 1 };
-        plan.clear();
+        let window_bytes = if by_lanes { LANE_BYTES } else { lanes * LANE_BYTES };
+        plan.clear(by_lanes);
         let each = &mut |from: &[Place], to| plan.push((from, unit as u16), to);
         self.vectors((*group, lanes), &start.heads, each);
         let head = |i: usize| usize::from(start.heads[i]);
@@ -269,7 +307,7 @@ impl Records<'_> {
         let written = (0..self.rows_to()).map(|i| head(i).div_ceil(self.step(i)) + *group + behind);
         let last_read = self.last_read();
         let read = plan.places().map(|(row, at)| {
-            let end = usize::from(at) + lanes * LANE_BYTES;
+            let end = usize::from(at) + window_bytes;
             match last_read {
                 Some((last, step)) => end.saturating_sub(last).div_ceil(step) + 1,
                 None => end.div_ceil(self.fields.at(row.into()).bytes),

@@ -1,0 +1,56 @@
+//! Structures by windows of a lane each.
+
+use super::*;
+
+/// Vectors of two lanes that exchange units of so many bytes: emulated, so that no choice depends on the machine.
+fn of_halves(unit_bytes: usize) -> Instance {
+    let mut halves = available().find(|instance| instance.name == "emulated halves").unwrap();
+    halves.abilities.unit_bytes = unit_bytes;
+    halves
+}
+
+#[test]
+fn fields_of_12_bytes_are_moved_by_windows_of_a_lane() {
+    let at_line = std::ptr::without_provenance::<u8>(4096);
+    let (vectors, lanes) = (", by windows, by lines", ", by windows of a lane each, by lines");
+    for (sizes, back, way) in [
+        (&[12; 3][..], false, lanes),
+        (&[12; 3], true, lanes),
+        (&[12; 4], false, lanes),
+        (&[12; 8], true, lanes),
+        (&[12, 24], false, lanes),
+        // Few vectors, or more of a lane.
+        (&[12, 24], true, vectors),
+        (&[12; 2], true, vectors),
+        (&[4, 12, 8], true, " at once, by lines"),
+    ] {
+        let copy = structures(sizes, 1025, back);
+        let told = |units, stores| explain_by(&of_halves(units), &copy, at_line, stores);
+        assert!(told(4, Stores::Streamed).contains(way), "{sizes:?} {}", told(4, Stores::Streamed));
+        // Neither in the caches nor by vectors that exchange bytes.
+        for (units, stores) in [(4, Stores::Cached), (1, Stores::Streamed)] {
+            assert!(!told(units, stores).contains("of a lane"), "{}", told(units, stores));
+        }
+        // From a line on, from inside of one, and from inside of a unit.
+        for (count, to) in [(1025, 0), (300, 20), (511, 60), (700, 1)] {
+            if cfg!(miri) && (count, to) != (300, 20) {
+                continue;
+            }
+            check(&structures(sizes, count, back), (1, to));
+            arrive(&of_halves(4), &structures(sizes, count, back), to);
+        }
+    }
+}
+
+/// That `copy` arrives at a place of a line, past the caches.
+fn arrive(instance: &Instance, copy: &NdCopy, to: usize) {
+    let (read, written) = touched(copy);
+    let src = source(read.end as usize);
+    let mut moved = vec![0xEE; written.end as usize];
+    oracle::copy(copy, &src, 0, &mut moved, 0);
+    let (mut dst, to) = aligned(moved.len(), to);
+    let ends = (src.as_ptr(), dst[to..].as_mut_ptr());
+    // SAFETY: the buffers hold what the copy touches; the instance is emulated.
+    unsafe { copy_by(instance, copy, ends, Stores::Streamed) };
+    assert!(dst[to..to + moved.len()] == moved, "{copy:?}");
+}

@@ -1,0 +1,94 @@
+//! Windows of a lane each, for vectors that exchange no bytes between their lanes, or only larger units.
+//!
+//! **Hazard.** Of fields of 12 bytes a vector has parts of more than two windows that are vectors, each of which takes an
+//! exchange of lanes. **Structure.** Each lane of the result is made of two windows of its own, which start anywhere: they
+//! are loaded where they belong, and a table puts their bytes in order.
+
+use super::{ELSEWHERE, Groups, Piece, Place, bytes_of};
+use crate::ahead::prefetch;
+use crate::vector::{LANE_BYTES, LINE_BYTES, Vector};
+use std::array::from_fn;
+
+/// The lanes of vectors that are made so.
+pub(crate) const LANES: usize = 2;
+
+/// As many windows has a lane at most: of more it takes as long as element by element.
+pub(crate) const MOST_OF_A_LANE: usize = 2;
+
+/// Calls `each` for the windows that the lanes of a vector are made of, one of each at a time: the bytes of the source in
+/// it, as many as a vector has, are `from`. Each starts with the first byte of a row that is missing, so that there are as
+/// few as can be. Where a lane has fewer than another the last is there again, of which nothing is taken.
+pub(super) fn pieces(from: &[Place], each: &mut impl FnMut(Piece)) {
+    let mut missing = bytes_of(from);
+    let mut last = [from[missing.trailing_zeros() as usize % from.len()]; LINE_BYTES / LANE_BYTES];
+    while missing != 0 {
+        let mut piece = Piece { table: [ELSEWHERE; LINE_BYTES], from: last, windows: 1 };
+        for lane in 0..from.len() / LANE_BYTES {
+            let (start, here) = (lane * LANE_BYTES, missing);
+            let these = (start..start + LANE_BYTES).filter(|i| here >> i & 1 == 1);
+            let Some(first) = these.clone().map(|i| from[i]).min() else { continue };
+            piece.from[lane] = first;
+            for i in these {
+                let number = usize::from(from[i].1).wrapping_sub(first.1.into());
+                if from[i].0 == first.0 && number < LANE_BYTES {
+                    missing &= !(1 << i);
+                    piece.table[i] = number as u8;
+                }
+            }
+        }
+        last = piece.from;
+        each(piece);
+    }
+}
+
+/// As [`super::by_windows`], for windows of a lane each, of which each of its `PARTS` has one or two.
+///
+/// # Safety
+/// As [`super::groups`], for vectors of so many [`LANES`].
+#[inline(always)]
+pub(super) unsafe fn by_windows<V: Vector, const PARTS: usize>(
+    pieces: [&[Piece]; PARTS],
+    Groups { times, group, rows, mut ask, ask_step }: Groups<'_>,
+    (dst, step): (*mut u8, usize),
+    put: impl Fn(V, *mut u8),
+) {
+    debug_assert!(pieces.iter().all(|part| (1..=MOST_OF_A_LANE).contains(&part.len())));
+    // Where a part has one the same is taken again.
+    let two: [[&Piece; MOST_OF_A_LANE]; PARTS] =
+        pieces.map(|pieces| [&pieces[0], &pieces[pieces.len() - 1]]);
+    let row = |part: usize, i: usize, lane: usize| rows[usize::from(two[part][i].from[lane].0)];
+    let mut at: [[[_; LANES]; MOST_OF_A_LANE]; PARTS] = from_fn(|part| {
+        from_fn(|i| {
+            let start = |lane| row(part, i, lane).at.wrapping_add(two[part][i].from[lane].1.into());
+            from_fn(start)
+        })
+    });
+    let steps: [[[_; LANES]; MOST_OF_A_LANE]; PARTS] =
+        from_fn(|part| from_fn(|i| from_fn(|lane| group * row(part, i, lane).step)));
+    // SAFETY: a table is as long as a vector.
+    let mut tables = [[unsafe { V::load(two[0][0].table.as_ptr()) }; MOST_OF_A_LANE]; PARTS];
+    for (tables, two) in tables.iter_mut().zip(&two) {
+        // SAFETY: likewise.
+        tables[0] = unsafe { V::load(two[0].table.as_ptr()) };
+        // SAFETY: likewise.
+        tables[1] = unsafe { V::load(two[1].table.as_ptr()) };
+    }
+    for n in 0..times {
+        if PARTS > 1 {
+            prefetch(ask);
+            ask = ask.wrapping_add(ask_step);
+        }
+        for (part, tables) in tables.iter().enumerate() {
+            // SAFETY: the caller's contract.
+            unsafe {
+                let window = |i: usize| V::gather(|lane| at[part][i][lane]).swizzle(tables[i]);
+                let made = window(0).or(window(1));
+                put(made, dst.wrapping_add(n * step + part * V::LANES * LANE_BYTES));
+            }
+        }
+        let (at, steps) = (at.as_flattened_mut(), steps.as_flattened());
+        for (at, by) in at.as_flattened_mut().iter_mut().zip(steps.as_flattened()) {
+            *at = at.wrapping_add(*by);
+        }
+    }
+}
