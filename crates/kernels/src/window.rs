@@ -60,7 +60,7 @@ struct Made {
 pub(crate) struct Plan {
     /// Vectors that start anywhere have parts of two that start with a row, and so have windows of lines:
     /// three times as many at most. There are no more vectors than windows may be, so that twos of them, and one
-    /// that is left of each vector, are twice as many.
+    /// that is left of each vector, or two of each lane, are twice as many.
     pieces: [MaybeUninit<Piece>; 2 * MOST_WINDOWS],
     vectors: [MaybeUninit<Made>; MOST_WINDOWS],
     lens: (usize, usize),
@@ -93,6 +93,7 @@ impl Plan {
             self.lens.0 += 1;
             windows += piece.windows;
         });
+        assert!(!self.by_lanes || windows <= lanes::MOST_OF_A_LANE, "a lane has too many windows");
         self.vectors[self.lens.1].write(Made { windows, which, to });
         self.lens.1 += 1;
     }
@@ -222,9 +223,6 @@ pub(crate) unsafe fn groups<V: Vector, const PARTS: usize, const BY_LANES: bool>
         let ask = ask.unwrap_or(from[0].at);
         let from = Groups { times, group, rows: from, ask, ask_step };
         if BY_LANES {
-            if const { V::LANES != lanes::LANES } {
-                unreachable!("only vectors of so many lanes are made so");
-            }
             // SAFETY: the caller's contract, for a line of each group.
             unsafe {
                 match streams {
@@ -273,7 +271,8 @@ pub(crate) unsafe fn in_order<V: Vector>(
     for n in 0..times {
         let src = from.at.wrapping_add(n * group * from.step);
         let pick = |pair: &Piece| {
-            let [first, second, ..] = pair.from.map(|(_, behind)| src.wrapping_add(behind.into()));
+            let window = |i: usize| src.wrapping_add(pair.from[i].1.into());
+            let (first, second) = (window(0), window(1));
             // SAFETY: the caller's contract; a table is as long as a vector.
             unsafe {
                 let table = V::load(pair.table.as_ptr());
@@ -428,10 +427,11 @@ unsafe fn by_any<V: Vector, const PARTS: usize, const ONE: bool>(
             unsafe {
                 let mut made = V::load(first.table.as_ptr());
                 for pair in *pairs {
-                    let [first, second, ..] = pair.from.map(|(row, behind)| {
+                    let window = |(row, behind): Place| {
                         let row = if ONE { from[0] } else { from[usize::from(row)] };
                         V::load(row.at.wrapping_add(n * group * row.step + usize::from(behind)))
-                    });
+                    };
+                    let (first, second) = (window(pair.from[0]), window(pair.from[1]));
                     let table = V::load(pair.table.as_ptr());
                     made = V::pick((first, second), table).or_else(made, table);
                 }

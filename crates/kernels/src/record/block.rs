@@ -10,7 +10,7 @@ use crate::stream;
 use crate::tile::sides::Squares;
 use crate::tile::{Lanes, Tile, along_b, elements, is_line};
 use crate::vector::{LANE_BYTES, LINE_BYTES, Vector};
-use crate::window;
+use crate::window::{self, lanes::LANES};
 use std::ops::Range;
 
 /// How far ahead records are asked for that are taken apart by tables.
@@ -174,6 +174,9 @@ pub(crate) unsafe fn windows<V: Vector, const BY_LANES: bool>(
     (start, count): Block,
     (rows, windowed): (&Rows, &Windowed),
 ) {
+    if const { BY_LANES && V::LANES != LANES } {
+        unreachable!("only vectors of so many lanes are made so");
+    }
     let group = windowed.group;
     let times = windowed.times(records.count - start).min(count / group);
     let (from, to) = (&rows.from[..rows.lens.0], &rows.to[..rows.lens.1]);

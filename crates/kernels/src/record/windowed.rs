@@ -6,7 +6,7 @@ use crate::ahead::Row;
 use crate::nest::Loop;
 use crate::tile;
 use crate::vector::{Abilities, LANE_BYTES, LINE_BYTES};
-use crate::window::lanes::{LANES, MOST_OF_A_LANE};
+use crate::window::lanes::LANES;
 use crate::window::{self, GAP, MOST_WINDOWS, Place, Plan};
 use std::array::from_fn;
 
@@ -27,8 +27,11 @@ const FEW_FIELDS: usize = 3;
 /// That of lines of two vectors, which ask for one line each, is so much.
 const BY_LINES_BYTES: usize = 8 << 10;
 
-/// That of such lines whose lanes have windows of their own is so much: what these are takes longer to set up.
+/// That of such lines whose lanes have windows of their own is so much: it takes longer to begin with each line of a block.
 const BY_LANES_BYTES: usize = 16 << 10;
+
+/// They have such for fields of so many bytes, or a multiple of that.
+const LANE_FIELD_BYTES: usize = 12;
 
 /// A window takes the time in which so many numbers are moved one by one; and to find out what it is
 /// takes that of so many.
@@ -105,6 +108,7 @@ impl Records<'_> {
         // one; each vector has a window at least, but where all of it may be gaps.
         let written = if self.has_gaps { self.step(0) } else { payload };
         if self.end() > step
+            || !(bytes | places).is_multiple_of(by.unit_bytes)
             || bytes.is_multiple_of(LANE_BYTES)
             || 2 * payload < span
             || self.count < least
@@ -113,13 +117,9 @@ impl Records<'_> {
         {
             return self;
         }
-        let are_units = (bytes | places).is_multiple_of(by.unit_bytes);
-        let windows = if are_units { self.count_windows(group, by.lanes) } else { usize::MAX };
-        let lanes = || are_units.then(|| self.count_of_lanes(group, by)).flatten();
-        let (count, by_lanes) = match windows <= most {
-            true => (windows, false),
-            false => (lanes().unwrap_or(windows), true),
-        };
+        let windows = self.count_windows((group, by.lanes), false);
+        let by_lanes = windows > most && self.has_lanes(by);
+        let count = if by_lanes { self.count_windows((group, by.lanes), true) } else { windows };
         if count <= most {
             let group_bytes = group * self.pitch;
             let asked = ASKED_LINES * LINE_BYTES / vector * payload / self.pitch;
@@ -138,33 +138,21 @@ impl Records<'_> {
         self
     }
 
-    /// How many windows the vectors of a group have, of so many lanes.
-    fn count_windows(&self, group: usize, lanes: usize) -> usize {
+    /// How many windows the vectors of a group have, of so many lanes, in all or for each lane.
+    fn count_windows(&self, of: (usize, usize), by_lanes: bool) -> usize {
         let mut count = 0;
-        let each = &mut |from: &[Place], _| count += window::count(from, false);
-        self.vectors((group, lanes), &[0; MOST_FIELDS], each);
+        let each = &mut |from: &[Place], _| count += window::count(from, by_lanes);
+        self.vectors(of, &[0; MOST_FIELDS], each);
         count
     }
 
-    /// As [`Records::count_windows`], for each lane of the vectors, if these may have their own: past the caches, by vectors
-    /// that exchange only units of more than a byte, and where no lane wants too many, wherever rows start.
-    fn count_of_lanes(&self, group: usize, by: Abilities) -> Option<usize> {
-        if !self.streams || by.lanes != LANES || by.unit_bytes == 1 {
-            return None;
-        }
-        let mut count = 0;
-        for head in (0..LANE_BYTES).step_by(by.unit_bytes) {
-            let (mut all, mut most) = (0, 0);
-            self.vectors((group, by.lanes), &[head as u8; MOST_FIELDS], &mut |from, _| {
-                let windows = window::count(from, true);
-                (all, most) = (all + windows, most.max(windows));
-            });
-            if most > MOST_OF_A_LANE {
-                return None;
-            }
-            count = count.max(all);
-        }
-        Some(count)
+    /// Whether lanes have windows of their own where vectors have too many: past the caches, by vectors that exchange only
+    /// units of more than a byte. Of such fields a lane has parts of two at most, wherever rows start. Other fields, and
+    /// hybrids, were not measured, or are slower so.
+    fn has_lanes(&self, by: Abilities) -> bool {
+        let suits = self.streams && by.lanes == LANES && by.unit_bytes > 1;
+        let fields = || self.fields.iter().all(|f| f.bytes.is_multiple_of(LANE_FIELD_BYTES));
+        suits && self.hybrid.is_none() && fields()
     }
 
     /// Whether groups are whole vectors of the records that are put together, but not of each field: what they read

@@ -465,7 +465,7 @@ fn fields_of_any_sizes_go_by_windows_where_vectors_take_such() {
     };
     let none = abilities(1, usize::MAX);
     let told = |copy: &NdCopy, by| Way::of(copy, 0, Stores::Streamed, by).to_string();
-    let by_windows = |copy: &NdCopy, by| told(copy, by).contains("by windows");
+    let by_windows = |copy: &NdCopy, by| told(copy, by).contains(", by windows, ");
     for back in [false, true] {
         let bytes = structures(&[1, 2, 4, 8], 100_000, back);
         assert!(by_windows(&bytes, abilities(4, 1)));

@@ -1,5 +1,6 @@
 //! Structures by windows of a lane each.
 
+use super::rows::in_rows;
 use super::*;
 
 /// Vectors of two lanes that exchange units of so many bytes: emulated, so that no choice depends on the machine.
@@ -12,19 +13,19 @@ fn of_halves(unit_bytes: usize) -> Instance {
 #[test]
 fn fields_of_12_bytes_are_moved_by_windows_of_a_lane() {
     let at_line = std::ptr::without_provenance::<u8>(4096);
-    let (vectors, lanes) = (", by windows, by lines", ", by windows of a lane each, by lines");
     for (sizes, back, way) in [
-        (&[12; 3][..], false, lanes),
-        (&[12; 3], true, lanes),
-        (&[12; 4], false, lanes),
-        (&[12; 8], true, lanes),
-        (&[12, 24], false, lanes),
-        // Few vectors, or more of a lane.
-        (&[12, 24], true, vectors),
-        (&[12; 2], true, vectors),
-        (&[4, 12, 8], true, " at once, by lines"),
+        (&[12; 3][..], false, "448 at once, by windows of a lane each, "),
+        (&[12; 3], true, "448 at once, by windows of a lane each, "),
+        (&[12; 4], false, "336 at once, by windows of a lane each, "),
+        (&[12; 8], true, "160 at once, by windows of a lane each, "),
+        (&[12, 24], false, "448 at once, by windows of a lane each, "),
+        // Few vectors, or other fields.
+        (&[12, 24], true, "224 at once, by windows, "),
+        (&[12; 2], true, "336 at once, by windows, "),
+        (&[4, 12, 8], true, "128 at once, by lines"),
+        (&[16, 24, 16], true, "64 at once, by lines"),
     ] {
-        let copy = structures(sizes, 1025, back);
+        let copy = structures(sizes, 300, back);
         let told = |units, stores| explain_by(&of_halves(units), &copy, at_line, stores);
         assert!(told(4, Stores::Streamed).contains(way), "{sizes:?} {}", told(4, Stores::Streamed));
         // Neither in the caches nor by vectors that exchange bytes.
@@ -40,6 +41,10 @@ fn fields_of_12_bytes_are_moved_by_windows_of_a_lane() {
             arrive(&of_halves(4), &structures(sizes, count, back), to);
         }
     }
+    // Rows that start at several places of a line.
+    for back in [false, true] {
+        arrive(&of_halves(4), &in_rows(&[12; 3], (3, 259), None, back), 4);
+    }
 }
 
 /// That `copy` arrives at a place of a line, past the caches.
@@ -49,8 +54,10 @@ fn arrive(instance: &Instance, copy: &NdCopy, to: usize) {
     let mut moved = vec![0xEE; written.end as usize];
     oracle::copy(copy, &src, 0, &mut moved, 0);
     let (mut dst, to) = aligned(moved.len(), to);
+    let mut expected = dst.clone();
+    expected[to..to + moved.len()].copy_from_slice(&moved);
     let ends = (src.as_ptr(), dst[to..].as_mut_ptr());
     // SAFETY: the buffers hold what the copy touches; the instance is emulated.
     unsafe { copy_by(instance, copy, ends, Stores::Streamed) };
-    assert!(dst[to..to + moved.len()] == moved, "{copy:?}");
+    assert!(dst == expected, "{copy:?}");
 }

@@ -1,4 +1,4 @@
-//! Windows of a lane each, for vectors that exchange no bytes between their lanes, or only larger units.
+//! Windows of a lane each, for vectors that exchange larger units than bytes between their lanes.
 //!
 //! **Hazard.** Of fields of 12 bytes a vector has parts of more than two windows that are vectors, each of which takes an
 //! exchange of lanes. **Structure.** Each lane of the result is made of two windows of its own, which start anywhere: they
@@ -12,8 +12,8 @@ use std::array::from_fn;
 /// The lanes of vectors that are made so.
 pub(crate) const LANES: usize = 2;
 
-/// As many windows has a lane at most: of more it takes as long as element by element.
-pub(crate) const MOST_OF_A_LANE: usize = 2;
+/// As many windows has a lane at most.
+pub(super) const MOST_OF_A_LANE: usize = 2;
 
 /// Calls `each` for the windows that the lanes of a vector are made of, one of each at a time: the bytes of the source in
 /// it, as many as a vector has, are `from`. Each starts with the first byte of a row that is missing, so that there are as
