@@ -47,7 +47,7 @@ pub(crate) struct Instance {
     /// [`flat::flush`].
     pub(crate) flush: unsafe fn(&Panel<'_>, Strip, (*const u8, &mut Stage, *mut u8)),
     /// [`record::block::run`].
-    pub(crate) records: unsafe fn(&Records<'_>, Block, (&Rows, &mut record::Stage)),
+    pub(crate) records: unsafe fn(&Records<'_>, Block, (&Rows, &mut record::Stage<'_>)),
     /// [`record::block::windows`], and those of a lane each.
     windows: [Windows; 2],
     /// [`gather::runs`].
@@ -214,7 +214,7 @@ macro_rules! instance {
             unsafe fn records(
                 records: &Records<'_>,
                 block: Block,
-                at: (&Rows, &mut record::Stage),
+                at: (&Rows, &mut record::Stage<'_>),
             ) {
                 // SAFETY: the caller's contract.
                 unsafe { record::block::run::<$vector>(records, block, at) }
@@ -323,7 +323,7 @@ mod avx512vbmi {
     /// # Safety
     /// As [`record::block::run`]. Longer units are picked faster without byte permutations.
     #[target_feature(enable = "avx512f,avx512bw,avx512vbmi")]
-    unsafe fn records(records: &Records<'_>, block: Block, at: (&Rows, &mut record::Stage)) {
+    unsafe fn records(records: &Records<'_>, block: Block, at: (&Rows, &mut record::Stage<'_>)) {
         // SAFETY: the caller's contract; without byte permutations it is less.
         unsafe {
             match records.picks_bytes() {

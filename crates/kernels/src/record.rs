@@ -13,6 +13,7 @@
 //! out once.
 
 pub(crate) mod block;
+mod dense;
 mod form;
 mod halves;
 mod picks;
@@ -114,6 +115,8 @@ enum Fill {
     Picks,
     /// Fields of one size, by squares.
     Squares,
+    /// Likewise, dense ones of which there are a few more than a lane has.
+    Dense,
     /// Small fields that lie together, by halves.
     Halves,
     /// By windows, groups of so many records: where they belong. Their rows start at so many places of a
@@ -166,15 +169,20 @@ struct Staged(MaybeUninit<[u8; STAGE_BYTES]>);
 #[repr(align(64))]
 struct Carried(MaybeUninit<[[u8; LINE_BYTES]; MOST_FIELDS]>);
 
-/// Where rows start, what is carried of each, and what says how a block is put together.
-pub(crate) struct Stage {
+/// What says how a block is moved, by the way that it is. Some of it is large: nobody else has it on the stack.
+enum Aid<'a> {
+    None,
+    Tables(&'a Table),
+    Picks(&'a Picks),
+    Halves(&'a Halves, &'a mut halves::Staged),
+    Windows(&'a mut Windowed),
+}
+
+/// Where rows start, what is carried of each, and what says how a block is moved.
+pub(crate) struct Stage<'a> {
     starts: Rows,
     carried: Carried,
-    table: Table,
-    windowed: Windowed,
-    picks: Option<Picks>,
-    halves: Option<Halves>,
-    staged: halves::Staged,
+    aid: Aid<'a>,
 }
 
 /// Where what a block has of each row is, on either side, and how many there are: records are one
@@ -189,8 +197,17 @@ pub(crate) struct Rows {
 /// Where records are that are moved: their rows, and what helps.
 struct At<'a> {
     rows: Rows,
-    stage: &'a mut Stage,
-    staged: &'a mut Staged,
+    stage: Stage<'a>,
+    staged: Option<&'a mut Staged>,
+}
+
+/// By what records are moved, around what loops, and where these start.
+#[derive(Clone, Copy)]
+struct With<'a> {
+    instance: &'a Instance,
+    loops: &'a [Loop<'a>],
+    src: *const u8,
+    dst: *mut u8,
 }
 
 impl Rows {
@@ -207,7 +224,7 @@ impl Rows {
 }
 
 impl<'a> Records<'a> {
-    /// Moves all records at each position of `loops`, with stages that are not there for any other way.
+    /// Moves all records at each position of `loops`.
     ///
     /// # Safety
     /// As [`crate::copy`], with `src` and `dst` at the start of these loops.
@@ -218,25 +235,82 @@ impl<'a> Records<'a> {
         loops: &[Loop],
         (src, dst): (*const u8, *mut u8),
     ) {
-        let mut stage = Stage {
-            starts: self.starts(src, dst),
-            carried: Carried(MaybeUninit::uninit()),
-            table: if self.fill == Fill::Tables { self.table() } else { [[[0; LANE_BYTES]; _]; _] },
-            windowed: Windowed::new(loops),
-            picks: (self.fill == Fill::Picks).then(|| Picks::of(self)),
-            halves: (self.fill == Fill::Halves).then(|| Halves::of(self)),
-            staged: halves::Staged::new(),
-        };
+        let with = With { instance, loops, src, dst };
+        // SAFETY: the caller's contract.
+        unsafe {
+            match self.fill {
+                Fill::Elements | Fill::Squares | Fill::Dense => self.aided(with, Aid::None),
+                Fill::Tables => self.aided(with, Aid::Tables(&self.table())),
+                Fill::Picks => self.aided(with, Aid::Picks(&Picks::of(self))),
+                Fill::Halves => self.halved(with),
+                Fill::Windows { .. } => self.windowed(with),
+            }
+        }
+    }
+
+    /// As [`Records::run`], by halves.
+    ///
+    /// # Safety
+    /// As there.
+    #[inline(never)]
+    unsafe fn halved(&self, with: With<'_>) {
+        let (halves, mut staged) = (Halves::of(self), halves::Staged::new());
+        // SAFETY: the caller's contract.
+        unsafe { self.aided(with, Aid::Halves(&halves, &mut staged)) }
+    }
+
+    /// As [`Records::run`], by windows.
+    ///
+    /// # Safety
+    /// As there.
+    #[inline(never)]
+    unsafe fn windowed(&self, with: With<'_>) {
+        let mut windowed = Windowed::new(with.loops);
+        // SAFETY: the caller's contract.
+        unsafe { self.aided(with, Aid::Windows(&mut windowed)) }
+    }
+
+    /// As [`Records::run`], with what helps.
+    ///
+    /// # Safety
+    /// As there.
+    unsafe fn aided(&self, with: With<'_>, aid: Aid<'_>) {
+        // SAFETY: the caller's contract.
+        unsafe {
+            match self.stages() {
+                true => self.staged(with, aid),
+                false => self.positions(with, aid, None),
+            }
+        }
+    }
+
+    /// As [`Records::aided`], put together in a stage.
+    ///
+    /// # Safety
+    /// As there.
+    #[inline(never)]
+    unsafe fn staged(&self, with: With<'_>, aid: Aid<'_>) {
         let mut staged = Staged(MaybeUninit::uninit());
-        let mut at = At { rows: stage.starts, stage: &mut stage, staged: &mut staged };
+        // SAFETY: the caller's contract.
+        unsafe { self.positions(with, aid, Some(&mut staged)) }
+    }
+
+    /// As [`Records::aided`], with the stage where there is one.
+    ///
+    /// # Safety
+    /// As there.
+    unsafe fn positions(&self, with: With<'_>, aid: Aid<'_>, staged: Option<&mut Staged>) {
+        let starts = self.starts(with.src, with.dst);
+        let stage = Stage { starts, carried: Carried(MaybeUninit::uninit()), aid };
+        let mut at = At { rows: starts, stage, staged };
         let places = match self.fill {
-            Fill::Windows { places: 2.., .. } => self.places(loops),
+            Fill::Windows { places: 2.., .. } => self.places(with.loops),
             _ => 1,
         };
         // What starts at one place is moved one behind the other.
         for place in 0..places {
             // SAFETY: the caller's contract; each position is at one place.
-            unsafe { self.each(instance, (loops, 0), (place, places), &mut at) }
+            unsafe { self.each(with.instance, (with.loops, 0), (place, places), &mut at) }
         }
     }
 
@@ -250,7 +324,7 @@ impl<'a> Records<'a> {
         instance: &Instance,
         (loops, k): (&[Loop], usize),
         (place, places): (usize, usize),
-        at: &mut At,
+        at: &mut At<'_>,
     ) {
         let Some(here) = loops.get(k) else {
             // SAFETY: the caller's contract, for one position.
@@ -274,11 +348,11 @@ impl<'a> Records<'a> {
     ///
     /// # Safety
     /// As [`Records::run`], for one position.
-    unsafe fn rows(&self, instance: &Instance, at: &mut At) {
+    unsafe fn rows(&self, instance: &Instance, at: &mut At<'_>) {
         let At { rows, stage, staged } = at;
-        self.begin(&stage.starts, rows, staged.0.as_mut_ptr().cast());
-        if self.has_windows() {
-            self.plan(instance.abilities, (&mut stage.windowed, rows));
+        self.begin(&stage.starts, rows, staged.as_mut().map(|staged| staged.0.as_mut_ptr().cast()));
+        if let Aid::Windows(windowed) = &mut stage.aid {
+            self.plan(instance.abilities, (windowed, rows));
         }
         let head = if self.fill == Fill::Picks { self.before_lines(rows) } else { 0 };
         let mut start = 0;
@@ -287,10 +361,9 @@ impl<'a> Records<'a> {
             let count = most.min(self.count - start);
             // SAFETY: a block of the records.
             unsafe {
-                match self.fill {
-                    Fill::Windows { by_lanes, .. } => {
-                        let windows = instance.windows(by_lanes);
-                        windows(self, (start, count), (rows, &stage.windowed));
+                match (self.fill, &stage.aid) {
+                    (Fill::Windows { by_lanes, .. }, Aid::Windows(windowed)) => {
+                        instance.windows(by_lanes)(self, (start, count), (rows, windowed));
                     }
                     _ => (instance.records)(self, (start, count), (rows, stage)),
                 }
@@ -298,9 +371,9 @@ impl<'a> Records<'a> {
             rows.go_on(count, self.stages());
             start += count;
         }
-        if self.has_windows() {
+        if let Aid::Windows(windowed) = &stage.aid {
             // SAFETY: the caller's contract.
-            unsafe { self.ends(&stage.windowed, &stage.starts) }
+            unsafe { self.ends(windowed, &stage.starts) }
         }
     }
 
@@ -411,11 +484,11 @@ impl<'a> Records<'a> {
 
     /// Sets `rows` to those that start at `starts`. Those of the result are in the stage, behind a line
     /// each, where they go past the caches.
-    fn begin(&self, starts: &Rows, rows: &mut Rows, stage: *mut u8) {
+    fn begin(&self, starts: &Rows, rows: &mut Rows, stage: Option<*mut u8>) {
         let (from, to) = starts.lens;
         rows.from[..from].copy_from_slice(&starts.from[..from]);
         rows.to[..to].copy_from_slice(&starts.to[..to]);
-        if self.stages() {
+        if let Some(stage) = stage {
             let mut staged = stage.wrapping_add(LINE_BYTES);
             for row in &mut rows.to[..to] {
                 row.at = staged;
@@ -437,7 +510,7 @@ impl fmt::Display for Records<'_> {
             Fill::Elements => "",
             Fill::Tables => ", by tables",
             Fill::Picks => ", each vector picked from all",
-            Fill::Squares => ", by squares",
+            Fill::Squares | Fill::Dense => ", by squares",
             Fill::Halves => ", by halves",
             Fill::Windows { by_lanes: false, .. } => ", by windows",
             Fill::Windows { by_lanes: true, .. } => ", by windows of a lane each",

@@ -1,7 +1,8 @@
 //! A block of records: put together in the first-level cache, and written out.
 
 use super::{
-    Block, Fill, Hybrid, MOST_BY_TABLE, Records, Rows, Stage, Table, Windowed, halves, picks,
+    Aid, Block, Fill, Hybrid, MOST_BY_TABLE, Records, Rows, Stage, Table, Windowed, dense, halves,
+    picks,
 };
 use crate::ahead::{Asks, prefetch};
 use crate::element::{Line, Plane, move_line, move_lines};
@@ -14,7 +15,7 @@ use crate::window::{self, lanes::LANES};
 use std::ops::Range;
 
 /// How far ahead records are asked for that are taken apart by tables.
-const AHEAD_BYTES: usize = 2 << 10;
+pub(super) const AHEAD_BYTES: usize = 2 << 10;
 
 /// Hybrids of fewer records are moved from hybrid to hybrid.
 const FEW: usize = 8;
@@ -27,33 +28,34 @@ const FEW: usize = 8;
 pub(crate) unsafe fn run<V: Vector>(
     records: &Records<'_>,
     (start, count): Block,
-    (rows, stage): (&Rows, &mut Stage),
+    (rows, stage): (&Rows, &mut Stage<'_>),
 ) {
     // SAFETY: the caller's contract.
     unsafe {
-        let done = match records.fill {
-            Fill::Elements => 0,
-            Fill::Squares => squares::<V>(records, count, rows),
-            Fill::Tables => match records.fields.len() {
-                3 => tables::<V, 3>(records, count, (&stage.table, rows)),
-                5 => tables::<V, 5>(records, count, (&stage.table, rows)),
-                6 => tables::<V, 6>(records, count, (&stage.table, rows)),
-                _ => tables::<V, MOST_BY_TABLE>(records, count, (&stage.table, rows)),
+        let done = match &mut stage.aid {
+            Aid::None => match records.fill {
+                Fill::Squares => squares::<V>(records, count, rows),
+                Fill::Dense => dense::run::<V>(records, count, rows),
+                _ => 0,
             },
-            Fill::Picks => {
-                let picks = stage.picks.as_ref().expect("they are found out for these");
-                picks::run::<V>(records, (start, count), (rows, picks))
+            Aid::Tables(table) => match records.fields.len() {
+                3 => tables::<V, 3>(records, count, (table, rows)),
+                5 => tables::<V, 5>(records, count, (table, rows)),
+                6 => tables::<V, 6>(records, count, (table, rows)),
+                _ => tables::<V, MOST_BY_TABLE>(records, count, (table, rows)),
+            },
+            Aid::Picks(picks) => picks::run::<V>(records, (start, count), (rows, picks)),
+            Aid::Halves(halves, staged) => {
+                halves::run::<V>(records, (start, count), (rows, halves, staged))
             }
-            Fill::Halves => {
-                let halves = stage.halves.as_ref().expect("they are found out for these");
-                let with = (rows, halves, &mut stage.staged);
-                halves::run::<V>(records, (start, count), with)
-            }
-            Fill::Windows { .. } => unreachable!("windows have a body of their own"),
+            Aid::Windows(_) => unreachable!("windows have a body of their own"),
         };
         if done < count {
             for i in 0..records.fields.len() {
-                if !records.splits && i < rows.lens.0 && records.fill != Fill::Picks {
+                if !records.splits
+                    && i < rows.lens.0
+                    && !matches!(records.fill, Fill::Picks | Fill::Dense)
+                {
                     // What the block behind has of the field; picks are one block.
                     let row = rows.from[i];
                     for at in (0..records.block * row.step).step_by(LINE_BYTES) {

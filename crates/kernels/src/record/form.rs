@@ -7,6 +7,7 @@ use super::{
 use crate::caches::Caches;
 use crate::nest::{Loop, Nest};
 use crate::vector::{Abilities, LANE_BYTES, LINE_BYTES, PAGE_BYTES};
+use crate::window::lanes::LANES;
 use layout::{CopyDim, FieldCopy, NdCopy};
 
 /// Records of these fields, of which there are so many, so far apart.
@@ -94,17 +95,21 @@ impl<'a> Records<'a> {
         // Arrays that lie so want longer runs, where a vector is less than a line.
         let clashes = by.lanes * LANE_BYTES < LINE_BYTES && fields.dst % PAGE_BYTES == 0;
         let dense = pitch == fields.count * nest.bytes;
-        let tables = dense && BY_TABLE.contains(&fields.count);
-        let picked = tables && !streams && Records::are_picked(nest.bytes, by);
-        records.fill = match (squares, tables) {
+        let few = dense && BY_TABLE.contains(&fields.count);
+        let picked = few && !streams && Records::are_picked(nest.bytes, by);
+        // Three are faster by tables, and five that are put together in a stage.
+        let least = if splits || !streams { 5 } else { 6 };
+        let are_dense = by.lanes == LANES && nest.bytes >= 4 && fields.count >= least;
+        records.fill = match (squares, few) {
             (true, true) if picked => Fill::Picks,
+            (true, true) if are_dense => Fill::Dense,
             (true, true) => Fill::Tables,
             (true, false) if fields.count == 1 => Fill::Elements,
             (true, false) if splits && clashes => Fill::Squares,
             (true, false) => return None,
             _ => Fill::Elements,
         };
-        if picked {
+        if !streams && matches!(records.fill, Fill::Picks | Fill::Dense) {
             records.block = records.count;
         }
         // Few fields are in many bytes of each window; yet AMD's processors take longer for one, which only

@@ -71,6 +71,7 @@ fn from_the_first() -> Vec<NdCopy> {
             list.push(structures(&[bytes; 5], 300, back));
             list.push(structures(&[bytes, 1, 8], 300, back));
             list.push(structures(&[bytes; 3], 259, back));
+            list.push(structures(&[bytes; 7], 259, back));
         }
     }
     // Rows of structures, and hybrids.

@@ -31,3 +31,19 @@ fn few_fields_of_one_size_are_picked_in_the_caches() {
         }
     }
 }
+
+#[test]
+fn few_fields_of_one_size_go_by_squares_where_two_lanes_are_no_line() {
+    let Some(avx2) = available().find(|instance| instance.name == "AVX2") else { return };
+    for (fields, bytes) in [3, 5, 6, 7].into_iter().flat_map(|n| [1, 2, 4, 8].map(|e| (n, e))) {
+        for (back, stores) in [false, true].into_iter().flat_map(|b| STORES.map(|s| (b, s))) {
+            let copy = structures(&vec![bytes; fields], 5000, back);
+            let told = explain_by(&avx2, &copy, std::ptr::null(), stores);
+            let in_a_stage = back && stores == Stores::Streamed;
+            let squares = bytes >= 4 && fields >= if in_a_stage { 6 } else { 5 };
+            assert_eq!(told.contains("by squares"), squares, "{told}");
+            assert_eq!(told.contains("by tables"), !squares, "{told}");
+            check(&structures(&vec![bytes; fields], 261, back), (1, 4));
+        }
+    }
+}
