@@ -24,7 +24,7 @@ fn rows(row: u64) -> NdCopy {
     let stride = |way: u64| i64::try_from(way).expect("a few MiB");
     let strides = vec![Stride { src: stride(2 * row), dst: stride(row) }];
     let dim = CopyDim { extent: REQUEST_BYTES / row, src_index: None, dst_index: None };
-    let field = FieldCopy { bytes: row, src_offset: 0, dst_offset: 0, strides };
+    let field = FieldCopy { bytes: row, src_offset: 0, dst_offset: 0, padding: 0, strides };
     NdCopy { dims: vec![dim], fields: vec![field] }
 }
 

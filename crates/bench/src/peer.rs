@@ -281,7 +281,7 @@ mod tests {
 
     fn field(bytes: u64, src_offset: i64, dst_offset: i64, strides: &[(i64, i64)]) -> FieldCopy {
         let strides = strides.iter().map(|&(src, dst)| Stride { src, dst }).collect();
-        FieldCopy { bytes, src_offset, dst_offset, strides }
+        FieldCopy { bytes, src_offset, dst_offset, padding: 0, strides }
     }
 
     fn dim(extent: u64, table: Option<&[u64]>) -> CopyDim {

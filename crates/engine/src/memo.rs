@@ -237,7 +237,8 @@ mod tests {
 
     /// `count` runs of a byte.
     fn chunk(count: usize) -> Chunk {
-        let field = FieldCopy { bytes: 1, src_offset: 0, dst_offset: 0, strides: Vec::new() };
+        let field =
+            FieldCopy { bytes: 1, src_offset: 0, dst_offset: 0, padding: 0, strides: Vec::new() };
         let copy = NdCopy { dims: Vec::new(), fields: vec![field] };
         Chunk { list: vec![copy; count].into(), src_offset: 0, dst_offset: 0 }
     }

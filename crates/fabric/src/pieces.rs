@@ -18,6 +18,7 @@ pub(crate) fn turned(copy: &NdCopy) -> NdCopy {
         bytes: field.bytes,
         src_offset: field.dst_offset,
         dst_offset: field.src_offset,
+        padding: 0,
         strides: field.strides.iter().map(turn).collect(),
     });
     NdCopy { dims: dims.collect(), fields: fields.collect() }
@@ -27,7 +28,7 @@ pub(crate) fn turned(copy: &NdCopy) -> NdCopy {
 pub(crate) fn packing(piece: &NdCopy) -> NdCopy {
     let mut packing = piece.clone();
     let only = &mut packing.fields[0];
-    only.dst_offset = 0;
+    (only.dst_offset, only.padding) = (0, 0);
     let mut step = only.bytes as i64;
     for (dim, stride) in packing.dims.iter_mut().zip(&mut only.strides).rev() {
         (dim.dst_index, stride.dst) = (None, step);
@@ -273,7 +274,8 @@ pub(crate) fn described(mut bytes: &[u8], most: usize) -> Option<(NdCopy, &[u8])
         dims.push(CopyDim { extent, src_index: None, dst_index: table });
         strides.push(Stride { src: 0, dst: stride as i64 });
     }
-    let only = FieldCopy { bytes: run, src_offset: 0, dst_offset: start as i64, strides };
+    let only =
+        FieldCopy { bytes: run, src_offset: 0, dst_offset: start as i64, padding: 0, strides };
     // Packed on both sides, and then here only.
     let there = NdCopy { dims, fields: vec![only] };
     let mut packed = packing(&there);
@@ -349,6 +351,7 @@ mod tests {
                 bytes: run,
                 src_offset: 3 * i as i64,
                 dst_offset: start + (i * run) as i64,
+                padding: 0,
                 strides: strides.clone(),
             };
             NdCopy { dims, fields: (0..fields as u64).map(field).collect() }
@@ -393,7 +396,7 @@ mod tests {
         let page = CopyDim { extent: 2, src_index: table([1, 0]), dst_index: table([7, 3]) };
         let step = |src, dst| Stride { src, dst };
         let strides = vec![step(384, 384), step(128, 64), step(64, 192)];
-        let only = FieldCopy { bytes: 64, src_offset: 0, dst_offset: 5, strides };
+        let only = FieldCopy { bytes: 64, src_offset: 0, dst_offset: 5, padding: 0, strides };
         let copy = NdCopy { dims: vec![page, dim(3), dim(2)], fields: vec![only] };
         let runs: Vec<_> = Runs::of(&copy, 65).collect();
         assert_eq!((runs.len(), runs[0].bytes(), runs[0].are_whole()), (1, 384, false));

@@ -297,7 +297,7 @@ unsafe fn copy_bytes(from: *const u8, to: *mut u8, bytes: usize) {
         return unsafe { std::ptr::copy_nonoverlapping(from, to, bytes) };
     }
     let strides = Vec::new();
-    let run = FieldCopy { bytes: bytes as u64, src_offset: 0, dst_offset: 0, strides };
+    let run = FieldCopy { bytes: bytes as u64, src_offset: 0, dst_offset: 0, padding: 0, strides };
     let run = NdCopy { dims: Vec::new(), fields: vec![run] };
     // SAFETY: as the caller says.
     unsafe { kernels::copy(&run, from, to, stores(&run)) }

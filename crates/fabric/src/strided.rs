@@ -39,7 +39,7 @@ pub fn strided(counts: &[u64], src: &[i64], dst: &[i64]) -> NdCopy {
     let dims = extents.iter().rev();
     let dims = dims.map(|&extent| CopyDim { extent, src_index: None, dst_index: None }).collect();
     let strides = src.iter().zip(dst).rev().map(|(&src, &dst)| Stride { src, dst }).collect();
-    let only = FieldCopy { bytes: *bytes, src_offset: 0, dst_offset: 0, strides };
+    let only = FieldCopy { bytes: *bytes, src_offset: 0, dst_offset: 0, padding: 0, strides };
     NdCopy { dims, fields: vec![only] }
 }
 
@@ -74,7 +74,8 @@ pub fn runs(src: &[(u64, u64)], dst: &[(u64, u64)]) -> Option<Vec<NdCopy>> {
         let (src, dst) = (Places::of(src), Places::of(dst));
         let dim = CopyDim { extent, src_index: src.table, dst_index: dst.table };
         let strides = vec![Stride { src: src.stride, dst: dst.stride }];
-        let only = FieldCopy { bytes, src_offset: src.first, dst_offset: dst.first, strides };
+        let only =
+            FieldCopy { bytes, src_offset: src.first, dst_offset: dst.first, padding: 0, strides };
         NdCopy { dims: vec![dim], fields: vec![only] }
     });
     (from.is_none() && to.is_none()).then(|| all.collect())

@@ -167,6 +167,7 @@ mod tests {
             bytes,
             src_offset: offset,
             dst_offset: 100 + offset,
+            padding: 0,
             strides: vec![Stride { src: 8, dst: -4 }],
         };
         let dims = vec![CopyDim { extent, src_index: None, dst_index: None }];

@@ -59,10 +59,12 @@ const MOST_BY_TABLE: usize = 7;
 /// What is put together: a block, and for each field the line before it.
 const STAGE_BYTES: usize = LINE_BYTES * (MOST_RECORD_BYTES + MOST_FIELDS);
 
-/// A field: its bytes, and where that of the first record is, on either side.
+/// A field: its bytes, those of padding behind it in the destination, and where that of the first record is, on
+/// either side.
 #[derive(Debug, Clone, Copy)]
 struct Field {
     bytes: usize,
+    padding: usize,
     src: isize,
     dst: isize,
 }
@@ -74,6 +76,13 @@ enum Fields<'a> {
     List(&'a [FieldCopy]),
     /// So many, alike: the first, and how far the next is on either side.
     Series(usize, Field, (isize, isize)),
+}
+
+impl Field {
+    /// How much of the result it has, with its padding.
+    fn written(&self) -> usize {
+        self.bytes.saturating_add(self.padding)
+    }
 }
 
 impl Fields<'_> {
@@ -89,12 +98,13 @@ impl Fields<'_> {
         match self {
             Fields::List(fields) => Field {
                 bytes: fields[i].bytes as usize,
+                padding: fields[i].padding as usize,
                 src: fields[i].src_offset as isize,
                 dst: fields[i].dst_offset as isize,
             },
-            Fields::Series(_, Field { bytes, src, dst }, step) => {
+            Fields::Series(_, first, step) => {
                 let i = i as isize;
-                Field { bytes: *bytes, src: src + i * step.0, dst: dst + i * step.1 }
+                Field { src: first.src + i * step.0, dst: first.dst + i * step.1, ..*first }
             }
         }
     }
@@ -144,7 +154,7 @@ pub(crate) struct Records<'a> {
     pitch: usize,
     /// Whether records are the source; else they are the destination.
     splits: bool,
-    /// Whether they are the destination, with gaps between the fields.
+    /// Whether they are the destination, with gaps between the fields that aren't padding.
     has_gaps: bool,
     /// Whether they go past the caches.
     streams: bool,
@@ -290,7 +300,10 @@ impl<'a> Records<'a> {
     /// As there.
     #[inline(never)]
     unsafe fn staged(&self, with: With<'_>, aid: Aid<'_>) {
-        let mut staged = Staged(MaybeUninit::uninit());
+        // Padding is written as it is there.
+        let pads = self.fields.iter().any(|field| field.padding > 0);
+        let empty = if pads { MaybeUninit::zeroed() } else { MaybeUninit::uninit() };
+        let mut staged = Staged(empty);
         // SAFETY: the caller's contract.
         unsafe { self.positions(with, aid, Some(&mut staged)) }
     }

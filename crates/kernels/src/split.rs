@@ -116,7 +116,7 @@ fn turns_of(copy: &NdCopy, k: usize, range: Range<u64>) -> NdCopy {
 fn bytes_of(copy: &NdCopy, range: Range<u64>) -> NdCopy {
     let mut part = copy.clone();
     for field in &mut part.fields {
-        field.bytes = range.end - range.start;
+        (field.bytes, field.padding) = (range.end - range.start, 0);
         field.src_offset += range.start as i64;
         field.dst_offset += range.start as i64;
     }

@@ -6,6 +6,7 @@ mod guarded;
 mod lines;
 mod narrow;
 mod nested;
+mod padded;
 mod picks;
 mod rows;
 mod windows;
@@ -85,7 +86,8 @@ impl Shape {
         let dst = self.strides(&self.dst_order, self.gaps.1);
         let strides = src.iter().zip(&dst).map(|(&src, &dst)| Stride { src, dst }).collect();
         let dim = |&extent: &u64| CopyDim { extent, src_index: None, dst_index: None };
-        let field = FieldCopy { bytes: self.bytes, src_offset: 0, dst_offset: 0, strides };
+        let field =
+            FieldCopy { bytes: self.bytes, src_offset: 0, dst_offset: 0, padding: 0, strides };
         NdCopy { dims: self.extents.iter().map(dim).collect(), fields: vec![field] }
     }
 }
@@ -113,6 +115,7 @@ fn padded_structures(
             bytes,
             src_offset: src.0.cast_signed(),
             dst_offset: dst.0.cast_signed(),
+            padding: 0,
             strides: vec![Stride { src: src.1.cast_signed(), dst: dst.1.cast_signed() }],
         }
     };
@@ -189,6 +192,7 @@ fn check(copy: &NdCopy, bases: (usize, usize)) {
             }
             // SAFETY: the buffers hold what the copy touches; the instance is available.
             unsafe { copy_by(&instance, copy, ends, stores) };
+            padded::let_be(copy, &dst, (&mut expected, to));
             assert!(dst == expected, "{} {stores:?}: {}: {copy:?}", instance.name, told(&instance));
         }
     }
@@ -340,7 +344,7 @@ proptest! {
             true => [Stride { src: whole, dst: whole }, Stride { src: run, dst: run }],
             false => [Stride { src: whole, dst: run }, Stride { src: run, dst: gap }],
         };
-        let field = FieldCopy { bytes, src_offset: 0, dst_offset: 0, strides: strides.to_vec() };
+        let field = FieldCopy { bytes, src_offset: 0, dst_offset: 0, padding: 0, strides: strides.to_vec() };
         check(&NdCopy { dims: vec![rows, places], fields: vec![field] }, bases);
     }
 
@@ -379,7 +383,7 @@ fn looped(loops: &[(u64, i64, i64)]) -> NdCopy {
     let dim =
         |&(extent, ..): &(u64, i64, i64)| CopyDim { extent, src_index: None, dst_index: None };
     let strides = loops.iter().map(|&(_, src, dst)| Stride { src, dst }).collect();
-    let field = FieldCopy { bytes: 4, src_offset: 0, dst_offset: 0, strides };
+    let field = FieldCopy { bytes: 4, src_offset: 0, dst_offset: 0, padding: 0, strides };
     NdCopy { dims: loops.iter().map(dim).collect(), fields: vec![field] }
 }
 
@@ -438,7 +442,7 @@ fn elements_of_each_size() {
 fn fields_of_other_records() {
     let field = |bytes: u64, at, dst| {
         let strides = vec![Stride { src: 12, dst: bytes.cast_signed() }];
-        FieldCopy { bytes, src_offset: at, dst_offset: dst, strides }
+        FieldCopy { bytes, src_offset: at, dst_offset: dst, padding: 0, strides }
     };
     let count = if cfg!(miri) { 300 } else { 100_000 };
     let dims = vec![CopyDim { extent: count, src_index: None, dst_index: None }];
@@ -564,7 +568,7 @@ fn records_by_tables_of_each_number_of_fields() {
 
 /// One run.
 fn run(bytes: u64) -> NdCopy {
-    let field = FieldCopy { bytes, src_offset: 0, dst_offset: 0, strides: vec![] };
+    let field = FieldCopy { bytes, src_offset: 0, dst_offset: 0, padding: 0, strides: vec![] };
     NdCopy { dims: vec![], fields: vec![field] }
 }
 

@@ -17,6 +17,7 @@ fn copy_of(fields: &[Field<'_>]) -> NdCopy {
         bytes,
         src_offset,
         dst_offset,
+        padding: 0,
         strides: loops.iter().map(|&(_, src, dst)| Stride { src, dst }).collect(),
     };
     NdCopy {

@@ -81,6 +81,7 @@ impl Shape {
                 bytes,
                 src_offset: before - src_lo,
                 dst_offset: before - dst_lo,
+                padding: 0,
                 strides: strides.collect(),
             });
             before += bytes as i64;
@@ -153,7 +154,7 @@ proptest! {
 }
 
 fn run(bytes: u64) -> NdCopy {
-    let field = FieldCopy { bytes, src_offset: 0, dst_offset: 0, strides: vec![] };
+    let field = FieldCopy { bytes, src_offset: 0, dst_offset: 0, padding: 0, strides: vec![] };
     NdCopy { dims: vec![], fields: vec![field] }
 }
 
@@ -171,7 +172,7 @@ fn nest(loops: &[(u64, i64, i64)]) -> NdCopy {
     let plain =
         |&(extent, ..): &(u64, i64, i64)| CopyDim { extent, src_index: None, dst_index: None };
     let strides = loops.iter().map(|&(_, src, dst)| Stride { src, dst }).collect();
-    let field = FieldCopy { bytes: 4, src_offset: 0, dst_offset: 0, strides };
+    let field = FieldCopy { bytes: 4, src_offset: 0, dst_offset: 0, padding: 0, strides };
     NdCopy { dims: loops.iter().map(plain).collect(), fields: vec![field] }
 }
 
@@ -236,7 +237,8 @@ fn what_reaches_outside_is_refused() {
     // Farther down than any base is up, though what is known of that would fit behind one.
     let once = CopyDim { extent: 2, src_index: None, dst_index: None };
     let far = |src_offset, dst_offset, stride| {
-        let field = FieldCopy { bytes: 1, src_offset, dst_offset, strides: vec![stride] };
+        let field =
+            FieldCopy { bytes: 1, src_offset, dst_offset, padding: 0, strides: vec![stride] };
         NdCopy { dims: vec![once.clone()], fields: vec![field] }
     };
     let reads = far(i64::MIN, 0, Stride { src: -1000, dst: 1 });

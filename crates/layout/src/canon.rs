@@ -113,6 +113,7 @@ pub(crate) fn join_fields(copy: &mut NdCopy) {
         let joins = follows(field, next);
         if joins {
             field.bytes += next.bytes;
+            field.padding = next.padding;
         }
         joins
     });

@@ -1,6 +1,6 @@
 //! What a list of copies looks like to the hardware, and which bytes it touches.
 
-use model::{CopyDim, FieldCopy, NdCopy, ShapeClass};
+use model::{CopyDim, NdCopy, ShapeClass};
 use std::ops::Range;
 use std::sync::Arc;
 
@@ -48,16 +48,19 @@ fn class_of(copy: &NdCopy) -> ShapeClass {
     }
 }
 
-/// The smallest ranges that hold every byte which `copy` reads, and writes, relative to the bases
+/// The smallest ranges that hold every byte which `copy` reads, and may write, relative to the bases
 /// of source and destination. For every channel's check of bounds: bytes past 63 bits are held at
 /// the ends.
 #[must_use]
 pub fn touched(copy: &NdCopy) -> (Range<i64>, Range<i64>) {
     let src = copy.fields.iter().map(|f| {
-        field_touches(f, f.src_offset, |k| (f.strides[k].src, bounds(&copy.dims[k], true)))
+        let turn = |k: usize| (f.strides[k].src, bounds(&copy.dims[k], true));
+        field_touches((f.src_offset, f.bytes.into()), f.strides.len(), turn)
     });
     let dst = copy.fields.iter().map(|f| {
-        field_touches(f, f.dst_offset, |k| (f.strides[k].dst, bounds(&copy.dims[k], false)))
+        let turn = |k: usize| (f.strides[k].dst, bounds(&copy.dims[k], false));
+        let bytes = i128::from(f.bytes) + i128::from(f.padding);
+        field_touches((f.dst_offset, bytes), f.strides.len(), turn)
     });
     (hull(src), hull(dst))
 }
@@ -91,13 +94,14 @@ fn bounds(dim: &CopyDim, of_src: bool) -> (u64, u64) {
     }
 }
 
+/// Where elements of so many bytes lie, the first of them at an offset, with so many `loops`.
 fn field_touches(
-    field: &FieldCopy,
-    offset: i64,
+    (offset, bytes): (i64, i128),
+    loops: usize,
     loop_of: impl Fn(usize) -> (i64, (u64, u64)),
 ) -> Range<i64> {
-    let start = (i128::from(offset), i128::from(offset) + i128::from(field.bytes));
-    let ends = (0..field.strides.len()).try_fold(start, |(lo, hi), k| {
+    let start = (i128::from(offset), i128::from(offset) + bytes);
+    let ends = (0..loops).try_fold(start, |(lo, hi), k| {
         let (stride, (first, last)) = loop_of(k);
         let ends = [first, last].map(|p| i128::from(stride) * i128::from(p));
         Some((lo.checked_add(ends[0].min(ends[1]))?, hi.checked_add(ends[0].max(ends[1]))?))

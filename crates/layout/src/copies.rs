@@ -71,6 +71,7 @@ fn same_stream(src: &Side, dst: &Side, range_of: &Stream, range: &Range<u64>) ->
         bytes: range.end - range.start,
         src_offset: offset(*src),
         dst_offset: offset(*dst),
+        padding: 0,
         strides: Vec::new(),
     };
     same.then(|| NdCopy { dims: Vec::new(), fields: vec![field()] })
@@ -171,6 +172,7 @@ impl Piece<'_> {
                 bytes: bytes.end - bytes.start,
                 src_offset: self.src.address(src, field) + bytes.start as i64,
                 dst_offset: self.dst.address(dst, field) + bytes.start as i64,
+                padding: if bytes.end == whole { self.dst.padding(field) } else { 0 },
                 strides: turns.iter().map(stride).collect(),
             }
         };

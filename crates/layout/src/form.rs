@@ -85,6 +85,8 @@ impl TryFrom<PartForm> for Part {
             extents,
             offsets: fields.iter().map(|field| field.0).collect(),
             field_bytes: fields.iter().map(|field| field.1).collect(),
+            // Another node does not say which bytes it doesn't need.
+            padding: vec![0; fields.len()],
             axes,
             layout,
         };

@@ -32,6 +32,7 @@ pub(crate) fn join_neighbours(list: Vec<NdCopy>) -> Vec<NdCopy> {
         match out.last_mut() {
             Some(last) if continues(last, &copy) => {
                 last.fields[0].bytes += copy.fields[0].bytes;
+                last.fields[0].padding = copy.fields[0].padding;
                 *last = canonical(std::mem::replace(last, copy));
             }
             _ => out.push(copy),
@@ -100,13 +101,16 @@ fn shape_of(copy: &NdCopy) -> u64 {
         };
         (dim.extent, ends(&dim.src_index), ends(&dim.dst_index)).hash(&mut hash);
     }
-    copy.fields.iter().for_each(|field| (field.bytes, &field.strides).hash(&mut hash));
+    let fields = copy.fields.iter();
+    fields.for_each(|field| (field.bytes, field.padding, &field.strides).hash(&mut hash));
     hash.finish()
 }
 
 /// Whether the copies differ in offsets only.
 fn is_alike(a: &NdCopy, b: &NdCopy) -> bool {
-    let same = |(x, y): (&FieldCopy, &FieldCopy)| x.bytes == y.bytes && x.strides == y.strides;
+    let same = |(x, y): (&FieldCopy, &FieldCopy)| {
+        (x.bytes, x.padding) == (y.bytes, y.padding) && x.strides == y.strides
+    };
     a.fields.len() == b.fields.len()
         && a.fields.iter().zip(&b.fields).all(same)
         && run_alike(&a.dims, &b.dims)

@@ -41,6 +41,8 @@ pub struct Part {
     pub(crate) axes: Vec<(Axis, Indices)>,
     pub(crate) offsets: Vec<i64>,
     pub(crate) field_bytes: Vec<u64>,
+    /// The bytes behind each field that may be written with anything.
+    pub(crate) padding: Vec<u64>,
     pub(crate) phase: Vec<u64>,
     pub(crate) layout: Layout,
 }
@@ -69,6 +71,7 @@ impl Part {
             axes,
             offsets: fields.iter().map(|&f| placement.offset(f)).collect(),
             field_bytes: fields.iter().map(|&f| placement.field_bytes()[f]).collect(),
+            padding: fields.iter().map(|&f| placement.padding(f)).collect(),
             layout: placement.layout().clone(),
         })
     }

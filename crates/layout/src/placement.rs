@@ -3,7 +3,7 @@
 use crate::digits::{Digit, digits_of};
 use crate::part::Part;
 use crate::{LayoutError, Sizes};
-use model::{Component, FieldSpace, IndexSpace, Layout, Selection};
+use model::{Component, Field, FieldSpace, IndexSpace, Layout, Selection};
 use std::ops::Range;
 
 /// How far one more of a digit moves: `fixed` bytes for every field, and `scaled` times the size
@@ -68,6 +68,8 @@ pub struct Placement {
     axes: Vec<Axis>,
     offsets: Vec<i64>,
     field_bytes: Vec<u64>,
+    /// The bytes behind each field that are the instance's, and no field's.
+    padding: Vec<u64>,
     layout: Layout,
     span: Range<i64>,
 }
@@ -116,14 +118,18 @@ impl Placement {
             axes: axes.into_iter().map(Axis::fuse).collect(),
             offsets: field_offsets(fields, block, is_structure),
             field_bytes: fields.fields().iter().map(|f| f.bytes).collect(),
+            padding: match is_structure {
+                true => fields.fields().iter().map(|field| padding_behind(field, fields)).collect(),
+                false => vec![0; fields.fields().len()],
+            },
             layout: layout.clone(),
             span: 0..if space.entries() == 0 { 0 } else { total },
         })
     }
 
     /// The placement of a wrapped array: `strides` are bytes, one for each dimension of `space`,
-    /// of any sign; the fields lie at their own offsets in each entry. The base is the address of
-    /// the entry with the lowest indices.
+    /// of any sign; the fields lie at their own offsets in each entry, and what is between them may be somebody
+    /// else's. The base is the address of the entry with the lowest indices.
     ///
     /// # Errors
     /// [`LayoutError::Rank`] for a wrong number of strides; [`LayoutError::TooLarge`] where an
@@ -144,6 +150,7 @@ impl Placement {
             axes: strides.iter().map(axis).collect(),
             offsets: field_offsets(fields, 1, true),
             field_bytes: fields.fields().iter().map(|f| f.bytes).collect(),
+            padding: vec![0; fields.fields().len()],
             layout: nearest_layout(strides),
             span: span_of_strides(space, strides, fields.item_bytes())?,
         })
@@ -211,6 +218,10 @@ impl Placement {
     pub(crate) fn offset(&self, field: usize) -> i64 {
         self.offsets[field]
     }
+
+    pub(crate) fn padding(&self, field: usize) -> u64 {
+        self.padding[field]
+    }
 }
 
 fn check_rank(space: &IndexSpace, rank: usize) -> Result<(), LayoutError> {
@@ -249,6 +260,13 @@ fn field_offsets(fields: &FieldSpace, block: i64, is_structure: bool) -> Vec<i64
         packed += field.bytes as i64;
     }
     offsets
+}
+
+/// The bytes of a structure between `field` and what comes next, or its end.
+fn padding_behind(field: &Field, fields: &FieldSpace) -> u64 {
+    let end = field.offset + field.bytes;
+    let behind = fields.fields().iter().map(|other| other.offset).filter(|&offset| offset >= end);
+    behind.min().unwrap_or(fields.item_bytes()) - end
 }
 
 /// Fields innermost, then the dimensions by the size of their strides; ties as in C order.

@@ -70,6 +70,14 @@ impl<'a> Side<'a> {
         }
     }
 
+    /// The bytes behind `field` that may be written with anything.
+    pub(crate) fn padding(&self, field: usize) -> u64 {
+        match self {
+            Side::Instance(part) => part.padding[field],
+            Side::Stream { .. } => 0,
+        }
+    }
+
     /// The index list that the side takes along `dim`.
     pub(crate) fn list(&self, dim: usize) -> Option<&'a Arc<[u64]>> {
         match self {

@@ -56,7 +56,7 @@ fn build(dims: &[DimChoice], sizes: &[u64], [soa, gap, swap]: [bool; 3]) -> NdCo
         let offset = if soa { before * points } else { before } as i64;
         let src_offset = offset + if gap { before as i64 } else { 0 };
         let strides = strides(dims, unit, swap);
-        let mut field = FieldCopy { bytes, src_offset, dst_offset: offset, strides };
+        let mut field = FieldCopy { bytes, src_offset, dst_offset: offset, padding: 0, strides };
         for (stride, dim) in field.strides.iter_mut().zip(dims).filter(|(_, d)| d.1) {
             field.dst_offset += (dim.0 as i64 - 1) * stride.dst;
             stride.dst = -stride.dst;
@@ -263,7 +263,8 @@ fn positions_past_all_bounds_are_too_far() {
     let far: Arc<[u64]> = Arc::new([0, u64::MAX]);
     let dim = CopyDim { extent: 2, src_index: Some(far), dst_index: None };
     let stride = Stride { src: i64::MIN, dst: 0 };
-    let field = FieldCopy { bytes: 1, src_offset: 0, dst_offset: 0, strides: vec![stride; 3] };
+    let field =
+        FieldCopy { bytes: 1, src_offset: 0, dst_offset: 0, padding: 0, strides: vec![stride; 3] };
     let copy = NdCopy { dims: vec![dim; 3], fields: vec![field] };
     assert_eq!(touched(&copy), (i64::MIN..i64::MAX, 0..1));
 }

@@ -3,8 +3,8 @@
 mod common;
 
 use common::*;
-use isometry_layout::{Part, Side, Stream, copies, oracle, touched};
-use model::{Layout, NdCopy};
+use isometry_layout::{Part, Placement, Side, Stream, copies, oracle, touched};
+use model::{Component, Dim, Field, FieldSpace, IndexSpace, Layout, NdCopy, Selection};
 use proptest::prelude::*;
 use std::ops::Range;
 
@@ -116,6 +116,44 @@ fn cases() -> impl Strategy<Value = Case> {
     })
 }
 
+/// The bytes of padding that `copy` names.
+fn padding_of(copy: &NdCopy) -> Vec<i64> {
+    let mut all = Vec::new();
+    for field in &copy.fields {
+        let mut ends = vec![field.dst_offset + field.bytes as i64];
+        for (dim, stride) in copy.dims.iter().zip(&field.strides) {
+            let at = |i: u64| dim.dst_index.as_ref().map_or(i, |table| table[i as usize]) as i64;
+            let turns = |end: &i64| {
+                let end = *end;
+                (0..dim.extent).map(move |i| end + at(i) * stride.dst)
+            };
+            ends = ends.iter().flat_map(turns).collect();
+        }
+        all.extend(ends.into_iter().flat_map(|end| end..end + field.padding as i64));
+    }
+    all
+}
+
+/// Whether what `list` takes for padding is the instance's, and no field's; wrapped arrays and streams have none.
+fn check_padding(list: &[NdCopy], dst: &Naive) -> Result<(), TestCaseError> {
+    let padding: Vec<i64> = list.iter().flat_map(padding_of).collect();
+    let structure = match dst {
+        _ if padding.is_empty() => return Ok(()),
+        Naive::Instance(instance) => match &instance.storage {
+            Storage::Layout(layout) if layout.components()[0] == Component::Fields => instance,
+            _ => return Err(TestCaseError::fail("no structure that is laid out")),
+        },
+        Naive::Stream { .. } => return Err(TestCaseError::fail("streams have no padding")),
+    };
+    let (span, fields) = (structure.placement().span(), &structure.fields);
+    let is_field = |at: i64| {
+        let at = at as u64 % fields.item_bytes();
+        fields.fields().iter().any(|field| (field.offset..field.offset + field.bytes).contains(&at))
+    };
+    prop_assert!(padding.iter().all(|&at| span.contains(&at) && !is_field(at)));
+    Ok(())
+}
+
 /// Runs `list` by the oracle and compares with the naive copy; bytes outside stay as they were.
 fn check(list: &[NdCopy], src: &[i64], dst: &[i64]) -> Result<(), TestCaseError> {
     let bounds = |b: &[i64]| {
@@ -126,7 +164,8 @@ fn check(list: &[NdCopy], src: &[i64], dst: &[i64]) -> Result<(), TestCaseError>
     for copy in list {
         let (from, to) = touched(copy);
         prop_assert!(src_lo <= from.start && from.end <= src_hi);
-        prop_assert!(dst_lo <= to.start && to.end <= dst_hi);
+        let padding = padding_of(copy).into_iter().max().unwrap_or(dst_hi - 1);
+        prop_assert!(dst_lo <= to.start && to.end <= dst_hi.max(padding + 1));
     }
     // Relative to the bases the bytes may start anywhere: shift the copies into the buffers.
     let source: Vec<u8> =
@@ -182,6 +221,7 @@ fn check_case(case: &Case) -> Result<(), TestCaseError> {
         let list = copies(src.side(), dst.side(), &range_of, range.clone());
         let bytes = range.start as usize..range.end as usize;
         check(&list, &src_bytes[bytes.clone()], &dst_bytes[bytes])?;
+        check_padding(&list, &case.dst)?;
     }
     Ok(())
 }
@@ -193,4 +233,45 @@ proptest! {
     fn copies_are_those_of_the_naive_copy(case in cases()) {
         check_case(&case)?;
     }
+}
+
+/// Which bytes behind each field the copies of `range` take for padding, from arrays to structures of these fields,
+/// or to an array of such that is wrapped.
+fn padding(fields: &[usize], wrapped: bool, range: Option<Range<u64>>) -> Vec<Vec<u64>> {
+    let entries = Dim { name: "x".into(), lo: 0, hi: 5 };
+    let space = IndexSpace::new(vec![entries]).unwrap();
+    // Of 1, 4 and 8 bytes, at 0, 4 and 8 of 24.
+    let field = |(bytes, offset): (u64, u64)| Field {
+        name: format!("f{offset}").into(),
+        bytes,
+        offset,
+        dtype: "".into(),
+    };
+    let structure = [(1, 0), (4, 4), (8, 8)].map(field).to_vec();
+    let structure = FieldSpace::new(structure, 24).unwrap();
+    let layout = |components: [Component; 2]| Layout::new(components.to_vec(), 1).unwrap();
+    let aos = layout([Component::Fields, Component::Whole(0)]);
+    let soa = layout([Component::Whole(0), Component::Fields]);
+    let src = Placement::of_layout(&soa, &space, &structure).unwrap();
+    let dst = match wrapped {
+        true => Placement::of_strides(&space, &structure, &[24]).unwrap(),
+        false => Placement::of_layout(&aos, &space, &structure).unwrap(),
+    };
+    let all = Selection::all(&space);
+    let (src, dst) = (src.select(&all, fields).unwrap(), dst.select(&all, fields).unwrap());
+    let stream = Stream::new(&aos, &[5], &[0], dst.field_bytes()).unwrap();
+    let range = range.unwrap_or(0..stream.bytes());
+    let list = copies(Side::Instance(&src), Side::Instance(&dst), &stream, range);
+    list.iter().map(|copy| copy.fields.iter().map(|field| field.padding).collect()).collect()
+}
+
+#[test]
+fn structures_that_are_laid_out_have_padding() {
+    assert_eq!(padding(&[0, 1, 2], false, None), [vec![3, 0, 8]]);
+    assert_eq!(padding(&[1], false, None), [vec![0]], "what is behind it is another field");
+    assert_eq!(padding(&[2], false, None), [vec![8]]);
+    assert_eq!(padding(&[0, 1, 2], true, None), [vec![0; 3]], "gaps may be somebody else's");
+    let half = padding(&[2], false, Some(0..4));
+    assert_eq!(half, [vec![0]], "the rest of the field is behind it");
+    assert_eq!(padding(&[2], false, Some(4..8)), [vec![8]]);
 }

@@ -37,6 +37,9 @@ pub struct FieldCopy {
     pub src_offset: i64,
     /// Offset of the first element from the destination's base.
     pub dst_offset: i64,
+    /// So many bytes behind each element of the destination are padding, which nobody reads: they may be
+    /// written, with anything.
+    pub padding: u64,
     /// One for each dimension of the copy.
     pub strides: Vec<Stride>,
 }

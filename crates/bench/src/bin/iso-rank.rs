@@ -381,7 +381,7 @@ fn pages_turned(
         let src_offset = (share * layers * pages * tokens * each * run).cast_signed();
         let dst_offset = (share * each * joined * tokens * run).cast_signed();
         let strides = strides.clone();
-        let field = FieldCopy { bytes: run, src_offset, dst_offset, strides };
+        let field = FieldCopy { bytes: run, src_offset, dst_offset, padding: 0, strides };
         NdCopy { dims: dims.to_vec(), fields: vec![field] }
     };
     (0..shares).map(of_share).collect()

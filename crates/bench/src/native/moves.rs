@@ -158,6 +158,7 @@ mod tests {
             bytes: 60,
             src_offset,
             dst_offset: 0,
+            padding: 0,
             strides: vec![],
         };
         let copy = |offset| NdCopy { dims: vec![], fields: vec![field(offset)] };

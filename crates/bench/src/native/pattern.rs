@@ -277,6 +277,7 @@ fn copy_of(view: &View) -> NdCopy {
         bytes: view.item_bytes,
         src_offset: view.src.offset,
         dst_offset: view.dst.offset,
+        padding: 0,
         strides: strides.map(|(&src, &dst)| Stride { src, dst }).collect(),
     };
     let dim = |&extent: &u64| CopyDim { extent, src_index: None, dst_index: None };

@@ -108,7 +108,7 @@ fn rows_move_inside_one_region([device, _]: &[Accelerator; 2]) {
     let rows = |dst_stride| {
         let dim = CopyDim { extent: 10, src_index: None, dst_index: None };
         let strides = vec![Stride { src: 100, dst: dst_stride }];
-        let field = FieldCopy { bytes: 40, src_offset: 0, dst_offset: 50, strides };
+        let field = FieldCopy { bytes: 40, src_offset: 0, dst_offset: 50, padding: 0, strides };
         NdCopy { dims: vec![dim], fields: vec![field] }
     };
     // Among the source's rows, behind them, and behind them at another pitch.

@@ -161,7 +161,7 @@ pub fn backwards(count: u64) -> NdCopy {
 pub fn nested(bytes: u64, loops: &[(u64, i64, i64)]) -> NdCopy {
     let dim = |l: &(u64, i64, i64)| CopyDim { extent: l.0, src_index: None, dst_index: None };
     let strides = loops.iter().map(|&(_, src, dst)| Stride { src, dst }).collect();
-    let field = FieldCopy { bytes, src_offset: 0, dst_offset: 0, strides };
+    let field = FieldCopy { bytes, src_offset: 0, dst_offset: 0, padding: 0, strides };
     NdCopy { dims: loops.iter().map(dim).collect(), fields: vec![field] }
 }
 

@@ -94,7 +94,8 @@ impl Shape {
     /// One run of `bytes`.
     #[must_use]
     pub fn run(bytes: u64) -> Shape {
-        let field = FieldCopy { bytes, src_offset: 0, dst_offset: 0, strides: Vec::new() };
+        let field =
+            FieldCopy { bytes, src_offset: 0, dst_offset: 0, padding: 0, strides: Vec::new() };
         let copy = NdCopy { dims: Vec::new(), fields: vec![field] };
         Shape { copy, src_bytes: bytes, dst_bytes: bytes }
     }
@@ -110,6 +111,7 @@ fn join(extents: Vec<u64>, fields: &[u64], src: &SideShape, dst: &SideShape) -> 
         bytes,
         src_offset: i64::try_from(src.offsets[f]).expect("a small offset"),
         dst_offset: i64::try_from(dst.offsets[f]).expect("a small offset"),
+        padding: 0,
         strides: (0..src.index.len())
             .map(|d| Stride { src: src.strides[f][d], dst: dst.strides[f][d] })
             .collect(),

@@ -163,7 +163,7 @@ fn run_channel(file: &Arc<Region>, arena: &Arc<Region>, setting: &Setting) -> f6
 
 fn job(slot: u64, at: u64, (file, arena): (&Arc<Region>, &Arc<Region>), setting: &Setting) -> Job {
     let bytes = setting.request_bytes;
-    let field = FieldCopy { bytes, src_offset: 0, dst_offset: 0, strides: Vec::new() };
+    let field = FieldCopy { bytes, src_offset: 0, dst_offset: 0, padding: 0, strides: Vec::new() };
     let list = [NdCopy { dims: Vec::new(), fields: vec![field] }].into();
     let place = |offset| Place { region: RegionId { index: 0, generation: 0 }, offset };
     let ends = [(file, place(at)), (arena, place(slot * bytes))];

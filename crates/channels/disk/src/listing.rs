@@ -107,7 +107,13 @@ mod tests {
             Direction::Read => Stride { src: stride, dst: run as i64 },
             Direction::Write => Stride { src: run as i64, dst: stride },
         };
-        let field = FieldCopy { bytes: run, src_offset: 0, dst_offset: 0, strides: vec![strides] };
+        let field = FieldCopy {
+            bytes: run,
+            src_offset: 0,
+            dst_offset: 0,
+            padding: 0,
+            strides: vec![strides],
+        };
         let dims = vec![CopyDim { extent: 300, src_index: None, dst_index: None }];
         let Work::Copy(work) = &mut job.work else { unreachable!("it is a copy") };
         work.list = [NdCopy { dims, fields: vec![field] }].into();

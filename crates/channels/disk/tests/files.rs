@@ -273,7 +273,7 @@ fn millions_of_tiny_runs_stay_small_and_right() {
     let target = memory(&vec![0; 200_000], 0);
     let dim = CopyDim { extent: count, src_index: None, dst_index: None };
     let strides = vec![Stride { src: 64, dst: 4 }];
-    let field = FieldCopy { bytes: 4, src_offset: 0, dst_offset: 0, strides };
+    let field = FieldCopy { bytes: 4, src_offset: 0, dst_offset: 0, padding: 0, strides };
     let mut job = run_of(1, 4, &file, &target);
     if let Work::Copy(work) = &mut job.work {
         work.list = [NdCopy { dims: vec![dim], fields: vec![field] }].into();

@@ -162,7 +162,8 @@ mod tests {
     fn list(copies: usize) -> Arc<[NdCopy]> {
         let strides = vec![Stride { src: 8, dst: 4 }];
         let dims = vec![CopyDim { extent: 1 << 18, src_index: None, dst_index: None }];
-        let fields = vec![FieldCopy { bytes: 4, src_offset: 0, dst_offset: 0, strides }];
+        let fields =
+            vec![FieldCopy { bytes: 4, src_offset: 0, dst_offset: 0, padding: 0, strides }];
         vec![NdCopy { dims, fields }; copies].into()
     }
 

@@ -156,7 +156,7 @@ fn rate(work: &CopyWork, sides: (&Region, &Region), stores: Stores) -> Result<f6
 
 /// `bytes` in a row.
 fn one_run(bytes: u64) -> NdCopy {
-    let field = FieldCopy { bytes, src_offset: 0, dst_offset: 0, strides: Vec::new() };
+    let field = FieldCopy { bytes, src_offset: 0, dst_offset: 0, padding: 0, strides: Vec::new() };
     NdCopy { dims: Vec::new(), fields: vec![field] }
 }
 

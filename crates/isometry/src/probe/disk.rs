@@ -96,7 +96,13 @@ impl DiskBench {
             Direction::Read => Stride { src: apart, dst: packed },
             Direction::Write => Stride { src: packed, dst: apart },
         };
-        let field = FieldCopy { bytes: run, src_offset: 0, dst_offset: 0, strides: vec![stride] };
+        let field = FieldCopy {
+            bytes: run,
+            src_offset: 0,
+            dst_offset: 0,
+            padding: 0,
+            strides: vec![stride],
+        };
         NdCopy { dims: vec![dim(count)], fields: vec![field] }
     }
 

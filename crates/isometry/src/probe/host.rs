@@ -228,8 +228,13 @@ impl<'a> Points<'a> {
     }
 
     fn latency_ns(&mut self) -> Result<u64, Error> {
-        let run =
-            FieldCopy { bytes: TINY_BYTES, src_offset: 0, dst_offset: 0, strides: Vec::new() };
+        let run = FieldCopy {
+            bytes: TINY_BYTES,
+            src_offset: 0,
+            dst_offset: 0,
+            padding: 0,
+            strides: Vec::new(),
+        };
         let tiny = NdCopy { dims: Vec::new(), fields: vec![run] };
         let best = self.best_rate(1, &mut Round::of(vec![tiny]))?;
         Ok(nanos_of(TINY_BYTES, best))

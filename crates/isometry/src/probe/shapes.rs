@@ -33,7 +33,7 @@ fn requests(whole: &NdCopy, request_bytes: u64) -> Vec<NdCopy> {
 /// Every other run of a source of `bytes`, packed.
 pub(super) fn runs(run: u64, amount: Amount) -> Vec<NdCopy> {
     let strides = vec![Stride { src: step(2 * run), dst: step(run) }];
-    let field = FieldCopy { bytes: run, src_offset: 0, dst_offset: 0, strides };
+    let field = FieldCopy { bytes: run, src_offset: 0, dst_offset: 0, padding: 0, strides };
     let whole = NdCopy { dims: vec![dim(amount.bytes / (2 * run))], fields: vec![field] };
     requests(&whole, amount.request_bytes)
 }
@@ -45,6 +45,7 @@ pub(super) fn interleaved(element: u64, amount: Amount) -> Vec<NdCopy> {
         bytes: element,
         src_offset: step(f * element),
         dst_offset: step(f * entries * element),
+        padding: 0,
         strides: vec![Stride { src: step(4 * element), dst: step(element) }],
     };
     let whole = NdCopy { dims: vec![dim(entries)], fields: (0..4).map(field).collect() };
@@ -79,7 +80,7 @@ pub(super) fn turned(element: u64, (rows, columns): (u64, u64)) -> NdCopy {
         Stride { src: step(element), dst: step(columns * element) },
         Stride { src: step(rows * element), dst: step(element) },
     ];
-    let field = FieldCopy { bytes: element, src_offset: 0, dst_offset: 0, strides };
+    let field = FieldCopy { bytes: element, src_offset: 0, dst_offset: 0, padding: 0, strides };
     NdCopy { dims: vec![dim(rows), dim(columns)], fields: vec![field] }
 }
 
@@ -97,7 +98,10 @@ pub(super) fn gathered(run: u64, amount: Amount) -> Vec<NdCopy> {
             vec![CopyDim { extent: count, src_index: Some(Arc::clone(&index)), dst_index: None }];
         let strides = vec![Stride { src: step(run), dst: step(run) }];
         let (src_offset, dst_offset) = (step(n * run), step(n * count * run));
-        NdCopy { dims, fields: vec![FieldCopy { bytes: run, src_offset, dst_offset, strides }] }
+        NdCopy {
+            dims,
+            fields: vec![FieldCopy { bytes: run, src_offset, dst_offset, padding: 0, strides }],
+        }
     };
     (0..pieces).map(piece).collect()
 }

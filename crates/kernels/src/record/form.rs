@@ -79,7 +79,7 @@ impl<'a> Records<'a> {
             (_, true) => (b, a, a.dst),
             _ => return None,
         };
-        let first = Field { bytes: nest.bytes, src: 0, dst: 0 };
+        let first = Field { bytes: nest.bytes, padding: 0, src: 0, dst: 0 };
         let series = Fields::Series(fields.count, first, (fields.src, fields.dst));
         let (count, pitch) = (records.count, usize::try_from(pitch).ok()?);
         let form = Form { fields: series, count, pitch, splits, hybrid: None };
@@ -163,12 +163,13 @@ impl<'a> Records<'a> {
             Some(hybrid) => (hybrid.step, 1),
             None => (pitch, 1),
         };
-        // Where each field ends another starts, or the record ends: then they are all of it.
-        let ends = |f: Field| f.dst + (turns * f.bytes) as isize;
+        // Where each field and its padding end another starts, or the record ends: then they are all of it.
+        let written = |f: Field| ((turns - 1) * f.bytes).saturating_add(f.written());
+        let ends = |f: Field| f.dst.saturating_add_unsigned(written(f));
         let follows = |f: Field| fields.iter().any(|g| g.dst == ends(f));
         let end = base.1 + result as isize;
-        let whole =
-            || turns * bytes == result && fields.iter().all(|f| ends(f) == end || follows(f));
+        let all = || fields.iter().map(written).fold(0, usize::saturating_add);
+        let whole = || all() == result && fields.iter().all(|f| ends(f) == end || follows(f));
         let has_gaps = (!splits || hybrid.is_some()) && !whole();
         let fill = Fill::Elements;
         // Each array gets a line at least, and tables whole vectors. What is put together where it belongs

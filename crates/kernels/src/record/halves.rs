@@ -142,13 +142,15 @@ impl Halves {
             bytes += member.bytes;
         }
         let start = records.place(fields[0]);
+        let last = fields[fields.len() - 1];
+        let end = records.place(last) + records.fields.at(last).bytes;
         let mut order = [u8::MAX; LANE_BYTES];
         for member in members.iter() {
             for i in 0..member.bytes {
                 order[member.at + i] = (records.place(member.field) - start + i) as u8;
             }
         }
-        let bytes = if records.splits { LANE_BYTES } else { bytes.next_power_of_two() };
+        let bytes = if records.splits { LANE_BYTES } else { (end - start).next_power_of_two() };
         let (first, whole) = (self.lens.0, Part::Records(start));
         self.staged = if bytes < LANE_BYTES { bytes } else { 0 };
         self.halve(members, (0, bytes), (whole, records.splits));

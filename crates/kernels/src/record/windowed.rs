@@ -106,7 +106,8 @@ impl Records<'_> {
         let span = self.hybrid.map_or(self.pitch, |hybrid| hybrid.apart.max(self.pitch));
         // Long fields are vectors as they are; what is far between, or in other records, is better fetched one by
         // one; each vector has a window at least, but where all of it may be gaps.
-        let written = if self.has_gaps { self.step(0) } else { payload };
+        let are_arrays = self.splits && self.hybrid.is_none();
+        let written = if are_arrays { payload } else { self.step(0) };
         if self.end() > step
             || !(bytes | places).is_multiple_of(by.unit_bytes)
             || bytes.is_multiple_of(LANE_BYTES)
@@ -228,9 +229,15 @@ impl Records<'_> {
     /// Where byte `at` of the records is in an array.
     fn of_arrays(&self, at: usize) -> Place {
         let (record, at) = (at / self.pitch, at % self.pitch);
-        let has = |i: &usize| at.wrapping_sub(self.place(*i)) < self.fields.at(*i).bytes;
-        let Some(row) = (0..self.fields.len()).find(has) else { return GAP };
-        (row as u16, (record * self.fields.at(row).bytes + at - self.place(row)) as u16)
+        let Some((row, byte)) = self.of_record(at) else { return GAP };
+        (row as u16, (record * self.fields.at(row).bytes + byte) as u16)
+    }
+
+    /// Which byte of which field goes to byte `at` of a record: into its padding, one of the field before it.
+    fn of_record(&self, at: usize) -> Option<(usize, usize)> {
+        let has = |i: &usize| at.wrapping_sub(self.place(*i)) < self.fields.at(*i).written();
+        let i = (0..self.fields.len()).find(has)?;
+        Some((i, (at - self.place(i)) % self.fields.at(i).bytes))
     }
 
     /// Where byte `at` of hybrids is in the records.
@@ -248,10 +255,9 @@ impl Records<'_> {
     fn of_hybrid(&self, hybrid: Hybrid, at: usize) -> Place {
         let (block, at) = (at / self.pitch, at % self.pitch);
         let (record, at) = (at / hybrid.step, at % hybrid.step);
-        let has = |i: &usize| at.wrapping_sub(self.place(*i)) < self.fields.at(*i).bytes;
-        let Some(i) = (0..self.fields.len()).find(has) else { return GAP };
+        let Some((i, byte)) = self.of_record(at) else { return GAP };
         let array = block * hybrid.apart + self.place_apart(i) + record * self.fields.at(i).bytes;
-        (0, (array + at - self.place(i)) as u16)
+        (0, (array + byte) as u16)
     }
 
     /// Finds out how groups are moved, unless that is known for rows that start so, and lets `rows` start with

@@ -148,7 +148,7 @@ proptest! {
         let dim = |extent| CopyDim { extent, src_index: None, dst_index: None };
         let mut copy = NdCopy {
             dims: [outer, middle, inner].map(dim).to_vec(),
-            fields: vec![FieldCopy { bytes, src_offset: 0, dst_offset: 0, strides }],
+            fields: vec![FieldCopy { bytes, src_offset: 0, dst_offset: 0, padding: 0, strides }],
         };
         match (table, back) {
             (true, true) => copy.dims[0].src_index = Some(shuffled(outer, seed)),
@@ -179,8 +179,13 @@ fn pieces_of_dense_destinations_are_put_together() {
         ];
         let strides = strides.map(|(src, dst)| Stride { src, dst }).to_vec();
         let dim = |extent| CopyDim { extent, src_index: None, dst_index: None };
-        let field =
-            FieldCopy { bytes: bytes.cast_unsigned(), src_offset: 0, dst_offset: 0, strides };
+        let field = FieldCopy {
+            bytes: bytes.cast_unsigned(),
+            src_offset: 0,
+            dst_offset: 0,
+            padding: 0,
+            strides,
+        };
         NdCopy { dims: [9, rows.cast_unsigned(), count].map(dim).to_vec(), fields: vec![field] }
     };
     let pages = blocks(256, (16, 2048), 8);

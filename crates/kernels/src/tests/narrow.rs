@@ -13,7 +13,7 @@ fn matrices(bytes: u64, (few, rows, turns): (u64, u64, u64), back: bool) -> NdCo
     let strides = vec![stride(all, all), stride(few * bytes, bytes), stride(bytes, rows * bytes)];
     NdCopy {
         dims: [turns, rows, few].map(dim).to_vec(),
-        fields: vec![FieldCopy { bytes, src_offset: 0, dst_offset: 0, strides }],
+        fields: vec![FieldCopy { bytes, src_offset: 0, dst_offset: 0, padding: 0, strides }],
     }
 }
 

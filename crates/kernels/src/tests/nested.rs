@@ -91,6 +91,7 @@ impl Nested {
             bytes,
             src_offset: src.0,
             dst_offset: dst.0,
+            padding: 0,
             strides: src.1.iter().zip(&dst.1).map(|(&src, &dst)| Stride { src, dst }).collect(),
         };
         let dim = |&extent: &u64| CopyDim { extent, src_index: None, dst_index: None };

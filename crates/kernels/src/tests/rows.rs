@@ -128,6 +128,7 @@ impl Rows {
                 bytes: self.fields[i].0,
                 src_offset: src.0,
                 dst_offset: dst.0,
+                padding: 0,
                 strides: src.1.iter().zip(dst.1).map(|(&src, dst)| Stride { src, dst }).collect(),
             }
         });
@@ -225,6 +226,7 @@ fn turns_without_strides() {
         bytes: 0,
         src_offset: 0,
         dst_offset: 0,
+        padding: 0,
         strides: vec![Stride { src: 0, dst: 0 }; 2],
     };
     let dims = vec![CopyDim { extent: 1 << 33, src_index: None, dst_index: None }; 2];

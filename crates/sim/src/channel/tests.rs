@@ -17,7 +17,7 @@ fn spec(jitter_ns: u64) -> ChannelSpec {
 
 fn request(id: u64, bytes: u64) -> Request {
     let place = Place { region: RegionId { index: 0, generation: 0 }, offset: 0 };
-    let field = FieldCopy { bytes, src_offset: 0, dst_offset: 0, strides: Vec::new() };
+    let field = FieldCopy { bytes, src_offset: 0, dst_offset: 0, padding: 0, strides: Vec::new() };
     let list = Arc::from([NdCopy { dims: Vec::new(), fields: vec![field] }]);
     let work = CopyWork { list, src: place, dst: place, payload_bytes: bytes, result_bytes: bytes };
     let transfer = TransferId { index: 0, generation: 0 };

@@ -12,8 +12,13 @@ fn place(region: RegionId, offset: u64) -> Place {
 fn work(src: Place, dst: Place) -> CopyWork {
     let dim = CopyDim { extent: 2, src_index: None, dst_index: None };
     let strides = vec![Stride { src: 3, dst: 1 }];
-    let field =
-        |i: i64| FieldCopy { bytes: 1, src_offset: i, dst_offset: 2 * i, strides: strides.clone() };
+    let field = |i: i64| FieldCopy {
+        bytes: 1,
+        src_offset: i,
+        dst_offset: 2 * i,
+        padding: 0,
+        strides: strides.clone(),
+    };
     let copy = NdCopy { dims: vec![dim], fields: (0..3).map(field).collect() };
     CopyWork { list: Arc::from([copy]), src, dst, payload_bytes: 6, result_bytes: 6 }
 }

@@ -60,7 +60,7 @@ pub(crate) fn run_at(
     src: (&Arc<Region>, u64),
     dst: (&Arc<Region>, u64),
 ) -> Job {
-    let field = FieldCopy { bytes, src_offset: 0, dst_offset: 0, strides: Vec::new() };
+    let field = FieldCopy { bytes, src_offset: 0, dst_offset: 0, padding: 0, strides: Vec::new() };
     let list = [NdCopy { dims: Vec::new(), fields: vec![field] }].into();
     let place = |offset| Place { region: RegionId { index: 0, generation: 0 }, offset };
     let (from, to) = (place(src.1), place(dst.1));
