@@ -22,6 +22,9 @@ const MOST_FIELDS: usize = 16;
 /// Each field is halved out four times at most, if not together with others.
 const MOST_STEPS: usize = 4 * MOST_FIELDS;
 
+/// In the caches fewer bytes of records are as well moved one by one: to find out about columns takes that long.
+const LEAST_CACHED_BYTES: usize = if cfg!(test) { 3 << 10 } else { 64 << 10 };
+
 /// The most bytes that all halves of a column take in the stage, for each record of a block; and how many
 /// records that has at most.
 const STAGED_BYTES: usize = 4 * LANE_BYTES;
@@ -217,7 +220,9 @@ impl Records<'_> {
         let few = self.fill == Fill::Elements
             && self.hybrid.is_none()
             && self.fields.len() <= MOST_FIELDS;
-        if few && self.streams && by.lanes == LANES && Halves::of(&self).suit(&self) {
+        let bytes = self.count.saturating_mul(self.pitch);
+        let pays = self.streams || !self.has_gaps && bytes >= LEAST_CACHED_BYTES;
+        if few && pays && by.lanes == LANES && Halves::of(&self).suit(&self) {
             self.fill = Fill::Halves;
             self.block = self.block.min(MOST_RECORDS);
         }

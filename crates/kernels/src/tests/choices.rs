@@ -466,11 +466,14 @@ fn fields_of_any_sizes_go_by_windows_where_vectors_take_such() {
     let none = abilities(1, usize::MAX);
     let told = |copy: &NdCopy, by| Way::of(copy, 0, Stores::Streamed, by).to_string();
     let by_windows = |copy: &NdCopy, by| told(copy, by).contains(", by windows, ");
+    let in_caches = |copy: &NdCopy| Way::of(copy, 0, Stores::Cached, abilities(2, 4)).to_string();
     for back in [false, true] {
         let bytes = structures(&[1, 2, 4, 8], 100_000, back);
         assert!(by_windows(&bytes, abilities(4, 1)));
         assert!(!by_windows(&bytes, abilities(4, 4)) && !by_windows(&bytes, none));
         assert!(told(&bytes, abilities(2, 4)).contains("by halves"));
+        assert!(in_caches(&bytes).contains("by halves"));
+        assert!(!in_caches(&structures(&[1, 2], 900, back)).contains("by halves"), "2700 bytes");
         let behind = structures(&[2, 8, 8, 1, 1], 100_000, back);
         assert_eq!(told(&behind, abilities(2, 4)).contains("by halves"), !back);
         let words = structures(&[12, 8], 100_000, back);
