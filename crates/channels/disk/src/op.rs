@@ -59,6 +59,13 @@ impl Op {
         let spread = plan.spread();
         let scratch = (spread.scratch_bytes > 0).then(|| pool.take(spread.scratch_bytes));
         let base = scratch.as_ref().map_or(0, Scratch::address);
+        if let Some(scratch) = &scratch
+            && direction == Direction::Write
+            && spread.has_holes()
+        {
+            // What padding gets is not to be what the buffer was for before.
+            scratch.clear();
+        }
         let direct = file.direct().filter(|_| plan.bounds != Bounds::NONE);
         let op = Op {
             slot,

@@ -27,6 +27,16 @@ pub(crate) struct Piece {
     pub(crate) memory: u64,
     /// Length.
     pub(crate) bytes: u64,
+    /// How many bytes behind it in the file may be written with anything.
+    pub(crate) padding: u64,
+}
+
+impl Piece {
+    /// Takes in `next`, which follows it on both sides.
+    fn join(&mut self, next: &Piece) {
+        self.bytes += next.bytes;
+        self.padding = next.padding;
+    }
 }
 
 /// Where the offsets of a request count from.
@@ -119,15 +129,15 @@ impl Walk {
             src = src.wrapping_add(from.wrapping_mul(stride.src));
             dst = dst.wrapping_add(to.wrapping_mul(stride.dst));
         }
-        let (file, memory) = match self.direction {
-            Direction::Read => (src, dst),
-            Direction::Write => (dst, src),
+        let (file, memory, padding) = match self.direction {
+            Direction::Read => (src, dst, 0),
+            Direction::Write => (dst, src, field.padding),
         };
         let file = self.origin.file.wrapping_add_signed(file);
         let memory = self.origin.memory.wrapping_add_signed(memory);
-        let piece = Piece { file, memory, bytes: field.bytes };
+        let piece = Piece { file, memory, bytes: field.bytes, padding };
         match self.window.last_mut() {
-            Some(last) if continues(last, &piece) => last.bytes += piece.bytes,
+            Some(last) if continues(last, &piece) => last.join(&piece),
             _ => self.window.push(piece),
         }
     }
@@ -172,7 +182,7 @@ fn join_neighbours(pieces: &mut Vec<Piece>) {
     pieces.dedup_by(|next, last| {
         let joined = continues(last, next);
         if joined {
-            last.bytes += next.bytes;
+            last.join(next);
         }
         joined
     });

@@ -60,6 +60,13 @@ pub(crate) struct Spread {
     pub(crate) scratch_bytes: u64,
 }
 
+impl Spread {
+    /// Whether the buffer has bytes that no copy fills.
+    pub(crate) fn has_holes(&self) -> bool {
+        self.moves.iter().map(|one| one.bytes).sum::<u64>() < self.scratch_bytes
+    }
+}
+
 /// The operations that move `span` of `file`.
 pub(crate) fn plans(span: Span, direction: Direction, file: &FileRegion) -> Vec<Plan> {
     let bounds = file.direct().map(|direct| direct.bounds);
@@ -110,7 +117,7 @@ fn clip(pieces: &[Piece], from: u64, to: u64) -> Vec<Piece> {
         let start = piece.file.max(from);
         let end = (piece.file + piece.bytes).min(to);
         let memory = piece.memory.wrapping_add(start - piece.file);
-        (start < end).then(|| Piece { file: start, memory, bytes: end - start })
+        (start < end).then(|| Piece { file: start, memory, bytes: end - start, padding: 0 })
     };
     pieces.iter().filter_map(cut).collect()
 }
@@ -152,6 +159,7 @@ impl Plan {
             file: from,
             memory,
             bytes,
+            padding: 0,
         })
     }
 }
@@ -178,7 +186,7 @@ fn around(piece: &Piece, core: &Piece) -> (Piece, Piece) {
     let done = head.bytes + core.bytes;
     let file = core.file + core.bytes;
     let memory = piece.memory.wrapping_add(done);
-    (head, Piece { file, memory, bytes: piece.bytes - done })
+    (head, Piece { file, memory, bytes: piece.bytes - done, padding: 0 })
 }
 
 #[cfg(test)]
@@ -189,7 +197,7 @@ mod tests {
     const PAGES: Bounds = Bounds { block_bytes: 4096, memory_bytes: 512 };
 
     fn piece(file: u64, memory: u64, bytes: u64) -> Piece {
-        Piece { file, memory, bytes }
+        Piece { file, memory, bytes, padding: 0 }
     }
 
     #[test]

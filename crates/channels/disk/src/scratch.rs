@@ -26,6 +26,12 @@ impl Scratch {
         Scratch { start, layout }
     }
 
+    /// Makes all of it 0.
+    pub(crate) fn clear(&self) {
+        // SAFETY: the buffer is this value's, and as long as its layout; no operation uses it yet.
+        unsafe { self.start.write_bytes(0, self.layout.size()) };
+    }
+
     /// The address of its first byte.
     pub(crate) fn address(&self) -> u64 {
         self.start.as_ptr() as u64

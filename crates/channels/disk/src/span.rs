@@ -18,7 +18,7 @@ pub(crate) fn page_bytes() -> u64 {
     rustix::param::page_size().max(4096) as u64
 }
 
-/// Pieces in ascending order without overlap, without holes when they are written.
+/// Pieces in ascending order without overlap; when they are written, without holes but padding.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(crate) struct Span {
     /// The pieces; at least one.
@@ -37,7 +37,8 @@ impl Span {
         let last = pieces.last_mut().expect("a span has a piece");
         let over = (last.file + last.bytes).saturating_sub(limit);
         let kept = last.bytes - over;
-        let rest = Piece { file: limit, memory: last.memory.wrapping_add(kept), bytes: over };
+        let memory = last.memory.wrapping_add(kept);
+        let rest = Piece { file: limit, memory, bytes: over, padding: last.padding };
         last.bytes = kept;
         walk.take(count, (over > 0).then_some(rest));
         Some(Span { pieces })
@@ -56,15 +57,15 @@ impl Span {
 
 /// How many of `pieces` belong in one span that ends at `limit`.
 fn fitting(pieces: &[Piece], direction: Direction, limit: u64) -> usize {
-    let hole = if direction == Direction::Read { HOLE_BYTES } else { 0 };
-    let (mut end, mut large) = (pieces[0].file, 0);
+    let (mut end, mut padding, mut large) = (pieces[0].file, 0, 0);
     for (count, piece) in pieces.iter().enumerate() {
+        let hole = if direction == Direction::Read { HOLE_BYTES } else { padding };
         let near = piece.file >= end && piece.file - end <= hole && piece.file < limit;
         large += usize::from(piece.bytes >= SMALL_BYTES);
         if !near || large > SPAN_PIECES || count >= SMALL_PIECES {
             return count;
         }
-        end = piece.file + piece.bytes;
+        (end, padding) = (piece.file + piece.bytes, piece.padding);
     }
     pieces.len()
 }

@@ -4,13 +4,14 @@
 mod common;
 
 use channel::model::{ChannelErrorKind, CopyDim, FieldCopy, NdCopy, Stride, Work};
-use channel::{Channel, Provider, Region};
+use channel::{Channel, Job, Provider, Region};
 use common::{
     DSK, bytes_of, channel, directory, file_bytes, finish, memory, names, random, run_at, run_of,
     settle,
 };
 use isometry_channel_disk::{
     Cache, Direction, DiskChannel, DiskConfig, DiskProvider, FileRegion, Interface, clean_stale,
+    operations,
 };
 use rustix::mount::{MountFlags, UnmountFlags, mount, unmount};
 use std::fs::{self, File};
@@ -282,6 +283,65 @@ fn millions_of_tiny_runs_stay_small_and_right() {
     assert_eq!(finish(&mut reader, job).result, Ok(()));
     let expected: Vec<u8> = bytes.chunks(64).flat_map(|c| c[..4].to_vec()).collect();
     assert!(bytes_of(&target) == expected);
+}
+
+/// Structures of 1, 4 and 600 bytes at 0, 4 and 8 of 624, packed in memory.
+fn padded(count: u64, (src, dst): (&Arc<Region>, &Arc<Region>)) -> Job {
+    let fields = [(1, 0, 0, 3), (4, 1, 4, 0), (600, 5, 8, 16)].map(|(bytes, src, dst, padding)| {
+        let strides = vec![Stride { src: 605, dst: 624 }];
+        FieldCopy { bytes, src_offset: src, dst_offset: dst, padding, strides }
+    });
+    let dim = CopyDim { extent: count, src_index: None, dst_index: None };
+    let mut job = run_of(1, 605 * count, src, dst);
+    if let Work::Copy(work) = &mut job.work {
+        work.list = [NdCopy { dims: vec![dim], fields: fields.to_vec() }].into();
+    }
+    job
+}
+
+#[test]
+fn structures_are_written_with_their_padding_which_is_zero() {
+    let (count, dir) = (5000u64, directory());
+    let bytes = random(5, 605 * count as usize);
+    let expected: Vec<u8> = bytes
+        .chunks(605)
+        .flat_map(|one| [&one[..1], &[0; 3], &one[1..], &[0; 16]].concat())
+        .collect();
+    let source = memory(&bytes, 0);
+    for (name, cache) in [("k", Cache::Use), ("l", Cache::Bypass)] {
+        let path = dir.path().join(name);
+        // What is in the buffers before.
+        let mut writer = channel(Direction::Write, Interface::Best, 4);
+        let before = created(&dir.path().join("m"), b"", 605 * count);
+        assert_eq!(
+            finish(&mut writer, run_of(1, 605 * count - 7, &source, &before)).result,
+            Ok(())
+        );
+        let file = FileRegion::create(&path, b"head", 624 * count, cache).unwrap();
+        let file = Arc::new(file.into_region(DSK));
+        assert_eq!(finish(&mut writer, padded(count, (&source, &file))).result, Ok(()));
+        assert_eq!(finish(&mut writer, settle(2, &file, Some(false))).result, Ok(()));
+        let written = fs::read(&path).unwrap();
+        assert!(&written[..4] == b"head" && written[4..] == expected, "{cache:?}");
+    }
+}
+
+#[test]
+fn padding_does_not_cost_an_operation() {
+    let dir = directory();
+    let source = memory(&[1; 605 * 5000], 0);
+    let file = FileRegion::create(&dir.path().join("n"), b"", 624 * 5000, Cache::Use).unwrap();
+    let file = Arc::new(file.into_region(DSK));
+    let made = operations(padded(5000, (&source, &file)), Direction::Write).unwrap();
+    assert!(made.len() < 40, "{}", made.len());
+    let mut gaps = padded(5000, (&source, &file));
+    if let Work::Copy(work) = &mut gaps.work {
+        let mut copy = work.list[0].clone();
+        copy.fields.iter_mut().for_each(|field| field.padding = 0);
+        work.list = [copy].into();
+    }
+    let made = operations(gaps, Direction::Write).unwrap();
+    assert_eq!(made.len(), 10_000, "what isn't padding is not to be written");
 }
 
 #[test]
