@@ -2,8 +2,8 @@
 //!
 //! **Hazard.** A copy is a list of offsets from two addresses; nothing in it says how much memory
 //! there is. **Guarantee.** [`copy`] reads and writes exactly the bytes that
-//! [`layout::touched`] bounds and [`layout::oracle`] moves; whoever calls it answers for these
-//! being there. What lies between the bytes of records may be read too; nothing is made of it.
+//! [`layout::touched`] bounds and [`layout::oracle`] moves, and may write what a copy says is padding; whoever calls it
+//! answers for these being there. What lies between the bytes of records may be read too; nothing is made of it.
 //! [`copy_slices`] checks them. Neither allocates. **Structure.** `strategy` chooses
 //! a way: `runs`, a `gather` of them, `panel`s of a transpose, `flat` for long rows that start on no
 //! line, `record`s and arrays (by `window`s where vectors can), or `walk` with its `plane`s and
@@ -97,8 +97,8 @@ fn is_in_order(copy: &NdCopy) -> bool {
 /// The bytes that `copy` touches (see [`layout::touched`]; every index table has as many entries
 /// as its loop's extent) lie in one allocation around `src`, valid for reads, and in one around
 /// `dst`, valid for writes. The bytes read and those written don't overlap, and nobody else
-/// accesses them in a conflicting way during the call. Of a structure's other bytes, between those
-/// that are copied, it does not matter who writes them: they may be read, but nothing is made of them.
+/// accesses them in a conflicting way during the call; padding counts as written. Of a structure's other bytes, between
+/// those that are copied, it does not matter who writes them: they may be read, but nothing is made of them.
 pub unsafe fn copy(copy: &NdCopy, src: *const u8, dst: *mut u8, stores: Stores) {
     // SAFETY: the caller keeps the contract, which is the same; the processor has what is detected.
     unsafe { copy_by(detect(), copy, (src, dst), stores) }

@@ -300,10 +300,13 @@ impl<'a> Records<'a> {
     /// As there.
     #[inline(never)]
     unsafe fn staged(&self, with: With<'_>, aid: Aid<'_>) {
-        // Padding is written as it is there.
-        let pads = self.fields.iter().any(|field| field.padding > 0);
-        let empty = if pads { MaybeUninit::zeroed() } else { MaybeUninit::uninit() };
-        let mut staged = Staged(empty);
+        let mut staged = Staged(MaybeUninit::uninit());
+        if self.fields.iter().any(|field| field.padding > 0) {
+            // It is written as it is there.
+            let bytes = (2 * LINE_BYTES + self.block * self.pitch).min(STAGE_BYTES);
+            // SAFETY: a part of the stage.
+            unsafe { staged.0.as_mut_ptr().cast::<u8>().write_bytes(0, bytes) };
+        }
         // SAFETY: the caller's contract.
         unsafe { self.positions(with, aid, Some(&mut staged)) }
     }

@@ -28,7 +28,7 @@ const SOON_BYTES: usize = 2 << 10;
 /// The number of a row, which records or the array of a field are, and of a byte in a group of it.
 pub(crate) type Place = (u16, u16);
 
-/// In place of a byte that is nobody's to write.
+/// In place of a byte that no source has.
 pub(crate) const GAP: Place = (u16::MAX, u16::MAX);
 
 /// What a vector of the result has of two windows of the source, or of one for each of its lanes.
@@ -51,7 +51,7 @@ const ELSEWHERE: u8 = u8::MAX;
 struct Made {
     /// Of how many windows it is made, in all or for each lane.
     windows: usize,
-    /// The bytes that it has, bit by bit: all but gaps.
+    /// The bytes that it writes, bit by bit.
     which: u64,
     to: Place,
 }
@@ -66,33 +66,42 @@ pub(crate) struct Plan {
     lens: (usize, usize),
     /// Whether windows are those of a lane each.
     by_lanes: bool,
+    /// Whether gaps are somebody else's; else they are written with anything.
+    leaves_gaps: bool,
 }
 
 impl Plan {
     pub(crate) fn new() -> Self {
         let pieces = [const { MaybeUninit::uninit() }; _];
         let vectors = [const { MaybeUninit::uninit() }; _];
-        Plan { pieces, vectors, lens: (0, 0), by_lanes: false }
+        Plan { pieces, vectors, lens: (0, 0), by_lanes: false, leaves_gaps: true }
     }
 
-    /// Takes all vectors out; those that are added then are made `by_lanes`, or not.
-    pub(crate) fn clear(&mut self, by_lanes: bool) {
-        (self.lens, self.by_lanes) = ((0, 0), by_lanes);
+    /// Takes all vectors out; those that are added then are made `by_lanes`, or not, and leave [`GAP`]s as they are or
+    /// write them, too.
+    pub(crate) fn clear(&mut self, (by_lanes, leaves_gaps): (bool, bool)) {
+        (self.lens, self.by_lanes, self.leaves_gaps) = ((0, 0), by_lanes, leaves_gaps);
     }
 
-    /// Adds a vector that goes `to`, unless it is all [`GAP`]s: the bytes of the source in it are `from`, and its
+    /// Adds a vector that goes `to`, unless nothing of it is written: the bytes of the source in it are `from`, and its
     /// windows start at multiples of `unit`.
     pub(crate) fn push(&mut self, (from, unit): (&[Place], u16), to: Place) {
-        let which = bytes_of(from);
-        if which == 0 {
+        let has = bytes_of(from);
+        if has == 0 && self.leaves_gaps {
             return;
         }
         let mut windows = 0;
-        pieces((from, unit), self.by_lanes, &mut |piece| {
+        let mut add = |piece: Piece| {
             self.pieces[self.lens.0].write(piece);
             self.lens.0 += 1;
             windows += piece.windows;
-        });
+        };
+        match has {
+            // Of any window, which there is.
+            0 => add(Piece { table: [ELSEWHERE; _], from: [(0, 0); _], windows: 1 }),
+            _ => pieces((from, unit), self.by_lanes, &mut add),
+        }
+        let which = if self.leaves_gaps { has } else { u64::MAX >> (LINE_BYTES - from.len()) };
         assert!(!self.by_lanes || windows <= lanes::MOST_OF_A_LANE, "a lane has too many windows");
         self.vectors[self.lens.1].write(Made { windows, which, to });
         self.lens.1 += 1;
@@ -108,7 +117,7 @@ impl Plan {
         unsafe { self.vectors[..self.lens.1].assume_init_ref() }
     }
 
-    /// Whether vectors have gaps, which are not written.
+    /// Whether vectors have bytes that are not written.
     fn has_gaps(&self, bytes: usize) -> bool {
         self.vectors().iter().any(|made| made.which.count_ones() as usize != bytes)
     }
@@ -163,7 +172,7 @@ fn pairs((from, unit): (&[Place], u16), each: &mut impl FnMut(Piece)) {
     }
 }
 
-/// The bytes of a vector that are somebody's to write, bit by bit.
+/// The bytes of a vector that a source has, bit by bit.
 fn bytes_of(from: &[Place]) -> u64 {
     let gaps = from.iter().enumerate().filter(|(_, from)| **from == GAP);
     gaps.fold(u64::MAX >> (LINE_BYTES - from.len()), |all, (i, _)| all & !(1 << i))

@@ -47,7 +47,8 @@ pub struct FieldCopy {
 /// An N-D copy: for each point of `dims`, for each of `fields`, `bytes` from
 /// `src_offset + Σ position · stride.src` to `dst_offset + Σ position · stride.dst`.
 ///
-/// Dimensions are outermost first. There may be none. No byte of the destination is written twice.
+/// Dimensions are outermost first. There may be none. No byte of the destination is written twice; none of a field is
+/// another's padding.
 #[derive(Debug, Clone, PartialEq, Eq, Hash)]
 pub struct NdCopy {
     /// The loops, outermost first, shared by all fields.

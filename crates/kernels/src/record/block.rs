@@ -56,7 +56,7 @@ pub(crate) unsafe fn run<V: Vector>(
                     && i < rows.lens.0
                     && !matches!(records.fill, Fill::Picks | Fill::Dense)
                 {
-                    // What the block behind has of the field; picks are one block.
+                    // What the block behind has of the field; there is none where these are.
                     let row = rows.from[i];
                     for at in (0..records.block * row.step).step_by(LINE_BYTES) {
                         prefetch(row.at.wrapping_add(count * row.step + at));

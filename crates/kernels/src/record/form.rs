@@ -7,7 +7,6 @@ use super::{
 use crate::caches::Caches;
 use crate::nest::{Loop, Nest};
 use crate::vector::{Abilities, LANE_BYTES, LINE_BYTES, PAGE_BYTES};
-use crate::window::lanes::LANES;
 use layout::{CopyDim, FieldCopy, NdCopy};
 
 /// Records of these fields, of which there are so many, so far apart.
@@ -22,7 +21,7 @@ struct Form<'a> {
 impl<'a> Records<'a> {
     /// The records of a copy of fields that differ, and the loops around them: the innermost loop goes over
     /// records, or two go over hybrids of them. `streams` says that it is too large for the caches; if not,
-    /// only windows are worth it.
+    /// only windows and halves are worth it.
     pub(crate) fn of_fields(
         copy: &'a NdCopy,
         (streams, by): (bool, Abilities),
@@ -58,7 +57,7 @@ impl<'a> Records<'a> {
     }
 
     /// Takes the loops of records and of their fields, which are alike, out of `nest`. `streams` says
-    /// that they go past the caches; if not, only tables, picks and windows are worth it.
+    /// that they go past the caches; if not, only tables, picks, windows and dense squares are worth it.
     pub(crate) fn of_nest(
         nest: &mut Nest,
         (streams, by): (bool, Abilities),
@@ -99,7 +98,7 @@ impl<'a> Records<'a> {
         let picked = few && !streams && Records::are_picked(nest.bytes, by);
         // Three are faster by tables, and five that are put together in a stage.
         let least = if splits || !streams { 5 } else { 6 };
-        let are_dense = by.lanes == LANES && nest.bytes >= 4 && fields.count >= least;
+        let are_dense = by.exchanges_units() && nest.bytes >= 4 && fields.count >= least;
         records.fill = match (squares, few) {
             (true, true) if picked => Fill::Picks,
             (true, true) if are_dense => Fill::Dense,

@@ -25,6 +25,9 @@ const MOST_STEPS: usize = 4 * MOST_FIELDS;
 /// In the caches fewer bytes of records are as well moved one by one: to find out about columns takes that long.
 const LEAST_CACHED_BYTES: usize = if cfg!(test) { 3 << 10 } else { 64 << 10 };
 
+/// Nor are longer records worth it there, of which columns are a small part.
+const MOST_CACHED_RECORD_BYTES: usize = 24;
+
 /// The most bytes that all halves of a column take in the stage, for each record of a block; and how many
 /// records that has at most.
 const STAGED_BYTES: usize = 4 * LANE_BYTES;
@@ -221,7 +224,8 @@ impl Records<'_> {
             && self.hybrid.is_none()
             && self.fields.len() <= MOST_FIELDS;
         let bytes = self.count.saturating_mul(self.pitch);
-        let pays = self.streams || !self.has_gaps && bytes >= LEAST_CACHED_BYTES;
+        let is_short = self.pitch <= MOST_CACHED_RECORD_BYTES && bytes >= LEAST_CACHED_BYTES;
+        let pays = self.streams || !self.has_gaps && is_short;
         if few && pays && by.lanes == LANES && Halves::of(&self).suit(&self) {
             self.fill = Fill::Halves;
             self.block = self.block.min(MOST_RECORDS);

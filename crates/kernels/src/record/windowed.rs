@@ -6,7 +6,6 @@ use crate::ahead::Row;
 use crate::nest::Loop;
 use crate::tile;
 use crate::vector::{Abilities, LANE_BYTES, LINE_BYTES};
-use crate::window::lanes::LANES;
 use crate::window::{self, GAP, MOST_WINDOWS, Place, Plan};
 use std::array::from_fn;
 
@@ -151,7 +150,7 @@ impl Records<'_> {
     /// units of more than a byte. Of such fields a lane has parts of two at most, wherever rows start. Other fields, and
     /// hybrids, were not measured, or are slower so.
     fn has_lanes(&self, by: Abilities) -> bool {
-        let suits = self.streams && by.lanes == LANES && by.unit_bytes > 1;
+        let suits = self.streams && by.exchanges_units();
         let fields = || self.fields.iter().all(|f| f.bytes.is_multiple_of(LANE_FIELD_BYTES));
         suits && self.hybrid.is_none() && fields()
     }
@@ -229,15 +228,9 @@ impl Records<'_> {
     /// Where byte `at` of the records is in an array.
     fn of_arrays(&self, at: usize) -> Place {
         let (record, at) = (at / self.pitch, at % self.pitch);
-        let Some((row, byte)) = self.of_record(at) else { return GAP };
-        (row as u16, (record * self.fields.at(row).bytes + byte) as u16)
-    }
-
-    /// Which byte of which field goes to byte `at` of a record: into its padding, one of the field before it.
-    fn of_record(&self, at: usize) -> Option<(usize, usize)> {
-        let has = |i: &usize| at.wrapping_sub(self.place(*i)) < self.fields.at(*i).written();
-        let i = (0..self.fields.len()).find(has)?;
-        Some((i, (at - self.place(i)) % self.fields.at(i).bytes))
+        let has = |i: &usize| at.wrapping_sub(self.place(*i)) < self.fields.at(*i).bytes;
+        let Some(row) = (0..self.fields.len()).find(has) else { return GAP };
+        (row as u16, (record * self.fields.at(row).bytes + at - self.place(row)) as u16)
     }
 
     /// Where byte `at` of hybrids is in the records.
@@ -255,9 +248,10 @@ impl Records<'_> {
     fn of_hybrid(&self, hybrid: Hybrid, at: usize) -> Place {
         let (block, at) = (at / self.pitch, at % self.pitch);
         let (record, at) = (at / hybrid.step, at % hybrid.step);
-        let Some((i, byte)) = self.of_record(at) else { return GAP };
+        let has = |i: &usize| at.wrapping_sub(self.place(*i)) < self.fields.at(*i).bytes;
+        let Some(i) = (0..self.fields.len()).find(has) else { return GAP };
         let array = block * hybrid.apart + self.place_apart(i) + record * self.fields.at(i).bytes;
-        (0, (array + byte) as u16)
+        (0, (array + at - self.place(i)) as u16)
     }
 
     /// Finds out how groups are moved, unless that is known for rows that start so, and lets `rows` start with
@@ -292,7 +286,7 @@ impl Records<'_> {
         let Windowed { plan, start, group, .. } = windowed;
         let unit = if start.by_lines { LINE_BYTES } else { 1 };
         let window_bytes = if by_lanes { LANE_BYTES } else { lanes * LANE_BYTES };
-        plan.clear(by_lanes);
+        plan.clear((by_lanes, self.has_gaps));
         let each = &mut |from: &[Place], to| plan.push((from, unit as u16), to);
         self.vectors((*group, lanes), &start.heads, each);
         let head = |i: usize| usize::from(start.heads[i]);

@@ -76,6 +76,7 @@ proptest! {
         sizes in prop_oneof![
             prop::collection::vec(prop::sample::select(vec![1u64, 2, 4, 8]), 1..8),
             prop::collection::vec(prop::sample::select(vec![4u64, 8, 12, 16, 24]), 1..5),
+            prop::collection::vec(prop::sample::select(vec![12u64, 24, 36, 48, 60, 72]), 1..5),
             prop::collection::vec(1u64..20, 1..5),
         ],
         count in prop_oneof![1u64..40, 256u64..300, prop::sample::select(vec![64, 509, 1025])],
@@ -127,6 +128,7 @@ fn padding_of_staged_structures_is_zero() {
     let copy = one_row(put_together(&[1, 8, 2, 4], (1, 3000), 0, false));
     let (read, written) = touched(&copy);
     let src = source(read.end as usize);
+    let mut staged = 0;
     for instance in each_ability() {
         let (mut dst, to) = aligned(written.end as usize, 0);
         let ends = (src.as_ptr(), dst[to..].as_mut_ptr());
@@ -136,8 +138,50 @@ fn padding_of_staged_structures_is_zero() {
         if told.contains("windows") || told.contains("between gaps") {
             continue;
         }
+        staged += 1;
         let records = dst[to..].chunks_exact(24).take(3000);
         assert!(records.clone().all(|record| record[1..8] == [0; 7]), "{told}");
         assert!(records.clone().all(|record| record[18..20] == [0; 2]), "{told}");
     }
+    assert!(staged > 0, "by vectors of half a line, or none");
+}
+
+/// A rotation, a translation and a vector of it: a lane has the end of one field, padding, and the start of the next.
+#[test]
+fn padding_takes_no_window() {
+    for (sizes, places, pitch) in [
+        (&[36u64, 24, 12][..], &[0u64, 40, 64][..], 80),
+        (&[36, 24, 24], &[0, 40, 64], 88),
+        (&[12, 36], &[0, 16], 56),
+        (&[48, 24], &[0, 52], 76),
+        (&[12, 20], &[0, 12], 96),
+    ] {
+        let mut copy = one_row(put_together(sizes, (1, 1030), 0, false));
+        for (i, field) in copy.fields.iter_mut().enumerate() {
+            let next = places.get(i + 1).copied().unwrap_or(pitch);
+            field.dst_offset = places[i].cast_signed();
+            field.padding = next - places[i] - field.bytes;
+            field.strides[0].dst = pitch.cast_signed();
+        }
+        for to in [0, 4, 60] {
+            check(&copy, (1, to));
+        }
+    }
+}
+
+/// What has padding on the other side, too, as records of one turn in hybrids do.
+#[test]
+fn hybrids_of_one_turn_have_padding() {
+    let field = |(bytes, at): (u64, i64)| FieldCopy {
+        bytes,
+        src_offset: at,
+        dst_offset: at,
+        padding: if at > 0 { 32 } else { 0 },
+        strides: [(32, 64), (32, bytes.cast_signed())]
+            .map(|(src, dst)| Stride { src, dst })
+            .to_vec(),
+    };
+    let dim = |extent| CopyDim { extent, src_index: None, dst_index: None };
+    let fields = [(12, 0), (20, 12)].map(field).to_vec();
+    check(&NdCopy { dims: vec![dim(1000), dim(1)], fields }, (0, 0));
 }

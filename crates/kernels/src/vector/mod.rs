@@ -57,6 +57,11 @@ impl Abilities {
         self.lanes * LANE_BYTES == LINE_BYTES && (!self.scatters || self.is_wide)
     }
 
+    /// Whether vectors are two lanes, which exchange only units of more than a byte: AVX2's.
+    pub(crate) fn exchanges_units(&self) -> bool {
+        self.lanes == 2 && self.unit_bytes > 1
+    }
+
     /// Whether such may be scattered past the caches, too: on a Zen 5.
     pub(crate) fn scatters_lines(&self) -> bool {
         self.scatters && self.moves_lines()
