@@ -450,30 +450,6 @@ fn fields_of_other_records() {
     check(&NdCopy { dims, fields }, (0, 0));
 }
 
-/// What lies between fields of the destination stays as it is, wherever that is.
-#[test]
-fn gaps_of_structures() {
-    let fields = [
-        &[(0u64, 1u64), (8, 8), (16, 2), (20, 4)][..],
-        &[(5, 4), (1, 1)],
-        &[(0, 4), (8, 8)],
-        &[(2, 12), (20, 24)],
-        &[(0, 8), (80, 8)],
-    ];
-    for (fields, pitch) in fields.into_iter().zip([24, 12, 16, 48, 160]) {
-        let sizes: Vec<u64> = fields.iter().map(|f| f.1).collect();
-        for (count, base) in [(600, 0), (1003, 1), (259, 4), (2100, 60)] {
-            let count = if cfg!(miri) { count.min(300) } else { count };
-            let mut copy = structures(&sizes, count, true);
-            for (field, (at, _)) in copy.fields.iter_mut().zip(fields) {
-                field.dst_offset = at.cast_signed();
-                field.strides[0].dst = pitch;
-            }
-            check(&copy, (1, base));
-        }
-    }
-}
-
 /// Lanes write the pieces of one copy at once.
 #[test]
 fn pieces_of_records_are_apart() {
