@@ -1,5 +1,7 @@
 //! The bodies, once for each instruction set, and the one that this processor has.
 
+use crate::Stores;
+use crate::alike::{self, Mask};
 use crate::caches::Caches;
 use crate::flat::{self, Panel, Stage, Strip};
 use crate::gather::{self, Gather};
@@ -52,11 +54,19 @@ pub(crate) struct Instance {
     windows: [Windows; 2],
     /// [`gather::runs`].
     pub(crate) gather: unsafe fn(&Gather<'_>, *const u8, *mut u8),
-    /// [`stream::run`].
-    pub(crate) stream: unsafe fn(*const u8, *mut u8, (usize, bool)),
+    pub(crate) whole: Whole,
     pub(crate) joined: Joined,
     /// [`runs::runs`].
     pub(crate) runs: unsafe fn(&Runs, *const u8, *mut u8),
+}
+
+/// The bodies for what lies alike on both sides.
+#[derive(Debug, Clone, Copy)]
+pub(crate) struct Whole {
+    /// [`stream::run`].
+    pub(crate) stream: unsafe fn(*const u8, *mut u8, (usize, bool)),
+    /// [`alike::row`].
+    pub(crate) alike: unsafe fn((*const u8, *mut u8), (&Mask, usize, Stores)),
 }
 
 /// The bodies for rows that are whole lines only together, and for long rows that go through registers.
@@ -249,6 +259,14 @@ macro_rules! instance {
             }
 
             /// # Safety
+            /// As [`alike::row`].
+            $(#[target_feature(enable = $features)])?
+            unsafe fn alike(at: (*const u8, *mut u8), row: (&Mask, usize, Stores)) {
+                // SAFETY: the caller's contract.
+                unsafe { alike::row::<$vector>(at, row) }
+            }
+
+            /// # Safety
             /// As [`stream::splice`].
             $(#[target_feature(enable = $features)])?
             unsafe fn splice(rows: (usize, usize, usize), next: Option<*const u8>, stage: *mut u8, dst: *mut u8) {
@@ -294,7 +312,7 @@ macro_rules! instance {
                 records,
                 windows: [windows::<false>, windows::<true>],
                 gather,
-                stream,
+                whole: Whole { stream, alike },
                 joined: Joined { splice, rows: sizes!(rows), through: sizes!(through) },
                 runs,
             };

@@ -6,12 +6,13 @@
 //! answers for these being there. What lies between the bytes of records may be read too; nothing is made of it.
 //! [`copy_slices`] checks them. Neither allocates. **Structure.** `strategy` chooses
 //! a way: `runs`, a `gather` of them, `panel`s of a transpose, `flat` for long rows that start on no
-//! line, `record`s and arrays (by `window`s where vectors can), or `walk` with its `plane`s and
+//! line, `record`s and arrays (by `window`s where vectors can), structures that lie `alike` on both sides, or `walk` with its `plane`s and
 //! `element`s for what fits none; `nest` is the form in which it sees a copy, `caches` are those of
 //! the machine. `tile`, `narrow` and `stream` are the bodies, generic over a `vector`, and `ahead` asks for
 //! what they read next; `instance` has them for each instruction set.
 
 mod ahead;
+mod alike;
 mod caches;
 mod element;
 mod ends;
@@ -35,6 +36,7 @@ mod window;
 
 pub use split::{parts, split};
 
+use alike::Alike;
 use instance::{Instance, detect};
 use layout::{FieldCopy, NdCopy, lies_in, touched};
 use model::Crossover;
@@ -74,8 +76,8 @@ impl Stores {
     }
 }
 
-/// Whether the source is read about in the order in which it lies: by runs, or by many records of less than
-/// a line whose neighbours become neighbours, and by no table. Longer records are rows of a transpose: from
+/// Whether the source is read about in the order in which it lies: by runs, by many records of less than
+/// a line whose neighbours become neighbours, or by structures that lie so on both sides, and by no table. Longer records are rows of a transpose: from
 /// about half as much on they are better written past the caches.
 fn is_in_order(copy: &NdCopy) -> bool {
     let is_run = |field: &FieldCopy| field.bytes >= LEAST_RUN_BYTES || field.strides.is_empty();
@@ -87,7 +89,8 @@ fn is_in_order(copy: &NdCopy) -> bool {
         })
     };
     copy.dims.iter().all(|dim| dim.src_index.is_none())
-        && copy.fields.iter().all(|field| is_run(field) || are_records(field))
+        && (copy.fields.iter().all(|field| is_run(field) || are_records(field))
+            || Alike::of(copy, Stores::Streamed).is_some())
 }
 
 /// Moves what `copy` says from `src` to `dst`, the addresses of offset 0 on either side. Any

@@ -185,7 +185,7 @@ impl Out<'_> {
                 .add(self.from)
                 .copy_to_nonoverlapping(self.line.wrapping_add(self.from), first - self.from);
             let lines = self.line.wrapping_add(first);
-            (self.instance.stream)(stage.add(first), lines, (whole - first, false));
+            (self.instance.whole.stream)(stage.add(first), lines, (whole - first, false));
             stage.add(whole).copy_to_nonoverlapping(stage, self.to - whole);
         }
         (self.line, self.from, self.to) = (self.line.wrapping_add(whole), 0, self.to - whole);

@@ -1,5 +1,6 @@
 //! Which way a copy goes: a pure choice, and its execution.
 
+use crate::alike::Alike;
 use crate::element::Line;
 use crate::ends::Ends;
 use crate::flat::{Flat, Stage};
@@ -75,6 +76,8 @@ enum Way<'a> {
     Flat(Flat),
     /// Records.
     Records(Records<'a>),
+    /// Structures that lie alike on both sides.
+    Alike(Alike<'a>),
     /// Element by element, one field after the other in parts that fit into the cache.
     Walk,
 }
@@ -90,6 +93,12 @@ impl<'a> Strategy<'a> {
             why,
             start,
         };
+        if let Some((nest, rows)) = Alike::of(copy, stores) {
+            return of(
+                (nest, Way::Alike(rows), "both sides have structures in one order"),
+                Start::Any,
+            );
+        }
         let Some(whole) = Nest::of(copy) else {
             return of(way_of_fields(copy, (stores, by)), Start::Any);
         };
@@ -187,6 +196,7 @@ impl<'a> Part<'a> {
                 }
                 Way::Flat(flat) => flats(instance, flat, nest.loops(), at),
                 Way::Records(records) => records.run(instance, nest.loops(), at),
+                Way::Alike(rows) => alike(instance, rows, nest.loops(), at),
                 Way::Walk => {
                     each(nest.loops(), at, &mut |src, dst| src.copy_to_nonoverlapping(dst, bytes));
                 }
@@ -232,7 +242,7 @@ pub(crate) unsafe fn run(
         if !is_streamed(bytes, stores) {
             return std::ptr::copy_nonoverlapping(src, dst, bytes);
         }
-        (instance.stream)(src, dst, (bytes, instance.abilities.holds_lines()));
+        (instance.whole.stream)(src, dst, (bytes, instance.abilities.holds_lines()));
     }
     stream::fence();
 }
@@ -246,6 +256,19 @@ unsafe fn flats(instance: &Instance, flat: &Flat, loops: &[Loop], at: (*const u8
     let mut stage = Stage::new();
     // SAFETY: the caller's contract.
     each(loops, at, &mut |src, dst| unsafe { flat.run(instance, (src, &mut stage, dst)) });
+}
+
+/// Moves structures that lie alike on both sides, at each position of `loops`: with one mask, likewise.
+///
+/// # Safety
+/// As [`crate::alike::row`], at each position, which is from the first field on.
+#[inline(never)]
+unsafe fn alike(instance: &Instance, rows: &Alike<'_>, loops: &[Loop], at: (*const u8, *mut u8)) {
+    let mask = rows.mask();
+    each(loops, rows.at(at), &mut |src, dst| {
+        // SAFETY: the caller's contract.
+        unsafe { (instance.whole.alike)((src, dst), (&mask, rows.bytes, rows.stores)) };
+    });
 }
 
 /// Whether one run goes past the caches. libc's own copy does that from sizes on that are far
@@ -341,6 +364,7 @@ impl fmt::Display for Strategy<'_> {
             (Way::Gather(gather), _) => write!(f, "{gather}"),
             (Way::Flat(flat), _) => write!(f, "{flat}"),
             (Way::Records(records), _) => write!(f, "{records}"),
+            (Way::Alike(rows), _) => write!(f, "{rows}"),
             (Way::Panels(panels), _) => write!(f, "{panels}"),
             (Way::Walk, _) => {
                 write!(f, "{} fields, element by element", self.copy.fields.len())

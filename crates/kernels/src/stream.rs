@@ -33,23 +33,34 @@ pub(crate) unsafe fn run<V: Vector>(
         return unsafe { copy_by::<V, true>(src, dst, bytes) };
     }
     let head = dst.addr().wrapping_neg() % LINE_BYTES;
-    let is_long = is_long::<V>(bytes.saturating_sub(head));
-    let rest = if is_long { bytes - (bytes - head) % (PARTS * PART_BYTES) } else { 0 };
-    // SAFETY: the head, the turns of the parts and the rest are the caller's ranges; turns start with a line.
-    unsafe {
-        if is_long {
-            std::ptr::copy_nonoverlapping(src, dst, head);
-        }
-        for parts in (head..rest).step_by(PARTS * PART_BYTES) {
-            for turn in (0..PART_BYTES).step_by(TURN_BYTES) {
-                for part in 0..PARTS {
-                    let at = parts + part * PART_BYTES + turn;
-                    lines::<V>(src.add(at), dst.add(at), (TURN_BYTES, 0));
-                }
-            }
-        }
-        copy::<V>(src.add(rest), dst.add(rest), bytes - rest);
+    if !is_long::<V>(bytes.saturating_sub(head)) {
+        // SAFETY: the caller's contract.
+        return unsafe { copy::<V>(src, dst, bytes) };
     }
+    let whole = (bytes - head) / LINE_BYTES * LINE_BYTES;
+    let tail = head + whole;
+    // SAFETY: the head, whole lines and the tail are the caller's ranges; turns start with a line.
+    unsafe {
+        std::ptr::copy_nonoverlapping(src, dst, head);
+        for (at, bytes) in parts::<V>(whole) {
+            lines::<V>(src.add(head + at), dst.add(head + at), (bytes, 0));
+        }
+        std::ptr::copy_nonoverlapping(src.add(tail), dst.add(tail), bytes - tail);
+    }
+}
+
+/// Where the parts of a run of `bytes` start that together are all of it, and how long they are: turns of several parts
+/// where it is long, for vectors `V`.
+#[inline(always)]
+pub(crate) fn parts<V: Vector>(bytes: usize) -> impl Iterator<Item = (usize, usize)> {
+    const TURNS: usize = PART_BYTES / TURN_BYTES;
+    let rest = if is_long::<V>(bytes) { bytes - bytes % (PARTS * PART_BYTES) } else { 0 };
+    let turn = |i: usize| {
+        let (turn, part) = (i / PARTS, i % PARTS);
+        (turn / TURNS * PARTS + part) * PART_BYTES + turn % TURNS * TURN_BYTES
+    };
+    let turns = (0..rest / TURN_BYTES).map(move |i| (turn(i), TURN_BYTES));
+    turns.chain([(rest, bytes - rest)])
 }
 
 /// Copies `bytes` from `src` to `dst`, the whole lines of the destination past the caches.

@@ -1,5 +1,6 @@
 //! Every instance and every way of writing against the naive copy.
 
+mod alike;
 mod choices;
 mod ends;
 mod guarded;

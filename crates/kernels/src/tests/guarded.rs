@@ -1,5 +1,6 @@
 //! Copies between pages beside which there is no memory.
 
+use super::alike::alike;
 use super::padded::{let_be, one_row, put_together};
 use super::rows::in_rows;
 use super::*;
@@ -77,6 +78,7 @@ fn from_the_first() -> Vec<NdCopy> {
     }
     for sizes in [&[4, 8][..], &[8, 4, 4], &[1, 4, 1], &[1, 2, 4, 8], &[1, 8, 2, 4], &[12, 8, 4]] {
         list.push(one_row(put_together(sizes, (1, 300), 0, false)));
+        list.push(alike(one_row(put_together(sizes, (1, 301), 0, false)), 0));
         list.push(put_together(sizes, (3, 259), 0, false));
         list.push(put_together(sizes, (70, 4), 0, true));
     }
