@@ -2,12 +2,17 @@
 
 use super::{
     BY_TABLE, Field, Fields, Fill, Hybrid, LEAST_HYBRIDS_BYTES, LEAST_RECORDS, LEAST_ROW_BYTES,
-    LONG_HYBRID, MOST_FIELDS, MOST_RECORD_BYTES, Records, block_bytes,
+    LEAST_SQUARES_BYTES, LONG_HYBRID, MOST_FIELDS, MOST_RECORD_BYTES, Records, block_bytes,
 };
 use crate::caches::Caches;
 use crate::nest::{Loop, Nest};
 use crate::vector::{Abilities, LANE_BYTES, LINE_BYTES, PAGE_BYTES};
 use layout::{CopyDim, FieldCopy, NdCopy};
+
+/// Arrays at multiples of this are better made in a stage, by AVX2 on a Zen 3, and so are so many of 4 and 8 bytes
+/// wherever they are.
+const CLASHING_BYTES: isize = 1 << 10;
+const CROWDED: usize = 16;
 
 /// Records of these fields, of which there are so many, so far apart.
 struct Form<'a> {
@@ -91,8 +96,6 @@ impl<'a> Records<'a> {
         // Lanes are squares by themselves where vectors are lines that are moved as a whole.
         let lanes = by.moves_lines() && nest.bytes == LANE_BYTES;
         let squares = nest.bytes.is_power_of_two() && (nest.bytes < LANE_BYTES || lanes);
-        // Arrays that lie so want longer runs, where a vector is less than a line.
-        let clashes = by.lanes * LANE_BYTES < LINE_BYTES && fields.dst % PAGE_BYTES == 0;
         let dense = pitch == fields.count * nest.bytes;
         let few = dense && BY_TABLE.contains(&fields.count);
         let picked = few && !streams && Records::are_picked(nest.bytes, by);
@@ -104,10 +107,18 @@ impl<'a> Records<'a> {
             (true, true) if are_dense => Fill::Dense,
             (true, true) => Fill::Tables,
             (true, false) if fields.count == 1 => Fill::Elements,
-            (true, false) if splits && clashes => Fill::Squares,
+            (true, false) if splits && records.suit_squares(fields, rest.loops(), by) => {
+                Fill::Squares
+            }
             (true, false) => return None,
             _ => Fill::Elements,
         };
+        if records.fill == Fill::Squares {
+            // Of each array some lines, and no more if there are records enough.
+            let line = LINE_BYTES / nest.bytes;
+            let whole = block_bytes(by.caches) / pitch / line * line;
+            records.block = records.block.min(whole.max(4 * line));
+        }
         if !streams && matches!(records.fill, Fill::Picks | Fill::Dense) {
             records.block = records.count;
         }
@@ -124,6 +135,27 @@ impl<'a> Records<'a> {
         }
         *nest = rest;
         Some(records)
+    }
+
+    /// Whether arrays of `fields` are better made in a stage, by squares, than where they belong, for rows in `loops`:
+    /// where those clash, and by AVX2 also where lines are shared, or elements are so many, or so small, that these lie
+    /// too close for squares with sides of a line.
+    fn suit_squares(&self, fields: Loop, loops: &[Loop], by: Abilities) -> bool {
+        if fields.dst % PAGE_BYTES == 0 {
+            return by.lanes * LANE_BYTES < LINE_BYTES;
+        }
+        let (bytes, array) = (self.fields.at(0).bytes, self.count * self.fields.at(0).bytes);
+        let record = fields.count * bytes;
+        let places = loops.iter().fold(fields.dst | array.cast_signed(), |all, l| all | l.dst);
+        let is_long = loops.is_empty() || self.count * self.pitch >= LEAST_SQUARES_BYTES;
+        let suits = match bytes {
+            _ if places % LINE_BYTES.cast_signed() != 0 => true,
+            1 | 2 => record > LANE_BYTES / 2,
+            _ => {
+                fields.count == CROWDED || fields.dst % CLASHING_BYTES == 0 && record >= LANE_BYTES
+            }
+        };
+        by.exchanges_units() && is_long && suits
     }
 
     /// Whether rows in `loops` are long enough. In the caches long runs of each field are as well moved one by

@@ -65,7 +65,7 @@ fn the_way_is_told() {
     // Groups of 16 channels taken apart: too large to be one panel each.
     let groups = looped(&[(8, 802_816, 802_816), (12_544, 64, 4), (16, 4, 50_176)]);
     let groups = told(&groups, Stores::Streamed);
-    assert!(!groups.contains("at once"), "{groups}");
+    assert!(!groups.contains("at once, in place"), "{groups}");
     says(&transpose(64, 5), Stores::Cached, "1 fields, element by element");
     says(&structures(&[4, 8], 9, false), Stores::Streamed, "2 fields, element by element");
     says(&structures(&[8], 9, false), Stores::Cached, "one run of 72 B");
@@ -247,10 +247,6 @@ fn squares_by_halves_follow_the_source() {
 fn squares_by_halves_where_neither_side_is_crowded() {
     let halves = available().find(|instance| instance.name == "emulated halves").unwrap();
     let at_line = std::ptr::without_provenance::<u8>(4096);
-    let matrix = |bytes: u64, rows: u64, columns: u64| {
-        let (extents, gaps) = (vec![rows, columns], (0, 0));
-        Shape { bytes, extents, src_order: vec![1, 0], dst_order: vec![0, 1], gaps }.copy()
-    };
     let [cached, streamed] = [Stores::Cached, Stores::Streamed];
     for (copy, stores, panels) in [
         (matrix(8, 2000, 2000), streamed, "256 by 8 elements of 8 B, in place, by lines past"),
@@ -373,13 +369,20 @@ fn each_kind_of_copies_has_its_own_crossover() {
     assert_eq!([1000, 150].map(of_two), [1000, 200], "and wait for their caches at once");
 }
 
+/// Rows of columns turned round.
+fn matrix(bytes: u64, rows: u64, columns: u64) -> NdCopy {
+    let (extents, gaps) = (vec![rows, columns], (0, 0));
+    Shape { bytes, extents, src_order: vec![1, 0], dst_order: vec![0, 1], gaps }.copy()
+}
+
+/// Miri takes minutes for any of these; others go the same ways.
+fn is_long(copy: &NdCopy) -> bool {
+    cfg!(miri) && copy.payload_bytes() > 20_000
+}
+
 /// The least of what goes past the caches in each way: also where a case takes long.
 #[test]
 fn the_least_of_each_way() {
-    let matrix = |bytes, rows, columns| {
-        let (extents, gaps) = (vec![rows, columns], (0, 0));
-        Shape { bytes, extents, src_order: vec![1, 0], dst_order: vec![0, 1], gaps }.copy()
-    };
     let best = available().next().unwrap();
     let told = |copy: &NdCopy| explain_by(&best, copy, std::ptr::null(), Stores::Streamed);
     let (halves, alone) = (best.abilities.lanes < 4, best.abilities.lanes < 2);
@@ -401,25 +404,27 @@ fn the_least_of_each_way() {
         let block = 8 * bytes;
         looped(&[(2, block, block), (bytes.cast_unsigned() / 4, 32, 4), (8, 4, bytes)])
     };
+    // Up to 64 columns that share lines, or clash, are arrays of as many fields by AVX2.
+    let fields = |way| if best.abilities.exchanges_units() { "records of" } else { way };
     // Sixteen long rows each, to blocks of sixteen.
     let near = looped(&[(3, 33_792, 33_792), (16, 2112, 4), (528, 4, 64)]);
     let near_by = if alone { "panels of 32 by 16" } else { "panels of 64 by 16" };
     let images = looped(&[(3, 22_200, 22_200), (37, 600, 4), (150, 4, 148)]);
-    // Miri takes minutes for any of these; others go the same ways.
-    let is_long = |copy: &NdCopy| cfg!(miri) && copy.payload_bytes() > 20_000;
     let least = [
-        (matrix(4, 259, 33), "long rows, 259 by 33"),
+        (matrix(4, 259, 33), fields("long rows, 259 by 33")),
+        (matrix(4, 259, 65), "long rows, 259 by 65"),
         (matrix(8, 256, 128), rows),
-        (matrix(4, 512, 53), pixels),
+        (matrix(4, 512, 53), fields(pixels)),
         (matrix(8, 255, 128), "long rows, 255 by 128"),
         (matrix(12, 86, 6), "long rows, 86 by 6"),
-        (matrix(2, 600, 64), "long rows, 600 by 64"),
-        (matrix(4, 301, 64), "long rows, 301 by 64"),
-        (matrix(8, 151, 32), "long rows, 151 by 32"),
+        (matrix(2, 600, 64), fields("long rows, 600 by 64")),
+        (matrix(4, 301, 64), fields("long rows, 301 by 64")),
+        (matrix(8, 259, 32), fields("long rows, 259 by 32")),
         (matrix(16, 65, 8), "long rows, 65 by 8"),
-        (matrix(4, 259, 16), "long rows, 259 by 16"),
+        (matrix(4, 259, 16), fields("long rows, 259 by 16")),
         (matrix(8, 151, 8), "long rows, 151 by 8"),
-        (matrix(1, 512, 64), bytes),
+        (matrix(8, 261, 8), fields("long rows, 261 by 8")),
+        (matrix(1, 512, 64), fields(bytes)),
         (structures(&[1; 3], 256, false), "records of 3 B, 3 fields, taken apart"),
         (structures(&[4; 3], 259, true), "records of 12 B, 3 fields, put together"),
         (structures(&[1, 2, 4], 257, false), "records of 7 B, 3 fields, taken apart"),
@@ -428,7 +433,7 @@ fn the_least_of_each_way() {
         (padded_structures(&[2], 300, (5, 1), false), "records of 7 B, 1 fields, taken apart"),
         (images, images_by),
         (near, near_by),
-        (planes(3072), "panels of 8 by 768 elements of 4 B, put together"),
+        (planes(3072), fields("panels of 8 by 768 elements of 4 B, put together")),
         (planes(784), "panels of 8 by 196 elements of 4 B, put together"),
     ];
     for (copy, way) in least {
@@ -441,7 +446,14 @@ fn the_least_of_each_way() {
             check(&copy, (1, 4));
         }
     }
-    // Packed, and with rows that are all at one place of a cache.
+}
+
+/// Packed, and with rows that are all at one place of a cache.
+#[test]
+fn the_least_of_squares() {
+    let best = available().next().unwrap();
+    let told = |copy: &NdCopy| explain_by(&best, copy, std::ptr::null(), Stores::Streamed);
+    let halves = best.abilities.lanes < 4;
     let distant = looped(&[(64, 4, 16 << 10), (64, 16 << 10, 4)]);
     let squares = [matrix(2, 512, 40), matrix(4, 272, 19), matrix(8, 136, 9), matrix(16, 68, 7)];
     for copy in squares.into_iter().chain([distant]) {
@@ -517,4 +529,42 @@ fn fields_of_any_sizes_go_by_windows_where_vectors_take_such() {
     }
     let cached = Way::of(&gaps, 0, Stores::Cached, abilities(4, 1)).to_string();
     assert!(cached.starts_with("2 fields, element by element"), "{cached}");
+}
+
+/// By AVX2, whatever the processor is.
+#[test]
+fn arrays_of_which_lines_are_shared_are_made_by_squares() {
+    let avx2 = available().find(|instance| instance.name == "AVX2");
+    let Some(by) = avx2.map(|instance| instance.on(Some(ZEN_4)).with(Caches::MEASURED)) else {
+        return;
+    };
+    // So many rows of records of so many fields.
+    let told = |bytes: u64, fields: i64, (rows, count): (u64, i64)| {
+        let (step, record) = (bytes.cast_signed(), fields * bytes.cast_signed());
+        let loops = [
+            (rows, record * count, record * count),
+            (count.cast_unsigned(), record, step),
+            (fields.cast_unsigned(), step, step * count),
+        ];
+        let mut copy = looped(&loops);
+        copy.fields[0].bytes = bytes;
+        explain_by(&by, &copy, std::ptr::null(), Stores::Streamed)
+    };
+    for (bytes, fields, rows, is_so) in [
+        (4, 8, (1, 100_003), true),
+        (4, 8, (1, 100_032), false),
+        (4, 8, (8, 12_544), true),
+        (4, 2, (8, 12_544), false),
+        (4, 16, (8, 10_000), true),
+        (8, 64, (3, 1001), true),
+        (2, 9, (8, 100_032), true),
+        (2, 4, (8, 100_032), false),
+        (1, 2, (8, 100_003), true),
+        (1, 2, (8, 1001), false),
+        (4, 65, (1, 100_003), false),
+        (16, 8, (1, 100_003), false),
+    ] {
+        let told = told(bytes, fields, rows);
+        assert_eq!(told.contains("by squares, by lines past the caches"), is_so, "{told}");
+    }
 }
