@@ -162,6 +162,14 @@ impl<'a> Nest<'a> {
         self
     }
 
+    /// What turn `i` of loop `k`, which has no table, goes over.
+    pub(crate) fn turn(mut self, k: usize, i: usize) -> Nest<'a> {
+        let (src, dst) = self.take(k).at(i);
+        self.src += src;
+        self.dst += dst;
+        self
+    }
+
     /// These loops alone, from offset 0 on.
     pub(crate) fn only(&self, is: impl Fn(usize) -> bool) -> Nest<'a> {
         let mut some = Nest { bytes: self.bytes, ..Nest::default() };

@@ -11,6 +11,7 @@ use crate::panel::Panels;
 use crate::record::Records;
 use crate::runs::Runs;
 use crate::shift::Shifted;
+use crate::tile::is_line;
 use crate::vector::{Abilities, LINE_BYTES};
 use crate::{Stores, stream, walk};
 use layout::NdCopy;
@@ -23,6 +24,9 @@ const RUN_BYTES: usize = 64;
 /// lines may be scattered even less.
 const LONG_BYTES: usize = 1536;
 const LONG_SCATTERED_BYTES: usize = 4 * LINE_BYTES;
+
+/// Turns of a loop from here on are copies of their own where they start elsewhere in a line each.
+const LEAST_TURN_BYTES: usize = if cfg!(test) { 4 << 10 } else { 32 << 10 };
 
 /// Why copies are taken for records.
 const ARE_RECORDS: &str = "one side has records, the other an array of each field";
@@ -56,6 +60,8 @@ enum Start {
     Cut(Ends),
     /// Pieces are put together, whatever the way of the whole is.
     Shifted(Shifted),
+    /// Each turn of this loop, which starts elsewhere in a line, is a copy of its own.
+    Turns(usize),
 }
 
 /// A way, what loops it leaves, and why it is taken.
@@ -86,7 +92,6 @@ impl<'a> Strategy<'a> {
     /// The way for `copy`, whose offset 0 is at the address `dst`, by vectors of these abilities; no
     /// extent is 0.
     pub(crate) fn of(copy: &'a NdCopy, dst: usize, stores: Stores, by: Abilities) -> Self {
-        let streams = stores == Stores::Streamed;
         let of = |(nest, way, why), start| Strategy {
             copy,
             part: Part { stores, nest, way },
@@ -102,24 +107,8 @@ impl<'a> Strategy<'a> {
         let Some(whole) = Nest::of(copy) else {
             return of(way_of_fields(copy, (stores, by)), Start::Any);
         };
-        let at = dst.wrapping_add_signed(whole.dst);
-        let Some(least) = Ends::least(&whole, at, (stores, by)) else {
-            return of(way(whole, dst, (stores, by)), Start::Any);
-        };
-        let choice = way(whole, dst, (stores, by));
-        if !choice.1.shares_lines(stores) {
-            return of(choice, Start::Any);
-        }
-        let cut = |ends: Ends| (way(ends.middle(&whole), dst, (stores, by)), Start::Cut(ends));
-        let lines = |((_, way, _), _): &(Choice, Start)| way.writes_lines(stores);
-        if let Some((middle, start)) = Ends::each(&whole, at, least).map(cut).find(lines) {
-            return of(middle, start);
-        }
-        let (nest, way, why) = choice;
-        match Shifted::of(&whole, by).filter(|_| streams) {
-            Some(shifted) => of((nest, way, IS_DENSE), Start::Shifted(shifted)),
-            None => of((nest, way, why), Start::Any),
-        }
+        let (choice, start) = started(&whole, dst, (stores, by));
+        of(choice, start)
     }
 
     /// Why it is taken, in words.
@@ -144,18 +133,7 @@ impl<'a> Strategy<'a> {
                     walk::walk(self.copy, src, dst);
                 }
                 Start::Any => self.part.run(instance, (src, dst)),
-                Start::Cut(ends) => {
-                    let whole = self.nest();
-                    for end in ends.outside(&whole) {
-                        Part::cached(end, instance.abilities).run(instance, (src, dst));
-                    }
-                    self.part.run(instance, (src, dst));
-                }
-                Start::Shifted(shifted) => {
-                    let whole = self.nest();
-                    let at = (src.wrapping_offset(whole.src), dst.wrapping_offset(whole.dst));
-                    shifted.run(instance, &whole, at);
-                }
+                start => self.part.start(instance, (&self.nest(), start), (src, dst)),
             }
         }
         // A run has its own.
@@ -172,6 +150,43 @@ impl<'a> Part<'a> {
         // Where it starts in a line does not matter there.
         let (nest, way, _) = way(nest, 0, (stores, by));
         Part { stores, nest, way }
+    }
+
+    /// Moves it, and what else `start` makes of `whole`, of which it is the middle, or a turn.
+    ///
+    /// # Safety
+    /// As [`Strategy::run`], for all of it.
+    unsafe fn start(
+        &self,
+        instance: &Instance,
+        (whole, start): (&Nest<'a>, Start),
+        (src, dst): (*const u8, *mut u8),
+    ) {
+        // SAFETY: the caller's contract, for parts that together are the whole.
+        unsafe {
+            match start {
+                Start::Any => self.run(instance, (src, dst)),
+                Start::Cut(ends) => {
+                    for end in ends.outside(whole) {
+                        Part::cached(end, instance.abilities).run(instance, (src, dst));
+                    }
+                    self.run(instance, (src, dst));
+                }
+                Start::Shifted(shifted) => {
+                    let at = (src.wrapping_offset(whole.src), dst.wrapping_offset(whole.dst));
+                    shifted.run(instance, whole, at);
+                }
+                Start::Turns(k) => {
+                    for i in 0..whole.loops()[k].count {
+                        let turn = whole.turn(k, i);
+                        let by = (self.stores, instance.abilities);
+                        let ((nest, way, _), start) = started(&turn, dst.addr(), by);
+                        let part = Part { stores: self.stores, nest, way };
+                        part.start(instance, (&turn, start), (src, dst));
+                    }
+                }
+            }
+        }
     }
 
     /// Moves it, without a fence unless it is a run; what no way is for, element by element.
@@ -286,6 +301,49 @@ fn way_of_fields(copy: &NdCopy, (stores, by): (Stores, Abilities)) -> Choice<'_>
     }
 }
 
+/// The way for `whole`, or what of it starts with a line, and what is made of the start.
+fn started<'a>(
+    whole: &Nest<'a>,
+    dst: usize,
+    (stores, by): (Stores, Abilities),
+) -> (Choice<'a>, Start) {
+    let at = dst.wrapping_add_signed(whole.dst);
+    let choice = way(*whole, dst, (stores, by));
+    if !choice.1.shares_lines(stores) {
+        return (choice, Start::Any);
+    }
+    if let Some(turns) = turns(whole, (stores, by)) {
+        return turns;
+    }
+    let Some(least) = Ends::least(whole, at, (stores, by)) else { return (choice, Start::Any) };
+    let cut = |ends: Ends| (way(ends.middle(whole), dst, (stores, by)), Start::Cut(ends));
+    let lines = |((_, way, _), _): &(Choice, Start)| way.writes_lines(stores);
+    if let Some(cut) = Ends::each(whole, at, least).map(cut).find(lines) {
+        return cut;
+    }
+    let (nest, way, why) = choice;
+    match Shifted::of(whole, by).filter(|_| stores == Stores::Streamed) {
+        Some(shifted) => ((nest, way, IS_DENSE), Start::Shifted(shifted)),
+        None => ((nest, way, why), Start::Any),
+    }
+}
+
+/// The way for a turn of the outermost loop of `whole`, where turns are long, go past the caches by vectors of half a
+/// line (by others it was not measured) and start anywhere in lines, if one that starts with a line writes whole lines.
+fn turns<'a>(whole: &Nest<'a>, (stores, by): (Stores, Abilities)) -> Option<(Choice<'a>, Start)> {
+    let k = (0..whole.loops().len()).max_by_key(|&k| whole.loops()[k].dst.unsigned_abs())?;
+    let (l, bytes) = (&whole.loops()[k], whole.payload_bytes());
+    let is_odd = l.is_plain() && l.dst % LINE_BYTES as isize != 0;
+    let is_long = bytes / l.count >= LEAST_TURN_BYTES;
+    if stores == Stores::Cached || !is_line(2 * by.lanes) || !is_odd || !is_long {
+        return None;
+    }
+    let turn = whole.turn(k, 0);
+    let (nest, way, _) = way(turn, 0usize.wrapping_sub(turn.dst as usize), (stores, by));
+    let why = "turns of a loop start elsewhere in a line each";
+    way.writes_lines(stores).then_some(((nest, way, why), Start::Turns(k)))
+}
+
 /// The way for `nest`, and what is left of it.
 fn way<'a>(mut nest: Nest<'a>, dst: usize, (stores, by): (Stores, Abilities)) -> Choice<'a> {
     if nest.loops().is_empty() {
@@ -354,6 +412,7 @@ impl fmt::Display for Strategy<'_> {
             Start::Any => {}
             Start::Cut(_) => write!(f, "from line to line, ")?,
             Start::Shifted(_) => return write!(f, "pieces put together, past the caches"),
+            Start::Turns(_) => write!(f, "turn by turn, ")?,
         }
         match (way, *stores) {
             (Way::Run, stores) => {

@@ -41,6 +41,17 @@ proptest! {
     }
 
     #[test]
+    fn turns_that_start_anywhere(
+        (bytes, fields) in (prop::sample::select(vec![1u64, 2, 4, 8]), prop_oneof![Just(2u64), 1u64..70]),
+        (turns, more, gap) in (2u64..4, 0u64..9, 0u64..3),
+        (down, turned) in (any::<bool>(), any::<bool>()),
+        (src, dst) in (0usize..64, 0usize..64),
+    ) {
+        let count = (LEAST_TURN_BYTES / (bytes * fields) + more).max(1);
+        check(&batch((bytes, fields), (turns, count), gap, [down, turned]), (src, dst));
+    }
+
+    #[test]
     fn blocks_that_tables_and_descending_loops_place(
         (blocks, columns, more) in (1u64..4, 1u64..20, 0u64..40),
         (down, seed) in (any::<bool>(), 0u64..100),
@@ -59,6 +70,50 @@ proptest! {
         }
         check(&copy, (src, dst));
     }
+}
+
+/// What turns of a loop have at least that are moved one by one.
+const LEAST_TURN_BYTES: u64 = 4 << 10;
+
+/// Turns of so many arrays that are put together, or such that are taken apart, with so many elements between turns;
+/// the last turn first, if they go down.
+fn batch(
+    (bytes, fields): (u64, u64),
+    (turns, count): (u64, u64),
+    gap: u64,
+    [down, apart]: [bool; 2],
+) -> NdCopy {
+    let [step, array, turn] =
+        [bytes, bytes * count, bytes * (count * fields + gap)].map(u64::cast_signed);
+    let record = (bytes * fields).cast_signed();
+    let mut copy = match apart {
+        true => looped(&[(turns, turn, turn), (count, record, step), (fields, step, array)]),
+        false => looped(&[(turns, turn, turn), (fields, array, step), (count, step, record)]),
+    };
+    copy.fields[0].bytes = bytes;
+    if down {
+        copy.fields[0].strides[0].dst = -turn;
+        copy.fields[0].dst_offset = (turns.cast_signed() - 1) * turn;
+    }
+    copy
+}
+
+#[test]
+fn turns_that_start_anywhere_are_cut_each() {
+    let by = available().find(|instance| instance.name == "emulated halves").unwrap();
+    let told = |copy: &NdCopy, by: &Instance, stores| {
+        explain_by(by, copy, std::ptr::without_provenance(4096), stores)
+    };
+    let streamed = |copy: &NdCopy| told(copy, &by, Stores::Streamed);
+    let each = |copy: &NdCopy| streamed(copy).starts_with("turn by turn, panels of ");
+    let pairs = |count| batch((4, 2), (9, count), 0, [false; 2]);
+    assert!(each(&pairs(1001)), "{}", streamed(&pairs(1001)));
+    assert!(streamed(&pairs(1001)).contains("in place, by lines past the caches"));
+    assert!(!each(&pairs(1024)), "all start with a line");
+    assert!(!each(&pairs(501)), "4008 bytes each");
+    assert!(!each(&batch((4, 33), (9, 1001), 0, [false; 2])), "nor would lines be whole");
+    assert!(!told(&pairs(1001), &by, Stores::Cached).contains("turn by turn"));
+    assert!(!told(&pairs(1001), &of_lines(), Stores::Streamed).contains("turn by turn"));
 }
 
 /// How the whole lines are moved, if a destination so far behind the start of a line is cut.
