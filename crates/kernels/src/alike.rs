@@ -5,9 +5,10 @@
 //! **Structure.** A row of structures is one run, each of whose vectors is written without what is padding; the last
 //! structure ends with its last field.
 
+use crate::Stores;
 use crate::nest::Nest;
+use crate::stream::{self, Lines};
 use crate::vector::{LANE_BYTES, LINE_BYTES, Vector};
-use crate::{Stores, stream};
 use layout::{CopyDim, FieldCopy, NdCopy, Stride};
 use std::fmt;
 use std::ops::RangeInclusive;
@@ -16,14 +17,14 @@ use std::ops::RangeInclusive;
 const PITCHES: RangeInclusive<usize> = 1..=MOST_BYTES;
 const MOST_BYTES: usize = 256;
 
-/// A mask is for so much of a row at least, and for no more: structures whose size is no multiple of eight are to be
-/// shorter.
+/// A mask is for so much of a row at least, since each time it ends costs a little, and for no more: sizes of structures are
+/// to be up to sixteen times a power of two, or so.
 const LEAST_ROUND_BYTES: usize = 256;
 const MOST_ROUND_BYTES: usize = 1 << 10;
 
 /// Shorter rows, and fewer of them, aren't worth a mask, whatever the last structure of each has.
 const LEAST_ROW_BYTES: usize = 8 * LINE_BYTES;
-const LEAST_BYTES: usize = if cfg!(test) { LEAST_ROW_BYTES } else { 4 << 10 };
+const LEAST_BYTES: usize = if cfg!(test) { 2 * LEAST_ROW_BYTES } else { 4 << 10 };
 
 /// What a number in a table of [`Vector::swizzle`] has where there is to be a zero.
 const NONE: u8 = 0x80;
@@ -112,7 +113,9 @@ fn structure(fields: &[FieldCopy], pitch: usize) -> Option<(Stride, usize)> {
     let follows =
         |f: &FieldCopy| padded(f) == pitch as u64 || fields.iter().any(|g| at(g) == padded(f));
     let all = fields.iter().fold(0u64, |all, f| all.saturating_add(padded(f) - at(f)));
-    let is_whole = all == pitch as u64 && fields.iter().all(|f| is_alike(f) && follows(f));
+    let is_in = |f: &FieldCopy| f.bytes > 0 && padded(f) <= pitch as u64;
+    let is_whole =
+        all == pitch as u64 && fields.iter().all(|f| is_in(f) && is_alike(f) && follows(f));
     let start = Stride { src: first.src_offset, dst: first.dst_offset };
     is_whole.then(|| (start, fields.iter().map(end).max().unwrap_or(0) as usize))
 }
@@ -123,32 +126,38 @@ fn round(pitch: usize) -> usize {
     bytes * LEAST_ROUND_BYTES.div_ceil(bytes)
 }
 
-/// What of each vector of a row is copied.
+/// A row from `start` on, and what of each of its vectors is copied.
 #[derive(Clone, Copy)]
 struct Masked<'a, V> {
     mask: &'a Mask,
     /// The numbers of the bytes of each lane.
     numbers: V,
+    row: (*const u8, *mut u8),
+    start: usize,
+}
+
+impl<V: Vector> Lines for Masked<'_, V> {
+    #[inline(always)]
+    unsafe fn lines(&self, at: usize, bytes: usize) {
+        // SAFETY: the caller's contract.
+        unsafe { self.copy::<true>(at, bytes) }
+    }
 }
 
 impl<V: Vector> Masked<'_, V> {
-    /// Copies `bytes` from `at` on, whole vectors, without what is padding.
+    /// Copies `bytes` from `at` on, whole lines, without what is padding.
     ///
     /// # Safety
     /// As [`row`]; what goes past the caches starts on a line.
     #[inline(always)]
-    unsafe fn copy<const STREAM: bool>(
-        &self,
-        (src, dst): (*const u8, *mut u8),
-        (at, bytes): (usize, usize),
-    ) {
-        let Masked { mask, numbers } = *self;
-        let (phase, end) = (at % mask.pitch, at + bytes);
-        for start in (at..end).step_by(mask.round) {
-            for at in (start..end.min(start + mask.round)).step_by(V::LANES * LANE_BYTES) {
+    unsafe fn copy<const STREAM: bool>(&self, at: usize, bytes: usize) {
+        let Masked { mask, numbers, row: (src, dst), start } = *self;
+        let (phase, end) = ((start + at) % mask.pitch, start + at + bytes);
+        for round in (start + at..end).step_by(mask.round) {
+            for at in (round..end.min(round + mask.round)).step_by(V::LANES * LANE_BYTES) {
                 // SAFETY: the mask is longer than a round by a structure; the caller's contract.
                 unsafe {
-                    let padding = V::load(mask.bytes.as_ptr().add(phase + (at - start)));
+                    let padding = V::load(mask.bytes.as_ptr().add(phase + (at - round)));
                     let vector = V::load(src.add(at)).swizzle(numbers.or(padding));
                     if STREAM { vector.stream(dst.add(at)) } else { vector.store(dst.add(at)) }
                 }
@@ -163,33 +172,30 @@ impl<V: Vector> Masked<'_, V> {
 /// It is valid for reads at `src` and for writes at `dst`, apart; the processor has the instruction set of `V`.
 #[inline(always)]
 pub(crate) unsafe fn row<V: Vector>(
-    at: (*const u8, *mut u8),
+    row: (*const u8, *mut u8),
     (mask, bytes, stores): (&Mask, usize, Stores),
 ) {
     let numbers: [u8; LINE_BYTES] = std::array::from_fn(|i| (i % LANE_BYTES) as u8);
-    // SAFETY: there are as many as in the longest vector.
-    let masked = Masked { mask, numbers: unsafe { V::load(numbers.as_ptr()) } };
-    let head = match stores {
+    let start = match stores {
         Stores::Cached => 0,
-        Stores::Streamed => at.1.addr().wrapping_neg() % LINE_BYTES,
+        Stores::Streamed => row.1.addr().wrapping_neg() % LINE_BYTES,
     };
-    let lines = (bytes - head) / LINE_BYTES * LINE_BYTES;
+    // SAFETY: there are as many numbers as the longest vector has.
+    let lines = Masked { mask, numbers: unsafe { V::load(numbers.as_ptr()) }, row, start };
+    let whole = (bytes - start) / LINE_BYTES * LINE_BYTES;
+    let all = Masked { start: 0, ..lines };
     // SAFETY: the caller's contract; parts of the row, those that go past the caches from line to line. What is no whole
     // line is written with a part of the next, or the last.
     unsafe {
         match stores {
-            Stores::Cached => masked.copy::<false>(at, (0, lines)),
-            Stores::Streamed => {
-                for (start, bytes) in stream::parts::<V>(lines) {
-                    masked.copy::<true>(at, (head + start, bytes));
-                }
-            }
+            Stores::Cached => lines.copy::<false>(0, whole),
+            Stores::Streamed => stream::by_parts::<V>(&lines, whole),
         }
-        if head > 0 {
-            masked.copy::<false>(at, (0, LINE_BYTES));
+        if start > 0 {
+            all.copy::<false>(0, LINE_BYTES);
         }
-        if head + lines < bytes {
-            masked.copy::<false>(at, (bytes - LINE_BYTES, LINE_BYTES));
+        if start + whole < bytes {
+            all.copy::<false>(bytes - LINE_BYTES, LINE_BYTES);
         }
     }
 }

@@ -6,9 +6,9 @@
 //! answers for these being there. What lies between the bytes of records may be read too; nothing is made of it.
 //! [`copy_slices`] checks them. Neither allocates. **Structure.** `strategy` chooses
 //! a way: `runs`, a `gather` of them, `panel`s of a transpose, `flat` for long rows that start on no
-//! line, `record`s and arrays (by `window`s where vectors can), structures that lie `alike` on both sides, or `walk` with its `plane`s and
-//! `element`s for what fits none; `nest` is the form in which it sees a copy, `caches` are those of
-//! the machine. `tile`, `narrow` and `stream` are the bodies, generic over a `vector`, and `ahead` asks for
+//! line, `record`s and arrays (by `window`s where vectors can), structures that lie `alike` on both sides, or `walk`
+//! with its `plane`s and `element`s for what fits none; `nest` is the form in which it sees a copy, `caches` are those
+//! of the machine. `tile`, `narrow` and `stream` are the bodies, generic over a `vector`, and `ahead` asks for
 //! what they read next; `instance` has them for each instruction set.
 
 mod ahead;
@@ -77,8 +77,8 @@ impl Stores {
 }
 
 /// Whether the source is read about in the order in which it lies: by runs, by many records of less than
-/// a line whose neighbours become neighbours, or by structures that lie so on both sides, and by no table. Longer records are rows of a transpose: from
-/// about half as much on they are better written past the caches.
+/// a line whose neighbours become neighbours, or by structures that lie so on both sides, and by no table. Longer
+/// records are rows of a transpose: from about half as much on they are better written past the caches.
 fn is_in_order(copy: &NdCopy) -> bool {
     let is_run = |field: &FieldCopy| field.bytes >= LEAST_RUN_BYTES || field.strides.is_empty();
     let are_records = |field: &FieldCopy| {

@@ -3,6 +3,7 @@
 use crate::ahead::{READ_ON_BYTES, prefetch, prefetch_near};
 use crate::tile::is_line;
 use crate::vector::{LANE_BYTES, LINE_BYTES, Vector};
+use std::marker::PhantomData;
 
 /// A long run is copied as so many parts, each so long, by turns: the processor reads ahead in each of them. By
 /// vectors of a line that was not measured.
@@ -42,25 +43,49 @@ pub(crate) unsafe fn run<V: Vector>(
     // SAFETY: the head, whole lines and the tail are the caller's ranges; turns start with a line.
     unsafe {
         std::ptr::copy_nonoverlapping(src, dst, head);
-        for (at, bytes) in parts::<V>(whole) {
-            lines::<V>(src.add(head + at), dst.add(head + at), (bytes, 0));
-        }
+        by_parts::<V>(&Plain::<V>(src.add(head), dst.add(head), PhantomData), whole);
         std::ptr::copy_nonoverlapping(src.add(tail), dst.add(tail), bytes - tail);
     }
 }
 
-/// Where the parts of a run of `bytes` start that together are all of it, and how long they are: turns of several parts
-/// where it is long, for vectors `V`.
+/// What copies lines of a run.
+pub(crate) trait Lines {
+    /// Copies `bytes` from `at` on, whole lines.
+    ///
+    /// # Safety
+    /// They are valid for reads and writes, apart; the processor has the instruction set at hand.
+    unsafe fn lines(&self, at: usize, bytes: usize);
+}
+
+/// As they are.
+struct Plain<V>(*const u8, *mut u8, PhantomData<V>);
+
+impl<V: Vector> Lines for Plain<V> {
+    #[inline(always)]
+    unsafe fn lines(&self, at: usize, bytes: usize) {
+        // SAFETY: the caller's contract.
+        unsafe { lines::<V>(self.0.add(at), self.1.add(at), (bytes, 0)) }
+    }
+}
+
+/// Copies all of a run of `bytes`, whole lines: by turns of several parts where it is long, for vectors `V`.
+///
+/// # Safety
+/// As [`Lines::lines`], for all of it.
 #[inline(always)]
-pub(crate) fn parts<V: Vector>(bytes: usize) -> impl Iterator<Item = (usize, usize)> {
-    const TURNS: usize = PART_BYTES / TURN_BYTES;
+pub(crate) unsafe fn by_parts<V: Vector>(run: &impl Lines, bytes: usize) {
     let rest = if is_long::<V>(bytes) { bytes - bytes % (PARTS * PART_BYTES) } else { 0 };
-    let turn = |i: usize| {
-        let (turn, part) = (i / PARTS, i % PARTS);
-        (turn / TURNS * PARTS + part) * PART_BYTES + turn % TURNS * TURN_BYTES
-    };
-    let turns = (0..rest / TURN_BYTES).map(move |i| (turn(i), TURN_BYTES));
-    turns.chain([(rest, bytes - rest)])
+    // SAFETY: the turns of the parts and the rest are the run.
+    unsafe {
+        for parts in (0..rest).step_by(PARTS * PART_BYTES) {
+            for turn in (0..PART_BYTES).step_by(TURN_BYTES) {
+                for part in 0..PARTS {
+                    run.lines(parts + part * PART_BYTES + turn, TURN_BYTES);
+                }
+            }
+        }
+        run.lines(rest, bytes - rest);
+    }
 }
 
 /// Copies `bytes` from `src` to `dst`, the whole lines of the destination past the caches.

@@ -9,10 +9,11 @@ use crate::nest::{Loop, Nest};
 use crate::vector::{Abilities, LANE_BYTES, LINE_BYTES, PAGE_BYTES};
 use layout::{CopyDim, FieldCopy, NdCopy};
 
-/// Arrays at multiples of this are better made in a stage, by AVX2 on a Zen 3, and so are so many of 4 and 8 bytes
-/// wherever they are.
+/// Lines of arrays at multiples of this clash where panels begin several at once.
 const CLASHING_BYTES: isize = 1 << 10;
-const CROWDED: usize = 16;
+
+/// Just so many fields of 4 and 8 bytes are slower by panels, wherever arrays lie.
+const CLASHING_FIELDS: usize = 16;
 
 /// Records of these fields, of which there are so many, so far apart.
 struct Form<'a> {
@@ -137,25 +138,31 @@ impl<'a> Records<'a> {
         Some(records)
     }
 
-    /// Whether arrays of `fields` are better made in a stage, by squares, than where they belong, for rows in `loops`:
-    /// where those clash, and by AVX2 also where lines are shared, or elements are so many, or so small, that these lie
-    /// too close for squares with sides of a line.
+    /// Whether arrays of `fields` are better made in a stage, by squares, than by panels where they belong, for rows in
+    /// `loops`: where all are at one place of a page, or by AVX2 also where lines are shared, elements of one or two bytes
+    /// are many, or, past all caches, lines of panels clash, which was found on a Zen 3 and measured on no Xeon.
     fn suit_squares(&self, fields: Loop, loops: &[Loop], by: Abilities) -> bool {
         if fields.dst % PAGE_BYTES == 0 {
             return by.lanes * LANE_BYTES < LINE_BYTES;
         }
-        let (bytes, array) = (self.fields.at(0).bytes, self.count * self.fields.at(0).bytes);
-        let record = fields.count * bytes;
+        let bytes = self.fields.at(0).bytes;
+        let (record, array) = (fields.count * bytes, self.count.saturating_mul(bytes));
         let places = loops.iter().fold(fields.dst | array.cast_signed(), |all, l| all | l.dst);
-        let is_long = loops.is_empty() || self.count * self.pitch >= LEAST_SQUARES_BYTES;
-        let suits = match bytes {
-            _ if places % LINE_BYTES.cast_signed() != 0 => true,
-            1 | 2 => record > LANE_BYTES / 2,
-            _ => {
-                fields.count == CROWDED || fields.dst % CLASHING_BYTES == 0 && record >= LANE_BYTES
-            }
+        let shares_lines = places % LINE_BYTES.cast_signed() != 0;
+        let are_small = bytes <= 2 && record > LANE_BYTES / 2;
+        let clash = match fields.count {
+            CLASHING_FIELDS => true,
+            _ => fields.dst % CLASHING_BYTES == 0 && record >= LANE_BYTES,
         };
-        by.exchanges_units() && is_long && suits
+        let row = self.count.saturating_mul(self.pitch);
+        let all = loops
+            .iter()
+            .fold(array.saturating_mul(fields.count), |all, l| all.saturating_mul(l.count));
+        let suits = match all > by.caches.third_bytes / 3 {
+            true => shares_lines || are_small || by.scatters && clash,
+            false => (shares_lines || are_small) && record < LINE_BYTES,
+        };
+        by.exchanges_units() && suits && (loops.is_empty() || row >= LEAST_SQUARES_BYTES)
     }
 
     /// Whether rows in `loops` are long enough. In the caches long runs of each field are as well moved one by
