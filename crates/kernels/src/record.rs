@@ -1,16 +1,15 @@
 //! Records of several fields, and arrays of each: either way, past the caches.
 //!
-//! **Hazard.** A pass for each field reads or writes the lines of records once for each. A line
-//! that is written in parts costs a read of it; between fields there may be gaps, which are somebody
-//! else's to write. **Structure.** A block of records is taken apart,
-//! or put together, in the first-level cache; whole lines of the destination go past the caches,
-//! and what is left of each row is carried to the block behind. Many fields of one size are taken apart by squares, where
-//! panels would share lines; fields of any sizes are moved one by one, small ones by `halves`, or any by windows (`window`), which write whole lines where they belong; a few
-//! of one size by tables: each lane of the result is made of bytes of as many lanes as a record has fields, or in the
-//! caches each vector of as many vectors (`picks`). Hybrids are
-//! records of records: so many together, which lie field by field on the other side. The loops around
-//! records are run here, too: where rows start at one place of a line at each turn what windows are is found
-//! out once.
+//! **Hazard.** A pass for each field reads or writes the lines of records once for each. A line that is written
+//! in parts costs a read of it; between fields there may be gaps, which are somebody else's to write.
+//! **Structure.** A block of records is taken apart, or put together, in the first-level cache; whole lines of
+//! the destination go past the caches, and what is left of each row is carried to the block behind. Many fields
+//! of one size are taken apart by squares, where panels would share lines; fields of any sizes are moved one by
+//! one, small ones by `halves`, or any by windows (`window`), which write whole lines where they belong; a few of
+//! one size by tables: each lane of the result is made of bytes of as many lanes as a record has fields, or in
+//! the caches each vector of as many vectors (`picks`). Hybrids are records of records: so many together, which
+//! lie field by field on the other side. The loops around records are run here, too: where rows start at one
+//! place of a line at each turn what windows are is found out once.
 
 pub(crate) mod block;
 mod dense;
