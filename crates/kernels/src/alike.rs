@@ -17,8 +17,8 @@ use std::ops::RangeInclusive;
 const PITCHES: RangeInclusive<usize> = 1..=MOST_BYTES;
 const MOST_BYTES: usize = 256;
 
-/// A mask is for so much of a row at least, since each time it ends costs a little, and for no more: sizes of structures are
-/// to be up to sixteen times a power of two, or so.
+/// A mask is for so much of a row at least, since each time it ends costs a little, and for no more: sizes of structures
+/// are up to fifteen times a power of two, or multiples of a line.
 const LEAST_ROUND_BYTES: usize = 256;
 const MOST_ROUND_BYTES: usize = 1 << 10;
 

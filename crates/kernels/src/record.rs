@@ -45,7 +45,7 @@ const LEAST_ROW_BYTES: usize = if cfg!(test) { 3 << 10 } else { 20 << 10 };
 const LEAST_HYBRIDS_BYTES: usize = if cfg!(test) { 256 } else { 4 << 10 };
 const LONG_HYBRID: usize = 64;
 
-/// What rows in loops have of records at least that are taken apart by squares, unless their arrays clash.
+/// What rows in loops have of records at least that are taken apart by squares, unless arrays are at one place of a page.
 const LEAST_SQUARES_BYTES: usize = if cfg!(test) { 2 << 10 } else { 16 << 10 };
 
 /// The records of a block are so many bytes, a part of a first-level cache, unless arrays would get less than a

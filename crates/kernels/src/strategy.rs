@@ -152,7 +152,8 @@ impl<'a> Part<'a> {
         Part { stores, nest, way }
     }
 
-    /// Moves it, and what else `start` makes of `whole`, of which it is the middle, or a turn.
+    /// Moves all of `whole`: by this way where nothing is made of its start, or what a cut leaves between two ends; else
+    /// as `start` says, with the same stores.
     ///
     /// # Safety
     /// As [`Strategy::run`], for all of it.
@@ -312,7 +313,7 @@ fn started<'a>(
     if !choice.1.shares_lines(stores) {
         return (choice, Start::Any);
     }
-    if let Some(turns) = turns(whole, (stores, by)) {
+    if let Some(turns) = turns(whole, dst, (stores, by)) {
         return turns;
     }
     let Some(least) = Ends::least(whole, at, (stores, by)) else { return (choice, Start::Any) };
@@ -328,20 +329,36 @@ fn started<'a>(
     }
 }
 
-/// The way for a turn of the outermost loop of `whole`, where turns are long, go past the caches by vectors of half a
-/// line (by others it was not measured) and start anywhere in lines, if one that starts with a line writes whole lines.
-fn turns<'a>(whole: &Nest<'a>, (stores, by): (Stores, Abilities)) -> Option<(Choice<'a>, Start)> {
-    let k = (0..whole.loops().len()).max_by_key(|&k| whole.loops()[k].dst.unsigned_abs())?;
-    let (l, bytes) = (&whole.loops()[k], whole.payload_bytes());
-    let is_odd = l.is_plain() && l.dst % LINE_BYTES as isize != 0;
-    let is_long = bytes / l.count >= LEAST_TURN_BYTES;
-    if stores == Stores::Cached || !is_line(2 * by.lanes) || !is_odd || !is_long {
+/// The way for whole lines of a turn of the outermost loop of `whole`, on either side, where turns are long, go past the
+/// caches by vectors of half a line (by others it was not measured), and start elsewhere in a line each: where such can
+/// be cut.
+fn turns<'a>(
+    whole: &Nest<'a>,
+    dst: usize,
+    (stores, by): (Stores, Abilities),
+) -> Option<(Choice<'a>, Start)> {
+    if stores == Stores::Cached || !is_line(2 * by.lanes) {
         return None;
     }
-    let turn = whole.turn(k, 0);
-    let (nest, way, _) = way(turn, 0usize.wrapping_sub(turn.dst as usize), (stores, by));
-    let why = "turns of a loop start elsewhere in a line each";
-    way.writes_lines(stores).then_some(((nest, way, why), Start::Turns(k)))
+    let far = |l: &Loop| (l.dst.unsigned_abs(), l.src.unsigned_abs());
+    let k = (0..whole.loops().len()).max_by_key(|&k| far(&whole.loops()[k]))?;
+    let l = whole.loops()[k];
+    let is_outermost = whole.loops().iter().all(|other| far(other).1 <= far(&l).1);
+    let is_odd = l.is_plain() && l.dst % LINE_BYTES as isize != 0;
+    if !is_odd || !is_outermost || whole.payload_bytes() / l.count < LEAST_TURN_BYTES {
+        return None;
+    }
+    // Of two turns one starts inside of a line at least.
+    let ends = |turn: &Nest| {
+        let at = dst.wrapping_add_signed(turn.dst);
+        Ends::least(turn, at, (stores, by)).map(|least| (at, least))
+    };
+    let (turn, (at, least)) =
+        [0, 1].map(|i| whole.turn(k, i)).into_iter().find_map(|turn| Some((turn, ends(&turn)?)))?;
+    let middle = |ends: Ends| way(ends.middle(&turn), dst, (stores, by));
+    let lines = |(_, way, _): &Choice| way.writes_lines(stores);
+    let (nest, way, _) = Ends::each(&turn, at, least).map(middle).find(lines)?;
+    Some(((nest, way, "turns of a loop start elsewhere in a line each"), Start::Turns(k)))
 }
 
 /// The way for `nest`, and what is left of it.
@@ -412,7 +429,7 @@ impl fmt::Display for Strategy<'_> {
             Start::Any => {}
             Start::Cut(_) => write!(f, "from line to line, ")?,
             Start::Shifted(_) => return write!(f, "pieces put together, past the caches"),
-            Start::Turns(_) => write!(f, "turn by turn, ")?,
+            Start::Turns(_) => write!(f, "turn by turn, from line to line, ")?,
         }
         match (way, *stores) {
             (Way::Run, stores) => {

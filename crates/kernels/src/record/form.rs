@@ -139,8 +139,10 @@ impl<'a> Records<'a> {
     }
 
     /// Whether arrays of `fields` are better made in a stage, by squares, than by panels where they belong, for rows in
-    /// `loops`: where all are at one place of a page, or by AVX2 also where lines are shared, elements of one or two bytes
-    /// are many, or, past all caches, lines of panels clash, which was found on a Zen 3 and measured on no Xeon.
+    /// `loops`: where all are at one place of a page, or by AVX2 also where lines are shared, or elements of one or two
+    /// bytes are many. In a last-level cache, which source and destination fit into if they take two thirds of it, only
+    /// structures of less than a line are; past it so are those where lines of panels clash, which was found on a Zen 3
+    /// and measured on no Xeon.
     fn suit_squares(&self, fields: Loop, loops: &[Loop], by: Abilities) -> bool {
         if fields.dst % PAGE_BYTES == 0 {
             return by.lanes * LANE_BYTES < LINE_BYTES;

@@ -101,19 +101,38 @@ fn batch(
 #[test]
 fn turns_that_start_anywhere_are_cut_each() {
     let by = available().find(|instance| instance.name == "emulated halves").unwrap();
-    let told = |copy: &NdCopy, by: &Instance, stores| {
+    let explained = |copy: &NdCopy, by: &Instance, stores| {
         explain_by(by, copy, std::ptr::without_provenance(4096), stores)
     };
-    let streamed = |copy: &NdCopy| told(copy, &by, Stores::Streamed);
-    let each = |copy: &NdCopy| streamed(copy).starts_with("turn by turn, panels of ");
+    let streamed = |copy: &NdCopy| explained(copy, &by, Stores::Streamed);
+    let each =
+        |copy: &NdCopy| streamed(copy).starts_with("turn by turn, from line to line, panels of ");
     let pairs = |count| batch((4, 2), (9, count), 0, [false; 2]);
     assert!(each(&pairs(1001)), "{}", streamed(&pairs(1001)));
     assert!(streamed(&pairs(1001)).contains("in place, by lines past the caches"));
     assert!(!each(&pairs(1024)), "all start with a line");
     assert!(!each(&pairs(501)), "4008 bytes each");
     assert!(!each(&batch((4, 33), (9, 1001), 0, [false; 2])), "nor would lines be whole");
-    assert!(!told(&pairs(1001), &by, Stores::Cached).contains("turn by turn"));
-    assert!(!told(&pairs(1001), &of_lines(), Stores::Streamed).contains("turn by turn"));
+    assert!(!each(&batch((8, 16), (9, 1001), 1, [false; 2])), "structures of a line and more");
+    assert!(!each(&batch((4, 32), (9, 1001), 1, [false; 2])), "nor are others cut");
+    let at = |copy: &NdCopy, by_bytes: i64| {
+        let mut copy = copy.clone();
+        copy.fields[0].dst_offset += by_bytes;
+        copy
+    };
+    assert!(
+        each(&at(&pairs(1001), 8)) && !each(&at(&pairs(1001), 4)),
+        "no structure starts a line"
+    );
+    // A turn by itself goes as is told of all.
+    let mut turn = at(&pairs(1001), 8008);
+    turn.dims.remove(0);
+    turn.fields[0].strides.remove(0);
+    let told = |copy: &NdCopy| streamed(copy).replace("turn by turn, ", "");
+    let until = |told: String| told.split(" (").next().unwrap().to_owned();
+    assert_eq!(until(told(&turn)), until(told(&pairs(1001))));
+    assert!(!explained(&pairs(1001), &by, Stores::Cached).contains("turn by turn"));
+    assert!(!explained(&pairs(1001), &of_lines(), Stores::Streamed).contains("turn by turn"));
 }
 
 /// How the whole lines are moved, if a destination so far behind the start of a line is cut.
