@@ -6,7 +6,7 @@
 //! structure ends with its last field.
 
 use crate::Stores;
-use crate::nest::Nest;
+use crate::nest::{Nest, are_all};
 use crate::stream::{self, Lines};
 use crate::vector::{LANE_BYTES, LINE_BYTES, Vector};
 use layout::{CopyDim, FieldCopy, NdCopy, Stride};
@@ -104,18 +104,14 @@ fn structure(fields: &[FieldCopy], pitch: usize) -> Option<(Stride, usize)> {
     let first = fields.iter().min_by_key(|f| f.dst_offset)?;
     let at = |f: &FieldCopy| f.dst_offset.abs_diff(first.dst_offset);
     let is_alike = |f: &FieldCopy| {
-        f.strides == first.strides
+        f.bytes > 0
+            && f.strides == first.strides
             && f.src_offset.abs_diff(first.src_offset) == at(f)
             && f.src_offset >= first.src_offset
     };
     let end = |f: &FieldCopy| at(f).saturating_add(f.bytes);
-    let padded = |f: &FieldCopy| end(f).saturating_add(f.padding);
-    let follows =
-        |f: &FieldCopy| padded(f) == pitch as u64 || fields.iter().any(|g| at(g) == padded(f));
-    let all = fields.iter().fold(0u64, |all, f| all.saturating_add(padded(f) - at(f)));
-    let is_in = |f: &FieldCopy| f.bytes > 0 && padded(f) <= pitch as u64;
-    let is_whole =
-        all == pitch as u64 && fields.iter().all(|f| is_in(f) && is_alike(f) && follows(f));
+    let parts = fields.iter().map(|f| (at(f), f.bytes.saturating_add(f.padding)));
+    let is_whole = are_all(parts, pitch as u64) && fields.iter().all(is_alike);
     let start = Stride { src: first.src_offset, dst: first.dst_offset };
     is_whole.then(|| (start, fields.iter().map(end).max().unwrap_or(0) as usize))
 }
@@ -126,13 +122,13 @@ fn round(pitch: usize) -> usize {
     bytes * LEAST_ROUND_BYTES.div_ceil(bytes)
 }
 
-/// A row from `start` on, and what of each of its vectors is copied.
-#[derive(Clone, Copy)]
+/// A row, and what of each of its vectors is copied.
 struct Masked<'a, V> {
     mask: &'a Mask,
     /// The numbers of the bytes of each lane.
     numbers: V,
     row: (*const u8, *mut u8),
+    /// Where its whole lines start.
     start: usize,
 }
 
@@ -140,20 +136,20 @@ impl<V: Vector> Lines for Masked<'_, V> {
     #[inline(always)]
     unsafe fn lines(&self, at: usize, bytes: usize) {
         // SAFETY: the caller's contract.
-        unsafe { self.copy::<true>(at, bytes) }
+        unsafe { self.copy::<true>(self.start + at, bytes) }
     }
 }
 
 impl<V: Vector> Masked<'_, V> {
-    /// Copies `bytes` from `at` on, whole lines, without what is padding.
+    /// Copies `bytes` from `at` on, whole vectors, without what is padding.
     ///
     /// # Safety
     /// As [`row`]; what goes past the caches starts on a line.
     #[inline(always)]
     unsafe fn copy<const STREAM: bool>(&self, at: usize, bytes: usize) {
-        let Masked { mask, numbers, row: (src, dst), start } = *self;
-        let (phase, end) = ((start + at) % mask.pitch, start + at + bytes);
-        for round in (start + at..end).step_by(mask.round) {
+        let Masked { mask, numbers, row: (src, dst), .. } = *self;
+        let (phase, end) = (at % mask.pitch, at + bytes);
+        for round in (at..end).step_by(mask.round) {
             for at in (round..end.min(round + mask.round)).step_by(V::LANES * LANE_BYTES) {
                 // SAFETY: the mask is longer than a round by a structure; the caller's contract.
                 unsafe {
@@ -181,21 +177,20 @@ pub(crate) unsafe fn row<V: Vector>(
         Stores::Streamed => row.1.addr().wrapping_neg() % LINE_BYTES,
     };
     // SAFETY: there are as many numbers as the longest vector has.
-    let lines = Masked { mask, numbers: unsafe { V::load(numbers.as_ptr()) }, row, start };
+    let masked = Masked { mask, numbers: unsafe { V::load(numbers.as_ptr()) }, row, start };
     let whole = (bytes - start) / LINE_BYTES * LINE_BYTES;
-    let all = Masked { start: 0, ..lines };
     // SAFETY: the caller's contract; parts of the row, those that go past the caches from line to line. What is no whole
     // line is written with a part of the next, or the last.
     unsafe {
         match stores {
-            Stores::Cached => lines.copy::<false>(0, whole),
-            Stores::Streamed => stream::by_parts::<V>(&lines, whole),
+            Stores::Cached => masked.copy::<false>(0, whole),
+            Stores::Streamed => stream::by_parts::<V>(&masked, whole),
         }
         if start > 0 {
-            all.copy::<false>(0, LINE_BYTES);
+            masked.copy::<false>(0, LINE_BYTES);
         }
         if start + whole < bytes {
-            all.copy::<false>(bytes - LINE_BYTES, LINE_BYTES);
+            masked.copy::<false>(bytes - LINE_BYTES, LINE_BYTES);
         }
     }
 }

@@ -209,3 +209,13 @@ fn series(fields: &[FieldCopy]) -> Option<(&FieldCopy, (isize, isize))> {
     let alike = fields.iter().all(|f| f.bytes == first.bytes && f.strides == first.strides);
     (even && alike).then_some((first, step))
 }
+
+/// Whether parts that start so far from the first, and have so many bytes, none of them none, are all of `bytes`: where
+/// each ends another starts, or all of it ends.
+pub(crate) fn are_all(parts: impl Iterator<Item = (u64, u64)> + Clone, bytes: u64) -> bool {
+    let end = |(at, bytes): (u64, u64)| at.saturating_add(bytes);
+    let starts = |at: u64| parts.clone().any(|part| part.0 == at);
+    let follows = |part| end(part) == bytes || end(part) < bytes && starts(end(part));
+    let all = parts.clone().map(|(_, bytes)| bytes).fold(0, u64::saturating_add);
+    all == bytes && parts.clone().all(follows)
+}

@@ -111,7 +111,7 @@ impl Fields<'_> {
         }
     }
 
-    fn iter(&self) -> impl Iterator<Item = Field> {
+    fn iter(&self) -> impl Iterator<Item = Field> + Clone {
         (0..self.len()).map(|i| self.at(i))
     }
 }

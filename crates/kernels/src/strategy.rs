@@ -308,35 +308,44 @@ fn started<'a>(
     dst: usize,
     (stores, by): (Stores, Abilities),
 ) -> (Choice<'a>, Start) {
-    let at = dst.wrapping_add_signed(whole.dst);
     let choice = way(*whole, dst, (stores, by));
     if !choice.1.shares_lines(stores) {
         return (choice, Start::Any);
     }
-    if let Some(turns) = turns(whole, dst, (stores, by)) {
-        return turns;
+    if let Some((k, choice)) = turns(whole, dst, (stores, by)) {
+        return (choice, Start::Turns(k));
     }
-    let Some(least) = Ends::least(whole, at, (stores, by)) else { return (choice, Start::Any) };
-    let cut = |ends: Ends| (way(ends.middle(whole), dst, (stores, by)), Start::Cut(ends));
-    let lines = |((_, way, _), _): &(Choice, Start)| way.writes_lines(stores);
-    if let Some(cut) = Ends::each(whole, at, least).map(cut).find(lines) {
-        return cut;
+    if let Some((ends, choice)) = cut(whole, dst, (stores, by)) {
+        return (choice, Start::Cut(ends));
     }
+    let is_inside = !dst.wrapping_add_signed(whole.dst).is_multiple_of(LINE_BYTES);
     let (nest, way, why) = choice;
-    match Shifted::of(whole, by).filter(|_| stores == Stores::Streamed) {
+    match Shifted::of(whole, by).filter(|_| is_inside && stores == Stores::Streamed) {
         Some(shifted) => ((nest, way, IS_DENSE), Start::Shifted(shifted)),
         None => ((nest, way, why), Start::Any),
     }
 }
 
-/// The way for whole lines of a turn of the outermost loop of `whole`, on either side, where turns are long, go past the
-/// caches by vectors of half a line (by others it was not measured), and start elsewhere in a line each: where such can
-/// be cut.
+/// Where `whole` is cut, and the way for what is left, if it starts inside of a line and so becomes whole lines.
+fn cut<'a>(
+    whole: &Nest<'a>,
+    dst: usize,
+    (stores, by): (Stores, Abilities),
+) -> Option<(Ends, Choice<'a>)> {
+    let at = dst.wrapping_add_signed(whole.dst);
+    let least = Ends::least(whole, at, (stores, by))?;
+    let middle = |ends: Ends| (ends, way(ends.middle(whole), dst, (stores, by)));
+    Ends::each(whole, at, least).map(middle).find(|(_, (_, way, _))| way.writes_lines(stores))
+}
+
+/// The outermost loop of `whole`, on either side, whose turns are moved one by one, and the way for what is left of a
+/// turn that is cut: where turns are long, go past the caches by vectors of half a line (by others it was not measured),
+/// and start elsewhere in a line each, so that one of the first two starts inside of one.
 fn turns<'a>(
     whole: &Nest<'a>,
     dst: usize,
     (stores, by): (Stores, Abilities),
-) -> Option<(Choice<'a>, Start)> {
+) -> Option<(usize, Choice<'a>)> {
     if stores == Stores::Cached || !is_line(2 * by.lanes) {
         return None;
     }
@@ -348,17 +357,8 @@ fn turns<'a>(
     if !is_odd || !is_outermost || whole.payload_bytes() / l.count < LEAST_TURN_BYTES {
         return None;
     }
-    // Of two turns one starts inside of a line at least.
-    let ends = |turn: &Nest| {
-        let at = dst.wrapping_add_signed(turn.dst);
-        Ends::least(turn, at, (stores, by)).map(|least| (at, least))
-    };
-    let (turn, (at, least)) =
-        [0, 1].map(|i| whole.turn(k, i)).into_iter().find_map(|turn| Some((turn, ends(&turn)?)))?;
-    let middle = |ends: Ends| way(ends.middle(&turn), dst, (stores, by));
-    let lines = |(_, way, _): &Choice| way.writes_lines(stores);
-    let (nest, way, _) = Ends::each(&turn, at, least).map(middle).find(lines)?;
-    Some(((nest, way, "turns of a loop start elsewhere in a line each"), Start::Turns(k)))
+    let (_, (nest, way, _)) = (0..2).find_map(|i| cut(&whole.turn(k, i), dst, (stores, by)))?;
+    Some((k, (nest, way, "turns of a loop start elsewhere in a line each")))
 }
 
 /// The way for `nest`, and what is left of it.

@@ -5,7 +5,7 @@ use super::{
     LEAST_SQUARES_BYTES, LONG_HYBRID, MOST_FIELDS, MOST_RECORD_BYTES, Records, block_bytes,
 };
 use crate::caches::Caches;
-use crate::nest::{Loop, Nest};
+use crate::nest::{Loop, Nest, are_all};
 use crate::vector::{Abilities, LANE_BYTES, LINE_BYTES, PAGE_BYTES};
 use layout::{CopyDim, FieldCopy, NdCopy};
 
@@ -203,14 +203,9 @@ impl<'a> Records<'a> {
             Some(hybrid) => (hybrid.step, 1),
             None => (pitch, 1),
         };
-        // Where each field and its padding end another starts, or the record ends: then they are all of it.
         let written = |f: Field| ((turns - 1) * f.bytes).saturating_add(f.written());
-        let ends = |f: Field| f.dst.saturating_add_unsigned(written(f));
-        let follows = |f: Field| fields.iter().any(|g| g.dst == ends(f));
-        let end = base.1 + result as isize;
-        let all = || fields.iter().map(written).fold(0, usize::saturating_add);
-        let whole = || all() == result && fields.iter().all(|f| ends(f) == end || follows(f));
-        let has_gaps = (!splits || hybrid.is_some()) && !whole();
+        let parts = fields.iter().map(|f| (f.dst.abs_diff(base.1) as u64, written(f) as u64));
+        let has_gaps = (!splits || hybrid.is_some()) && !are_all(parts, result as u64);
         let fill = Fill::Elements;
         // Each array gets a line at least, and tables whole vectors. What is put together where it belongs
         // takes more of the first-level cache than a stage.

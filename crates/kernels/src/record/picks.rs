@@ -4,7 +4,7 @@
 //! the lines of the source. **Structure.** As many records as a vector has elements are as many vectors as there are
 //! fields, on either side: each is read once, and each of the result is picked from all of them.
 
-use super::{Block, Fill, MOST_BY_TABLE, Records, Rows};
+use super::{Block, MOST_BY_TABLE, Records, Rows};
 use crate::tile::is_line;
 use crate::vector::{Abilities, LANE_BYTES, LINE_BYTES, Vector};
 
@@ -45,7 +45,7 @@ impl Records<'_> {
     /// Whether units of less than four bytes are picked.
     #[cfg(target_arch = "x86_64")]
     pub(crate) fn picks_bytes(&self) -> bool {
-        self.fill == Fill::Picks && self.fields.at(0).bytes < 4
+        self.fill == super::Fill::Picks && self.fields.at(0).bytes < 4
     }
 
     /// How many records are before the first from which on all rows of the result have whole lines, if there are few such.
