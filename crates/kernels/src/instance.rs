@@ -27,7 +27,10 @@ pub(crate) type Through = unsafe fn(&Panel<'_>, (*const u8, *mut u8, *mut u8));
 /// Writes out so many rows of so many bytes, so far apart, and asks for what is next.
 pub(crate) type Splice = unsafe fn((usize, usize, usize), Option<*const u8>, *mut u8, *mut u8);
 
-/// Moves a block of records by windows.
+/// Moves a block of records.
+pub(crate) type Blocks = unsafe fn(&Records<'_>, Block, (&Rows, &mut record::Stage<'_>));
+
+/// Likewise, by windows.
 pub(crate) type Windows = unsafe fn(&Records<'_>, Block, (&Rows, &Windowed));
 
 /// Puts a strip of a panel together.
@@ -48,8 +51,8 @@ pub(crate) struct Instance {
     squares: [Squares; 5],
     /// [`flat::flush`].
     pub(crate) flush: unsafe fn(&Panel<'_>, Strip, (*const u8, &mut Stage, *mut u8)),
-    /// [`record::block::run`].
-    pub(crate) records: unsafe fn(&Records<'_>, Block, (&Rows, &mut record::Stage<'_>)),
+    /// [`record::block::run`], and by squares.
+    records: [Blocks; 2],
     /// [`record::block::windows`], and those of a lane each.
     windows: [Windows; 2],
     /// [`gather::runs`].
@@ -93,6 +96,11 @@ impl Joined {
 }
 
 impl Instance {
+    /// The body for records, which may be moved by squares.
+    pub(crate) fn records(&self, by_squares: bool) -> Blocks {
+        self.records[usize::from(by_squares)]
+    }
+
     /// The body for windows, which may be those of a lane each.
     pub(crate) fn windows(&self, by_lanes: bool) -> Windows {
         self.windows[usize::from(by_lanes)]
@@ -221,13 +229,13 @@ macro_rules! instance {
             /// # Safety
             /// As [`record::block::run`].
             $(#[target_feature(enable = $features)])?
-            unsafe fn records(
+            unsafe fn records<const BY_SQUARES: bool>(
                 records: &Records<'_>,
                 block: Block,
                 at: (&Rows, &mut record::Stage<'_>),
             ) {
                 // SAFETY: the caller's contract.
-                unsafe { record::block::run::<$vector>(records, block, at) }
+                unsafe { record::block::run::<$vector, BY_SQUARES>(records, block, at) }
             }
 
             /// # Safety
@@ -309,7 +317,7 @@ macro_rules! instance {
                 copy_in,
                 squares: sizes!(squares),
                 flush,
-                records,
+                records: [records::<false>, records::<true>],
                 windows: [windows::<false>, windows::<true>],
                 gather,
                 whole: Whole { stream, alike },
@@ -345,8 +353,8 @@ mod avx512vbmi {
         // SAFETY: the caller's contract; without byte permutations it is less.
         unsafe {
             match records.picks_bytes() {
-                true => record::block::run::<Avx512<true>>(records, block, at),
-                false => (avx512::INSTANCE.records)(records, block, at),
+                true => record::block::run::<Avx512<true>, false>(records, block, at),
+                false => (avx512::INSTANCE.records[0])(records, block, at),
             }
         }
     }
@@ -366,7 +374,7 @@ mod avx512vbmi {
             unit_bytes: <Avx512<true> as Vector>::UNIT_BYTES,
             ..avx512::INSTANCE.abilities
         },
-        records,
+        records: [records, avx512::INSTANCE.records[1]],
         windows: [windows, avx512::INSTANCE.windows[1]],
         joined: Joined { through: sizes!(through), ..avx512::INSTANCE.joined },
         ..avx512::INSTANCE

@@ -4,8 +4,8 @@
 //! in parts costs a read of it; between fields there may be gaps, which are somebody else's to write.
 //! **Structure.** A block of records is taken apart, or put together, in the first-level cache; whole lines of
 //! the destination go past the caches, and what is left of each row is carried to the block behind. Many fields
-//! of one size are taken apart by squares, where panels would share lines; fields of any sizes are moved one by
-//! one, small ones by `halves`, or any by windows (`window`), which write whole lines where they belong; a few of
+//! of one size are taken apart by squares, where panels would share lines, or put together; fields of any sizes are moved
+//! one by one, small ones by `halves`, or any by windows (`window`), which write whole lines where they belong; a few of
 //! one size by tables: each lane of the result is made of bytes of as many lanes as a record has fields, or in
 //! the caches each vector of as many vectors (`picks`). Hybrids are records of records: so many together, which
 //! lie field by field on the other side. The loops around records are run here, too: where rows start at one
@@ -383,7 +383,10 @@ impl<'a> Records<'a> {
                     (Fill::Windows { by_lanes, .. }, Aid::Windows(windowed)) => {
                         instance.windows(by_lanes)(self, (start, count), (rows, windowed));
                     }
-                    _ => (instance.records)(self, (start, count), (rows, stage)),
+                    _ => {
+                        let by_squares = self.fill == Fill::Squares;
+                        instance.records(by_squares)(self, (start, count), (rows, stage));
+                    }
                 }
             }
             rows.go_on(count, self.stages());
@@ -512,6 +515,7 @@ impl<'a> Records<'a> {
                 row.at = staged;
                 staged = staged.wrapping_add(LINE_BYTES + self.block * row.step);
             }
+            debug_assert!(staged.addr() - stage.addr() <= STAGE_BYTES, "{self:?}");
         }
     }
 }

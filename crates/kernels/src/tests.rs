@@ -10,6 +10,7 @@ mod nested;
 mod padded;
 mod picks;
 mod rows;
+mod squares;
 mod windows;
 mod zen;
 

@@ -6,10 +6,10 @@ use super::{
 };
 use crate::ahead::{Asks, prefetch};
 use crate::element::{Line, Plane, move_line, move_lines};
-use crate::narrow::{short_a, split};
+use crate::narrow::{short_a, short_b, split};
 use crate::stream;
 use crate::tile::sides::Squares;
-use crate::tile::{Lanes, Tile, along_b, elements, is_line};
+use crate::tile::{Lanes, Tile, along_a, along_b, elements, is_line};
 use crate::vector::{LANE_BYTES, LINE_BYTES, Vector};
 use crate::window::{self, lanes::LANES};
 use std::ops::Range;
@@ -20,12 +20,12 @@ pub(super) const AHEAD_BYTES: usize = 2 << 10;
 /// Hybrids of fewer records are moved from hybrid to hybrid.
 const FEW: usize = 8;
 
-/// Moves a block of records.
+/// Moves a block of records, by squares or otherwise: in one body with these others take longer.
 ///
 /// # Safety
 /// As [`Records::run`]; the processor has the instruction set of `V`.
 #[inline(always)]
-pub(crate) unsafe fn run<V: Vector>(
+pub(crate) unsafe fn run<V: Vector, const BY_SQUARES: bool>(
     records: &Records<'_>,
     (start, count): Block,
     (rows, stage): (&Rows, &mut Stage<'_>),
@@ -33,11 +33,9 @@ pub(crate) unsafe fn run<V: Vector>(
     // SAFETY: the caller's contract.
     unsafe {
         let done = match &mut stage.aid {
-            Aid::None => match records.fill {
-                Fill::Squares => squares::<V>(records, count, rows),
-                Fill::Dense => dense::run::<V>(records, count, rows),
-                _ => 0,
-            },
+            _ if const { BY_SQUARES } => squares::<V>(records, count, rows),
+            Aid::None if records.fill == Fill::Dense => dense::run::<V>(records, count, rows),
+            Aid::None => 0,
             Aid::Tables(table) => match records.fields.len() {
                 3 => tables::<V, 3>(records, count, (table, rows)),
                 5 => tables::<V, 5>(records, count, (table, rows)),
@@ -67,7 +65,7 @@ pub(crate) unsafe fn run<V: Vector>(
         }
         if records.stages() {
             let carried = stage.carried.0.as_mut_ptr().cast();
-            flush::<V>(records, (start, count), (rows, carried, &stage.starts));
+            flush::<V, BY_SQUARES>(records, (start, count), (rows, carried, &stage.starts));
         }
     }
 }
@@ -77,7 +75,7 @@ pub(crate) unsafe fn run<V: Vector>(
 /// # Safety
 /// As [`run`], with the block in `rows`, which start at `starts`, and what is carried of each at `carried`.
 #[inline(always)]
-unsafe fn flush<V: Vector>(
+unsafe fn flush<V: Vector, const BY_SQUARES: bool>(
     records: &Records<'_>,
     (start, count): Block,
     (rows, carried, starts): (&Rows, *mut u8, &Rows),
@@ -85,11 +83,13 @@ unsafe fn flush<V: Vector>(
     let ends = (start == 0, start + count == records.count);
     // Records behind are asked for while lines are written, if they are not while they are read.
     let behind = rows.from[0].at.wrapping_add(count * records.pitch);
-    let by_row = records.splits && matches!(records.fill, Fill::Elements | Fill::Squares);
+    let by_row = records.splits && (BY_SQUARES || records.fill == Fill::Elements);
     let ahead = if by_row { records.block * records.pitch } else { 0 };
     let share = ahead.div_ceil(rows.lens.1);
-    // By halves a block takes so little time that all that is behind it is asked for line by line.
-    let by_line = !is_line(V::LANES) && records.fill == Fill::Halves;
+    // By halves a block takes so little time that all that is behind it is asked for line by line, and so it is of arrays
+    // that squares are put together of.
+    let by_line = !is_line(V::LANES)
+        && if BY_SQUARES { !records.splits } else { records.fill == Fill::Halves };
     let from = if by_line { &rows.from[..rows.lens.0] } else { &[] };
     let payload = || records.fields.iter().map(|field| field.bytes).sum();
     let each = if by_line && records.splits { records.pitch.div_ceil(payload()) } else { 1 };
@@ -195,21 +195,26 @@ pub(crate) unsafe fn windows<V: Vector, const BY_LANES: bool>(
     }
 }
 
-/// Takes a block of records apart by squares: all of it, which is what it returns.
+/// Takes a block of records apart by squares, or puts it together: all of it, which is what it returns.
 ///
 /// # Safety
 /// As [`run`].
 #[inline(always)]
 unsafe fn squares<V: Vector>(records: &Records<'_>, count: usize, rows: &Rows) -> usize {
-    let bytes = records.fields.at(0).bytes;
-    let row = LINE_BYTES + records.block * bytes;
+    let (bytes, fields) = (records.fields.at(0).bytes, records.fields.len());
+    let pitch = records.pitch as isize;
+    let row = (LINE_BYTES + records.block * bytes) as isize;
+    let ((a, b), src, dst) = match records.splits {
+        true => ((fields, count), pitch, row),
+        false => ((count, fields), records.fields.at(1).src - records.fields.at(0).src, pitch),
+    };
     let tile = Tile {
-        a: records.fields.len(),
-        b: count,
+        a,
+        b,
         o: 1,
-        src: (records.pitch as isize, 0),
-        dst: (row as isize, 0),
-        has_line_sides: (records.fields.len() * bytes).is_multiple_of(LINE_BYTES),
+        src: (src, 0),
+        dst: (dst, 0),
+        has_line_sides: records.splits && (fields * bytes).is_multiple_of(LINE_BYTES),
         squares: Squares::Single,
         ahead: 0,
         soon: 0,
@@ -242,6 +247,8 @@ unsafe fn squares_of<V: Vector, const E: usize>(tile: &Tile, src: *const u8, dst
             Some(_) if halves && dense => split::<V, E, false>(tile, src, dst),
             Some(Lanes::B) => along_b::<V, E, false>(tile, src, dst),
             Some(Lanes::ShortA) => short_a::<V, E>(tile, src, dst),
+            Some(Lanes::A) => along_a::<V, E>(tile, src, dst),
+            Some(Lanes::ShortB) => short_b::<V, E>(tile, src, dst),
             _ => elements::<E>(tile, (0..tile.a, 0..tile.b), src, dst),
         }
     }

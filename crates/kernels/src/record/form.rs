@@ -15,6 +15,15 @@ const CLASHING_BYTES: isize = 1 << 10;
 /// Just so many fields of 4 and 8 bytes are slower by panels, wherever arrays lie.
 const CLASHING_FIELDS: usize = 16;
 
+/// So many columns at most are joined in registers, if they are a power of two.
+const MOST_JOINED: usize = 16;
+
+/// Longer records are as well put together row by row: a square has so little of each.
+const MOST_TOGETHER_BYTES: usize = 3 * LINE_BYTES;
+
+/// Fewer records in a row in loops are better put together where they belong.
+const LEAST_ROW_RECORDS: usize = if cfg!(test) { 300 } else { 2048 };
+
 /// Records of these fields, of which there are so many, so far apart.
 struct Form<'a> {
     fields: Fields<'a>,
@@ -108,17 +117,12 @@ impl<'a> Records<'a> {
             (true, true) if are_dense => Fill::Dense,
             (true, true) => Fill::Tables,
             (true, false) if fields.count == 1 => Fill::Elements,
-            (true, false) if splits && records.suit_squares(fields, rest.loops(), by) => {
-                Fill::Squares
-            }
+            (true, false) if records.suit_squares(fields, rest.loops(), by) => Fill::Squares,
             (true, false) => return None,
             _ => Fill::Elements,
         };
         if records.fill == Fill::Squares {
-            // Of each array some lines, and no more if there are records enough.
-            let line = LINE_BYTES / nest.bytes;
-            let whole = block_bytes(by.caches) / pitch / line * line;
-            records.block = records.block.min(whole.max(4 * line));
+            records.block = records.block_of_squares(by.caches);
         }
         if !streams && matches!(records.fill, Fill::Picks | Fill::Dense) {
             records.block = records.count;
@@ -138,12 +142,43 @@ impl<'a> Records<'a> {
         Some(records)
     }
 
+    /// Whether records of `fields` are better moved by squares, in a stage, than by panels, for rows in `loops`.
+    fn suit_squares(&self, fields: Loop, loops: &[Loop], by: Abilities) -> bool {
+        match self.splits {
+            true => self.suit_squares_apart(fields, loops, by),
+            false => self.suit_squares_together(loops, by),
+        }
+    }
+
+    /// What a block of squares has: of each array some lines. More of those that are read, which have other pages; and
+    /// of those that are written no more if there are records enough.
+    fn block_of_squares(&self, caches: Caches) -> usize {
+        let line = LINE_BYTES / self.fields.at(0).bytes;
+        let of = |bytes: usize, lines: usize| (bytes / self.pitch / line * line).max(lines * line);
+        match self.splits {
+            true => self.block.min(of(block_bytes(caches), 4)),
+            false => of(2 * block_bytes(caches), 8),
+        }
+    }
+
+    /// Whether records are better put together in a stage, by squares, than by panels, by AVX2: where they aren't whole
+    /// lines by themselves, of some lines at most, and of more fields than are joined in registers.
+    fn suit_squares_together(&self, loops: &[Loop], by: Abilities) -> bool {
+        let fields = self.fields.len();
+        let few = fields <= MOST_JOINED / 2 || fields == MOST_JOINED;
+        let suits = !self.pitch.is_multiple_of(LINE_BYTES) && self.pitch < MOST_TOGETHER_BYTES;
+        by.exchanges_units()
+            && !few
+            && suits
+            && (loops.is_empty() || self.count >= LEAST_ROW_RECORDS)
+    }
+
     /// Whether arrays of `fields` are better made in a stage, by squares, than by panels where they belong, for rows in
     /// `loops`: where all are at one place of a page, or by AVX2 also where lines are shared, or elements of one or two
     /// bytes are many. In a last-level cache, which source and destination fit into if they take two thirds of it, only
     /// structures of less than a line are; past it so are those where lines of panels clash, which was found on a Zen 3
     /// and measured on no Xeon.
-    fn suit_squares(&self, fields: Loop, loops: &[Loop], by: Abilities) -> bool {
+    fn suit_squares_apart(&self, fields: Loop, loops: &[Loop], by: Abilities) -> bool {
         if fields.dst % PAGE_BYTES == 0 {
             return by.lanes * LANE_BYTES < LINE_BYTES;
         }

@@ -56,6 +56,8 @@ fn from_the_first() -> Vec<NdCopy> {
             // Rows that are whole lines together only, of as few squares as may be.
             vec![9, 21],
             vec![17, 37],
+            // Records that are put together by squares.
+            vec![21, 300],
         ] {
             let order: Vec<usize> = (0..extents.len()).collect();
             let dst_order = order.iter().copied().rev().collect();
