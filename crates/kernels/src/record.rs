@@ -4,8 +4,8 @@
 //! in parts costs a read of it; between fields there may be gaps, which are somebody else's to write.
 //! **Structure.** A block of records is taken apart, or put together, in the first-level cache; whole lines of
 //! the destination go past the caches, and what is left of each row is carried to the block behind. Many fields
-//! of one size are taken apart by squares, where panels would share lines, or put together; fields of any sizes are moved
-//! one by one, small ones by `halves`, or any by windows (`window`), which write whole lines where they belong; a few of
+//! of one size go by squares, taken apart where panels would share lines; fields of any sizes are moved one by
+//! one, small ones by `halves`, or any by windows (`window`), which write whole lines where they belong; a few of
 //! one size by tables: each lane of the result is made of bytes of as many lanes as a record has fields, or in
 //! the caches each vector of as many vectors (`picks`). Hybrids are records of records: so many together, which
 //! lie field by field on the other side. The loops around records are run here, too: where rows start at one
@@ -49,7 +49,7 @@ const LONG_HYBRID: usize = 64;
 const LEAST_SQUARES_BYTES: usize = if cfg!(test) { 2 << 10 } else { 16 << 10 };
 
 /// The records of a block are so many bytes, a part of a first-level cache, unless arrays would get less than a
-/// line of them.
+/// line of them. Squares have blocks of their own.
 const fn block_bytes(caches: Caches) -> usize {
     caches.first.bytes / 8
 }
@@ -515,7 +515,7 @@ impl<'a> Records<'a> {
                 row.at = staged;
                 staged = staged.wrapping_add(LINE_BYTES + self.block * row.step);
             }
-            debug_assert!(staged.addr() - stage.addr() <= STAGE_BYTES, "{self:?}");
+            debug_assert!(staged.addr() - stage.addr() <= LINE_BYTES + STAGE_BYTES, "{self:?}");
         }
     }
 }

@@ -214,7 +214,7 @@ unsafe fn squares<V: Vector>(records: &Records<'_>, count: usize, rows: &Rows) -
         o: 1,
         src: (src, 0),
         dst: (dst, 0),
-        has_line_sides: records.splits && (fields * bytes).is_multiple_of(LINE_BYTES),
+        has_line_sides: (fields * bytes).is_multiple_of(LINE_BYTES),
         squares: Squares::Single,
         ahead: 0,
         soon: 0,
@@ -239,7 +239,7 @@ unsafe fn squares<V: Vector>(records: &Records<'_>, count: usize, rows: &Rows) -
 #[inline(always)]
 unsafe fn squares_of<V: Vector, const E: usize>(tile: &Tile, src: *const u8, dst: *mut u8) {
     let n = const { LANE_BYTES / E };
-    let halves = tile.a < n && tile.a.is_power_of_two();
+    let halves = tile.a < n && matches!(tile.a, 2 | 4 | 8);
     let dense = tile.src.0 == (tile.a * E) as isize;
     // SAFETY: the caller's contract.
     unsafe {

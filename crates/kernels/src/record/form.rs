@@ -162,15 +162,13 @@ impl<'a> Records<'a> {
     }
 
     /// Whether records are better put together in a stage, by squares, than by panels, by AVX2: where they aren't whole
-    /// lines by themselves, of some lines at most, and of more fields than are joined in registers.
+    /// lines by themselves, nor longer than some, and not of as many fields as are joined in registers.
     fn suit_squares_together(&self, loops: &[Loop], by: Abilities) -> bool {
         let fields = self.fields.len();
-        let few = fields <= MOST_JOINED / 2 || fields == MOST_JOINED;
+        let are_joined = fields.is_power_of_two() && fields <= MOST_JOINED;
         let suits = !self.pitch.is_multiple_of(LINE_BYTES) && self.pitch < MOST_TOGETHER_BYTES;
-        by.exchanges_units()
-            && !few
-            && suits
-            && (loops.is_empty() || self.count >= LEAST_ROW_RECORDS)
+        let are_long = loops.is_empty() || self.count >= LEAST_ROW_RECORDS;
+        by.exchanges_units() && !are_joined && suits && are_long
     }
 
     /// Whether arrays of `fields` are better made in a stage, by squares, than by panels where they belong, for rows in

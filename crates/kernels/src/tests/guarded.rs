@@ -57,7 +57,8 @@ fn from_the_first() -> Vec<NdCopy> {
             vec![9, 21],
             vec![17, 37],
             // Records that are put together by squares.
-            vec![21, 300],
+            vec![300, 9],
+            vec![300, 37],
         ] {
             let order: Vec<usize> = (0..extents.len()).collect();
             let dst_order = order.iter().copied().rev().collect();

@@ -106,6 +106,26 @@ fn structures_that_are_no_lines_are_put_together_by_squares() {
             check(&case(record, rows).copy(true), (1, 4));
         }
     }
+    // Windows on one row, of which a last block has two or three; one field many times; fields from the last to the first.
+    let windows =
+        [[(322, 4, 48), (12, 8, 4)], [(258, 4, 132), (33, 8, 4)], [(323, 4, 48), (12, 12, 4)]];
+    for loops in windows.into_iter().chain([[(301, 4, 48), (12, 0, 4)]]) {
+        check(&looped(&loops), (1, 4));
+    }
+    let mut down = looped(&[(3, 16_000, 15_600), (325, 4, 48), (12, -1300, 4)]);
+    down.fields[0].src_offset = 11 * 1300;
+    check(&down, (1, 4));
+    // Rows that tables place.
+    for (src_index, dst_index) in [(Some([2, 0, 5].into()), None), (None, Some([1, 4, 0].into()))] {
+        let mut placed = case((2, 11), (3, 301)).copy(true);
+        placed.dims[0] = CopyDim { extent: 3, src_index, dst_index };
+        check(&placed, (1, 4));
+    }
+    // Nothing of it depends on who made the processor; into the caches it is no better.
+    let record = case((4, 12), (1, 5000));
+    assert!(record.is_by_squares(&by.on(None), true));
+    let cached = explain_by(&by, &record.copy(true), std::ptr::null(), Stores::Cached);
+    assert!(cached.starts_with("panels"), "{cached}");
     let wide = of_lines();
-    assert!(!case((4, 12), (1, 5000)).is_by_squares(&wide, true), "others were not measured");
+    assert!(!record.is_by_squares(&wide, true), "others were not measured");
 }
