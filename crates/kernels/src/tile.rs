@@ -97,8 +97,8 @@ impl Tile {
         (src.wrapping_offset(o * self.src.1), dst.wrapping_offset(o * self.dst.1))
     }
 
-    /// Asks for a part of what lies ahead of a vector's rows, `row` bytes apart: all of it in the
-    /// steps that share their lines. `step` is the number of this one.
+    /// Asks for a part of what lies ahead of a vector's rows: all of it in the steps that share their lines. `step` is the
+    /// number of this one. Rows of less than a line have fewer steps, which ask for one line after the other.
     #[inline(always)]
     fn ask_ahead(&self, (rows, step): (isize, isize), src: *const u8) {
         const STEPS: isize = (LINE_BYTES / LANE_BYTES) as isize;
@@ -106,9 +106,10 @@ impl Tile {
             return;
         }
         let each = rows / STEPS;
+        let apart = if self.src.0 > 0 { self.src.0.max(LINE_BYTES as isize) } else { self.src.0 };
         for j in 0..each {
-            let row = step % STEPS * each + j;
-            prefetch(src.wrapping_offset(row * self.src.0 + self.ahead));
+            let at = step % STEPS * each + j;
+            prefetch(src.wrapping_offset(at * apart + self.ahead));
         }
     }
 }
