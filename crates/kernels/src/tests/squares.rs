@@ -39,6 +39,17 @@ fn case((bytes, fields): (u64, i64), (rows, count): (u64, i64)) -> Case {
     Case { bytes, fields, rows, count }
 }
 
+/// A record, rows of such, and whether squares move them.
+type Expected = ((u64, i64), (u64, i64), bool);
+
+/// Fails where `by` moves one of `cases` by squares, `back` or from records, and it is not expected, or the other way round.
+fn check_ways(by: &Instance, back: bool, cases: &[Expected]) {
+    for &(record, rows, is_so) in cases {
+        let by_squares = case(record, rows).is_by_squares(by, back);
+        assert_eq!(by_squares, is_so, "{record:?}, {rows:?}");
+    }
+}
+
 /// AVX2's, whatever the processor is.
 fn avx2() -> Option<Instance> {
     let avx2 = available().find(|instance| instance.name == "AVX2")?;
@@ -48,7 +59,7 @@ fn avx2() -> Option<Instance> {
 #[test]
 fn arrays_of_which_lines_are_shared_are_made_by_squares() {
     let Some(by) = avx2() else { return };
-    for (record, rows, is_so) in [
+    let cases = [
         ((4, 8), (1, 100_003), true),
         ((4, 8), (1, 100_032), false),
         ((4, 8), (8, 12_544), false),
@@ -65,10 +76,8 @@ fn arrays_of_which_lines_are_shared_are_made_by_squares() {
         ((1, 2), (8, 1001), false),
         ((4, 65), (9, 100_003), false),
         ((16, 8), (9, 100_003), false),
-    ] {
-        let by_squares = case(record, rows).is_by_squares(&by, false);
-        assert_eq!(by_squares, is_so, "{record:?}, {rows:?}");
-    }
+    ];
+    check_ways(&by, false, &cases);
     let xeon = by.on(None);
     let apart = |record, rows| case(record, rows).is_by_squares(&xeon, false);
     assert!(apart((4, 8), (1, 100_003)), "lines are shared everywhere");
@@ -78,7 +87,7 @@ fn arrays_of_which_lines_are_shared_are_made_by_squares() {
 #[test]
 fn structures_that_are_no_lines_are_put_together_by_squares() {
     let Some(by) = avx2() else { return };
-    for (record, rows, is_so) in [
+    let cases = [
         ((1, 8), (1, 5000), false),
         ((1, 9), (1, 256), true),
         ((1, 9), (1, 255), false),
@@ -96,10 +105,8 @@ fn structures_that_are_no_lines_are_put_together_by_squares() {
         ((8, 23), (1, 5000), true),
         ((8, 25), (1, 5000), false),
         ((16, 9), (1, 5000), false),
-    ] {
-        let by_squares = case(record, rows).is_by_squares(&by, true);
-        assert_eq!(by_squares, is_so, "{record:?}, {rows:?}");
-    }
+    ];
+    check_ways(&by, true, &cases);
     // Squares of as many records, or of fields; a last block of less than a vector; rows that start anywhere.
     for record in [(1, 9), (1, 21), (1, 37), (2, 11), (2, 47), (4, 9), (4, 47), (8, 23)] {
         for rows in [(1, 256), (1, 1031), (3, 301)] {
