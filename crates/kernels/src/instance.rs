@@ -7,7 +7,7 @@ use crate::flat::{self, Panel, Stage, Strip};
 use crate::gather::{self, Gather};
 use crate::narrow;
 use crate::record::windowed::Windowed;
-use crate::record::{self, Block, Records, Rows};
+use crate::record::{self, Block, Records, Rows, block};
 use crate::runs::{self, Runs};
 use crate::stream;
 use crate::tile::{self, Lanes, Tile};
@@ -52,7 +52,7 @@ pub(crate) struct Instance {
     /// [`flat::flush`].
     pub(crate) flush: unsafe fn(&Panel<'_>, Strip, (*const u8, &mut Stage, *mut u8)),
     /// [`record::block::run`], and by squares.
-    records: [Blocks; 2],
+    records: [Blocks; block::BODIES],
     /// [`record::block::windows`], and those of a lane each.
     windows: [Windows; 2],
     /// [`gather::runs`].
@@ -96,9 +96,9 @@ impl Joined {
 }
 
 impl Instance {
-    /// The body for records, which may be moved by squares.
-    pub(crate) fn records(&self, by_squares: bool) -> Blocks {
-        self.records[usize::from(by_squares)]
+    /// The body for records, by its number in [`block`].
+    pub(crate) fn records(&self, body: usize) -> Blocks {
+        self.records[body]
     }
 
     /// The body for windows, which may be those of a lane each.
@@ -229,13 +229,13 @@ macro_rules! instance {
             /// # Safety
             /// As [`record::block::run`].
             $(#[target_feature(enable = $features)])?
-            unsafe fn records<const BY_SQUARES: bool>(
+            unsafe fn records<const BODY: usize>(
                 records: &Records<'_>,
                 block: Block,
                 at: (&Rows, &mut record::Stage<'_>),
             ) {
                 // SAFETY: the caller's contract.
-                unsafe { record::block::run::<$vector, BY_SQUARES>(records, block, at) }
+                unsafe { record::block::run::<$vector, BODY>(records, block, at) }
             }
 
             /// # Safety
@@ -317,7 +317,11 @@ macro_rules! instance {
                 copy_in,
                 squares: sizes!(squares),
                 flush,
-                records: [records::<false>, records::<true>],
+                records: [
+                    records::<{ block::OTHERS }>,
+                    records::<{ block::SQUARES }>,
+                    records::<{ block::HYBRIDS }>,
+                ],
                 windows: [windows::<false>, windows::<true>],
                 gather,
                 whole: Whole { stream, alike },
@@ -353,8 +357,8 @@ mod avx512vbmi {
         // SAFETY: the caller's contract; without byte permutations it is less.
         unsafe {
             match records.picks_bytes() {
-                true => record::block::run::<Avx512<true>, false>(records, block, at),
-                false => (avx512::INSTANCE.records[0])(records, block, at),
+                true => record::block::run::<Avx512<true>, { block::OTHERS }>(records, block, at),
+                false => (avx512::INSTANCE.records[block::OTHERS])(records, block, at),
             }
         }
     }
@@ -374,7 +378,11 @@ mod avx512vbmi {
             unit_bytes: <Avx512<true> as Vector>::UNIT_BYTES,
             ..avx512::INSTANCE.abilities
         },
-        records: [records, avx512::INSTANCE.records[1]],
+        records: [
+            records,
+            avx512::INSTANCE.records[block::SQUARES],
+            avx512::INSTANCE.records[block::HYBRIDS],
+        ],
         windows: [windows, avx512::INSTANCE.windows[1]],
         joined: Joined { through: sizes!(through), ..avx512::INSTANCE.joined },
         ..avx512::INSTANCE

@@ -8,8 +8,8 @@
 //! one, small ones by `halves`, or any by windows (`window`), which write whole lines where they belong; a few of
 //! one size by tables: each lane of the result is made of bytes of as many lanes as a record has fields, or in
 //! the caches each vector of as many vectors (`picks`). Hybrids are records of records: so many together, which
-//! lie field by field on the other side. The loops around records are run here, too: where rows start at one
-//! place of a line at each turn what windows are is found out once.
+//! lie field by field on the other side; of one size of field they are small matrices. The loops around records are
+//! run here, too: where rows start at one place of a line at each turn what windows are is found out once.
 
 pub(crate) mod block;
 mod dense;
@@ -384,8 +384,7 @@ impl<'a> Records<'a> {
                         instance.windows(by_lanes)(self, (start, count), (rows, windowed));
                     }
                     _ => {
-                        let by_squares = self.fill == Fill::Squares;
-                        instance.records(by_squares)(self, (start, count), (rows, stage));
+                        instance.records(self.body())(self, (start, count), (rows, stage));
                     }
                 }
             }
@@ -438,6 +437,15 @@ impl<'a> Records<'a> {
     /// Whether they are moved by windows, which write them where they belong.
     fn has_windows(&self) -> bool {
         matches!(self.fill, Fill::Windows { .. })
+    }
+
+    /// The body that moves a block of them, if windows don't.
+    fn body(&self) -> usize {
+        match (self.fill, self.hybrid) {
+            (Fill::Squares, Some(_)) => block::HYBRIDS,
+            (Fill::Squares, None) => block::SQUARES,
+            _ => block::OTHERS,
+        }
     }
 
     /// Whether a block is put together in the stage.

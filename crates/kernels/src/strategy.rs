@@ -390,6 +390,9 @@ fn way<'a>(mut nest: Nest<'a>, dst: usize, (stores, by): (Stores, Abilities)) ->
     let Some(panels) = Panels::of(&mut rest, dst, (streams, by)) else {
         return (nest, Way::Walk, "the destination is dense in no loop");
     };
+    if let Some(records) = Records::of_hybrids(&mut nest, panels.is_staged(), (streams, by)) {
+        return (nest, Way::Records(records), ARE_RECORDS);
+    }
     if let Some(why) = panels.why_flat()
         && let Some(flat) = Flat::of(&mut nest, by)
     {

@@ -4,6 +4,7 @@ mod alike;
 mod choices;
 mod ends;
 mod guarded;
+mod hybrids;
 mod lines;
 mod narrow;
 mod nested;

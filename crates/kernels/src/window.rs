@@ -60,7 +60,7 @@ struct Made {
 pub(crate) struct Plan {
     /// Vectors that start anywhere have parts of two that start with a row, and so have windows of lines:
     /// three times as many at most. There are no more vectors than windows may be, so that twos of them, and one
-    /// that is left of each vector, or two of each lane, are twice as many.
+    /// that is left of each vector, or those of each lane, are twice as many.
     pieces: [MaybeUninit<Piece>; 2 * MOST_WINDOWS],
     vectors: [MaybeUninit<Made>; MOST_WINDOWS],
     lens: (usize, usize),

@@ -9,7 +9,7 @@ use crate::element::{Line, Plane, move_line, move_lines};
 use crate::narrow::{short_a, short_b, split};
 use crate::stream;
 use crate::tile::sides::Squares;
-use crate::tile::{Lanes, Tile, along_a, along_b, elements, is_line};
+use crate::tile::{Lanes, Tile, along_a, along_b, along_o, elements, is_line};
 use crate::vector::{LANE_BYTES, LINE_BYTES, Vector};
 use crate::window::{self, lanes::LANES};
 use std::ops::Range;
@@ -20,12 +20,18 @@ pub(super) const AHEAD_BYTES: usize = 2 << 10;
 /// Hybrids of fewer records are moved from hybrid to hybrid.
 const FEW: usize = 8;
 
-/// Moves a block of records, by squares or otherwise: in one body with these others take longer.
+/// Bodies of which each takes longer if it is one with another: for squares, for those of hybrids, and for the others.
+pub(crate) const OTHERS: usize = 0;
+pub(crate) const SQUARES: usize = 1;
+pub(crate) const HYBRIDS: usize = 2;
+pub(crate) const BODIES: usize = 3;
+
+/// Moves a block of records, by the body of this number.
 ///
 /// # Safety
 /// As [`Records::run`]; the processor has the instruction set of `V`.
 #[inline(always)]
-pub(crate) unsafe fn run<V: Vector, const BY_SQUARES: bool>(
+pub(crate) unsafe fn run<V: Vector, const BODY: usize>(
     records: &Records<'_>,
     (start, count): Block,
     (rows, stage): (&Rows, &mut Stage<'_>),
@@ -33,7 +39,7 @@ pub(crate) unsafe fn run<V: Vector, const BY_SQUARES: bool>(
     // SAFETY: the caller's contract.
     unsafe {
         let done = match &mut stage.aid {
-            _ if const { BY_SQUARES } => squares::<V>(records, count, rows),
+            _ if const { BODY != OTHERS } => squares::<V, BODY>(records, count, rows),
             Aid::None if records.fill == Fill::Dense => dense::run::<V>(records, count, rows),
             Aid::None => 0,
             Aid::Tables(table) => match records.fields.len() {
@@ -65,7 +71,7 @@ pub(crate) unsafe fn run<V: Vector, const BY_SQUARES: bool>(
         }
         if records.stages() {
             let carried = stage.carried.0.as_mut_ptr().cast();
-            flush::<V, BY_SQUARES>(records, (start, count), (rows, carried, &stage.starts));
+            flush::<V, BODY>(records, (start, count), (rows, carried, &stage.starts));
         }
     }
 }
@@ -75,7 +81,7 @@ pub(crate) unsafe fn run<V: Vector, const BY_SQUARES: bool>(
 /// # Safety
 /// As [`run`], with the block in `rows`, which start at `starts`, and what is carried of each at `carried`.
 #[inline(always)]
-unsafe fn flush<V: Vector, const BY_SQUARES: bool>(
+unsafe fn flush<V: Vector, const BODY: usize>(
     records: &Records<'_>,
     (start, count): Block,
     (rows, carried, starts): (&Rows, *mut u8, &Rows),
@@ -83,13 +89,14 @@ unsafe fn flush<V: Vector, const BY_SQUARES: bool>(
     let ends = (start == 0, start + count == records.count);
     // Records behind are asked for while lines are written, if they are not while they are read.
     let behind = rows.from[0].at.wrapping_add(count * records.pitch);
-    let by_row = records.splits && (BY_SQUARES || records.fill == Fill::Elements);
+    let by_squares = const { BODY != OTHERS };
+    let by_row = records.splits && (by_squares || records.fill == Fill::Elements);
     let ahead = if by_row { records.block * records.pitch } else { 0 };
     let share = ahead.div_ceil(rows.lens.1);
     // By halves a block takes so little time that all that is behind it is asked for line by line, and so it is of arrays
     // that squares are put together of.
     let by_line = !is_line(V::LANES)
-        && if BY_SQUARES { !records.splits } else { records.fill == Fill::Halves };
+        && if by_squares { !records.splits } else { records.fill == Fill::Halves };
     let from = if by_line { &rows.from[..rows.lens.0] } else { &[] };
     let payload = || records.fields.iter().map(|field| field.bytes).sum();
     let each = if by_line && records.splits { records.pitch.div_ceil(payload()) } else { 1 };
@@ -195,40 +202,61 @@ pub(crate) unsafe fn windows<V: Vector, const BY_LANES: bool>(
     }
 }
 
+impl Records<'_> {
+    /// So many records of a block, of fields of one size, as squares move them; they are put together in the stage.
+    #[inline(always)]
+    pub(super) fn tile(&self, count: usize) -> Tile {
+        let (bytes, fields) = (self.fields.at(0).bytes, self.fields.len());
+        let pitch = self.pitch as isize;
+        let row = (LINE_BYTES + self.block * bytes) as isize;
+        let apart = || self.fields.at(1).src - self.fields.at(0).src;
+        let ((a, b, o), src, dst) = match (self.hybrid, self.splits) {
+            (Some(Hybrid { inner, step, apart: turn }), _) => {
+                ((inner, fields, count), (apart(), turn as isize), (step as isize, pitch))
+            }
+            (None, true) => ((fields, count, 1), (pitch, 0), (row, 0)),
+            (None, false) => ((count, fields, 1), (apart(), 0), (pitch, 0)),
+        };
+        Tile {
+            a,
+            b,
+            o,
+            src,
+            dst,
+            has_line_sides: (fields * bytes).is_multiple_of(LINE_BYTES),
+            squares: Squares::Single,
+            ahead: 0,
+            soon: 0,
+            next: None,
+            next_lines: 0,
+        }
+    }
+}
+
 /// Takes a block of records apart by squares, or puts it together: all of it, which is what it returns.
 ///
 /// # Safety
 /// As [`run`].
 #[inline(always)]
-unsafe fn squares<V: Vector>(records: &Records<'_>, count: usize, rows: &Rows) -> usize {
-    let (bytes, fields) = (records.fields.at(0).bytes, records.fields.len());
-    let pitch = records.pitch as isize;
-    let row = (LINE_BYTES + records.block * bytes) as isize;
-    let ((a, b), src, dst) = match records.splits {
-        true => ((fields, count), pitch, row),
-        false => ((count, fields), records.fields.at(1).src - records.fields.at(0).src, pitch),
-    };
-    let tile = Tile {
-        a,
-        b,
-        o: 1,
-        src: (src, 0),
-        dst: (dst, 0),
-        has_line_sides: (fields * bytes).is_multiple_of(LINE_BYTES),
-        squares: Squares::Single,
-        ahead: 0,
-        soon: 0,
-        next: None,
-        next_lines: 0,
+unsafe fn squares<V: Vector, const BODY: usize>(
+    records: &Records<'_>,
+    count: usize,
+    rows: &Rows,
+) -> usize {
+    let tile = records.tile(count);
+    // Others than hybrids are one turn: where that is known nothing goes on with turns.
+    let tile = match const { BODY == HYBRIDS } {
+        true => tile,
+        false => Tile { o: 1, src: (tile.src.0, 0), dst: (tile.dst.0, 0), ..tile },
     };
     let (src, dst) = (rows.from[0].at, rows.to[0].at);
     // SAFETY: the records of the block.
     unsafe {
-        match bytes {
-            1 => squares_of::<V, 1>(&tile, src, dst),
-            2 => squares_of::<V, 2>(&tile, src, dst),
-            4 => squares_of::<V, 4>(&tile, src, dst),
-            _ => squares_of::<V, 8>(&tile, src, dst),
+        match records.fields.at(0).bytes {
+            1 => squares_of::<V, 1, BODY>(&tile, src, dst),
+            2 => squares_of::<V, 2, BODY>(&tile, src, dst),
+            4 => squares_of::<V, 4, BODY>(&tile, src, dst),
+            _ => squares_of::<V, 8, BODY>(&tile, src, dst),
         }
     }
     count
@@ -237,7 +265,11 @@ unsafe fn squares<V: Vector>(records: &Records<'_>, count: usize, rows: &Rows) -
 /// # Safety
 /// As [`squares`], for fields of `E` bytes.
 #[inline(always)]
-unsafe fn squares_of<V: Vector, const E: usize>(tile: &Tile, src: *const u8, dst: *mut u8) {
+unsafe fn squares_of<V: Vector, const E: usize, const BODY: usize>(
+    tile: &Tile,
+    src: *const u8,
+    dst: *mut u8,
+) {
     let n = const { LANE_BYTES / E };
     let halves = tile.a < n && matches!(tile.a, 2 | 4 | 8);
     let dense = tile.src.0 == (tile.a * E) as isize;
@@ -249,6 +281,7 @@ unsafe fn squares_of<V: Vector, const E: usize>(tile: &Tile, src: *const u8, dst
             Some(Lanes::ShortA) => short_a::<V, E>(tile, src, dst),
             Some(Lanes::A) => along_a::<V, E>(tile, src, dst),
             Some(Lanes::ShortB) => short_b::<V, E>(tile, src, dst),
+            Some(Lanes::O) if const { BODY == HYBRIDS } => along_o::<V, E>(tile, src, dst),
             _ => elements::<E>(tile, (0..tile.a, 0..tile.b), src, dst),
         }
     }

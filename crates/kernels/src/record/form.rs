@@ -142,6 +142,63 @@ impl<'a> Records<'a> {
         Some(records)
     }
 
+    /// Takes the loops out of `nest` of hybrids that are records on the other side, of fields of one size, and go on there
+    /// as they do here: so many small matrices, of which the source is called the hybrids. Windows move them, or squares in
+    /// a stage, where panels would be put together, which `is_staged` says, or their squares overlap others: parts of lines
+    /// would be written twice.
+    pub(crate) fn of_hybrids(
+        nest: &mut Nest,
+        is_staged: bool,
+        (streams, by): (bool, Abilities),
+    ) -> Option<Records<'a>> {
+        let step = nest.bytes.cast_signed();
+        if !streams
+            || !by.exchanges_units()
+            || nest.bytes >= LANE_BYTES
+            || !nest.bytes.is_power_of_two()
+        {
+            return None;
+        }
+        let mut rest = *nest;
+        let mut take = |is: &dyn Fn(&Loop) -> bool| {
+            let k = rest.loops().iter().position(|l| l.is_plain() && is(l))?;
+            Some(rest.take(k))
+        };
+        let fields = take(&|l| l.dst == step)?;
+        let inner = take(&|l| (l.src, l.dst) == (step, fields.count.cast_signed() * step))?;
+        let apart = inner.count.cast_signed() * inner.dst;
+        let hybrids = take(&|l| (l.src, l.dst) == (apart, apart))?;
+        if fields.src != inner.count.cast_signed() * step {
+            return None;
+        }
+        let first = Field { bytes: nest.bytes, padding: 0, src: 0, dst: 0 };
+        let series = Fields::Series(fields.count, first, (fields.src, fields.dst));
+        let pitch = usize::try_from(apart).ok()?;
+        let hybrid = Hybrid { inner: inner.count, step: inner.dst.cast_unsigned(), apart: pitch };
+        let form = Form {
+            fields: series,
+            count: hybrids.count,
+            pitch,
+            splits: false,
+            hybrid: Some(hybrid),
+        };
+        let records = Records::new(form, by.caches)?;
+        let side = LANE_BYTES / nest.bytes;
+        let is_ragged = !inner.count.is_multiple_of(side);
+        if !(is_staged || is_ragged) || !records.is_long_enough(rest.loops(), streams) {
+            return None;
+        }
+        let windows = records.by_windows(by, rest.loops());
+        let squares = Records { fill: Fill::Squares, ..records };
+        let records = match windows.has_windows() {
+            true => windows,
+            false if squares.tile(squares.block).lanes(side, by.lanes).is_some() => squares,
+            false => return None,
+        };
+        *nest = rest;
+        Some(records)
+    }
+
     /// Whether records of `fields` are better moved by squares, in a stage, than by panels, for rows in `loops`.
     fn suit_squares(&self, fields: Loop, loops: &[Loop], by: Abilities) -> bool {
         match self.splits {

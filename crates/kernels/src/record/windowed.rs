@@ -6,6 +6,7 @@ use crate::ahead::Row;
 use crate::nest::Loop;
 use crate::tile;
 use crate::vector::{Abilities, LANE_BYTES, LINE_BYTES};
+use crate::window::lanes::MOST_OF_A_LANE;
 use crate::window::{self, GAP, MOST_WINDOWS, Place, Plan};
 use std::array::from_fn;
 
@@ -107,8 +108,11 @@ impl Records<'_> {
         // one; each vector has a window at least, but where all of it may be gaps.
         let are_arrays = self.splits && self.hybrid.is_none();
         let written = if are_arrays { payload } else { self.step(0) };
+        // Hybrids have lanes whatever their units are, and wherever they start.
+        let are_units = (bytes | places).is_multiple_of(by.unit_bytes);
+        let has_lanes = self.has_lanes(by, group);
         if self.end() > step
-            || !(bytes | places).is_multiple_of(by.unit_bytes)
+            || !(are_units || self.hybrid.is_some() && has_lanes)
             || bytes.is_multiple_of(LANE_BYTES)
             || 2 * payload < span
             || self.count < least
@@ -117,9 +121,9 @@ impl Records<'_> {
         {
             return self;
         }
-        let windows = self.count_windows((group, by.lanes), false);
-        let by_lanes = windows > most && self.has_lanes(by);
-        let count = if by_lanes { self.count_windows((group, by.lanes), true) } else { windows };
+        let count = |by_lanes| self.count_windows((group, by.lanes), by_lanes);
+        let by_lanes = has_lanes && !(are_units && count(false) <= most);
+        let count = count(by_lanes);
         if count <= most {
             let group_bytes = group * self.pitch;
             let asked = ASKED_LINES * LINE_BYTES / vector * payload / self.pitch;
@@ -146,13 +150,22 @@ impl Records<'_> {
         count
     }
 
-    /// Whether lanes have windows of their own where vectors have too many: past the caches, by vectors that exchange only
-    /// units of more than a byte. Of such fields a lane has parts of two at most, wherever rows start. Other fields, and
-    /// hybrids, were not measured, or are slower so.
-    fn has_lanes(&self, by: Abilities) -> bool {
+    /// Whether lanes have windows of their own where vectors have too many, or which are no units: past the caches, by
+    /// vectors that exchange only units of more than a byte. Of such fields a lane has parts of two at most, wherever rows
+    /// start, and of hybrids all that is in those it has parts of. Other fields were not measured, or are slower so.
+    fn has_lanes(&self, by: Abilities, group: usize) -> bool {
         let suits = self.streams && by.exchanges_units();
         let fields = || self.fields.iter().all(|f| f.bytes.is_multiple_of(LANE_FIELD_BYTES));
-        suits && self.hybrid.is_none() && fields()
+        let few = |hybrid: Hybrid| {
+            let (read, made) = match self.splits {
+                true => (self.pitch, hybrid.apart),
+                false => (hybrid.apart, self.pitch),
+            };
+            let windows = (((LANE_BYTES - 2) / made + 2) * read).div_ceil(LANE_BYTES);
+            let vectors = group * made / (by.lanes * LANE_BYTES);
+            windows <= MOST_OF_A_LANE && vectors * windows <= 2 * MOST_WINDOWS
+        };
+        suits && self.hybrid.map_or_else(fields, few)
     }
 
     /// Whether groups are whole vectors of the records that are put together, but not of each field: what they read
@@ -264,7 +277,9 @@ impl Records<'_> {
         let first = if self.streams { LINE_BYTES } else { vector };
         let begun = |row: &Row<*mut u8>| row.at.addr().wrapping_neg() % first;
         let mut start = Start::default();
-        if places > 0 && to.iter().all(|row| begun(row).is_multiple_of(by.unit_bytes)) {
+        let anywhere = by_lanes && self.hybrid.is_some();
+        let is_unit = |row: &Row<*mut u8>| begun(row).is_multiple_of(by.unit_bytes);
+        if places > 0 && (anywhere || to.iter().all(is_unit)) {
             start.streams = self.streams;
             for (head, row) in start.heads.iter_mut().zip(to) {
                 *head = begun(row) as u8;

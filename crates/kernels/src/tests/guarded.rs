@@ -72,6 +72,11 @@ fn from_the_first() -> Vec<NdCopy> {
             let (src_order, dst_order, gaps) = (vec![0, 1, 2], vec![0, 2, 1], (0, 0));
             list.push(Shape { bytes, extents, src_order, dst_order, gaps }.copy());
         }
+        // Hybrids, by windows and by squares.
+        for extents in [vec![3, 4, 300], vec![12, 8, 300], vec![5, 16, 300], vec![17, 17, 57]] {
+            let (src_order, dst_order, gaps) = (vec![0, 1, 2], vec![1, 0, 2], (0, 0));
+            list.push(Shape { bytes, extents, src_order, dst_order, gaps }.copy());
+        }
         for back in [false, true] {
             list.push(structures(&[bytes; 5], 300, back));
             list.push(structures(&[bytes, 1, 8], 300, back));

@@ -80,7 +80,7 @@ proptest! {
             prop::collection::vec(1u64..20, 1..5),
         ],
         count in prop_oneof![1u64..40, 256u64..300, prop::sample::select(vec![64, 509, 1025])],
-        more in prop_oneof![3 => Just(0u64), 1 => prop::sample::select(vec![1, 4, 40, 96])],
+        more in prop_oneof![3 => Just(0u64), 1 => prop::sample::select(vec![1, 2, 4, 40, 96])],
         bases in (0usize..3, prop::sample::select(vec![0usize, 1, 4, 8, 60])),
     ) {
         check(&one_row(put_together(&sizes, (1, count), more, false)), bases);

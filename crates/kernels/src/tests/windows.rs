@@ -1,10 +1,11 @@
 //! Structures by windows of a lane each.
 
+use super::padded::{one_row, put_together};
 use super::rows::in_rows;
 use super::*;
 
 /// Vectors of two lanes that exchange units of so many bytes: emulated, so that no choice depends on the machine.
-fn of_halves(unit_bytes: usize) -> Instance {
+pub(super) fn of_halves(unit_bytes: usize) -> Instance {
     let mut halves = available().find(|instance| instance.name == "emulated halves").unwrap();
     halves.abilities.unit_bytes = unit_bytes;
     halves
@@ -41,6 +42,13 @@ fn fields_of_12_bytes_are_moved_by_windows_of_a_lane() {
             arrive(&of_halves(4), &structures(sizes, count, back), to);
         }
     }
+    // Structures that start inside of a unit: a lane would have parts of three arrays.
+    for sizes in [&[12; 3][..], &[12, 12, 24], &[12; 4]] {
+        let copy = one_row(put_together(sizes, (1, 300), 2, false));
+        let told = explain_by(&of_halves(4), &copy, at_line, Stores::Streamed);
+        assert!(!told.contains("of a lane"), "{told}");
+        check(&copy, (1, 4));
+    }
     // Rows that start at several places of a line.
     for back in [false, true] {
         arrive(&of_halves(4), &in_rows(&[12; 3], (3, 259), None, back), 4);
@@ -48,7 +56,7 @@ fn fields_of_12_bytes_are_moved_by_windows_of_a_lane() {
 }
 
 /// That `copy` arrives at a place of a line, past the caches.
-fn arrive(instance: &Instance, copy: &NdCopy, to: usize) {
+pub(super) fn arrive(instance: &Instance, copy: &NdCopy, to: usize) {
     let (read, written) = touched(copy);
     let src = source(read.end as usize);
     let mut moved = vec![0xEE; written.end as usize];
