@@ -9,7 +9,7 @@
 set -uo pipefail
 cd "$(dirname "$0")/.."
 export PROPTEST_RNG_SEED=${PROPTEST_RNG_SEED:-0}
-# Nothing is built again, nor debugged: what cargo keeps for that takes a quarter of the time.
+# Nothing is built again, nor debugged: what cargo would keep for that takes its time.
 export CARGO_INCREMENTAL=0 CARGO_PROFILE_DEV_DEBUG=none
 # Several times what a machine of two cores takes for them.
 RUST_SECONDS=2700

@@ -97,7 +97,7 @@ fn hybrids_of_fields_that_differ() {
         (&[1, 2, 4][..], "at once, by windows of a lane each, "),
         (&[1, 8], "by windows of a lane each, "),
         (&[4, 8], "by windows, "),
-        (&[1, 2, 4, 8, 8], "by lines"),
+        (&[1, 2, 4, 8, 8], "at once, by lines"),
     ] {
         for back in [false, true] {
             let copy = in_rows(sizes, (3, 256), Some(4), back);
