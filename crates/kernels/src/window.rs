@@ -12,7 +12,6 @@
 
 use crate::ahead::{Asks, FAR_BYTES, Row, prefetch, prefetch_near};
 use crate::vector::{LANE_BYTES, LINE_BYTES, Vector};
-use std::array::from_fn;
 use std::mem::MaybeUninit;
 
 pub(crate) mod lanes;
@@ -250,8 +249,8 @@ pub(crate) unsafe fn groups<V: Vector, const PARTS: usize, const BY_LANES: bool>
         unsafe {
             match streams {
                 true => by_rows(these, from, to, |made: V, dst| made.stream(dst)),
-                // A line that is written in part is read first.
-                false if has_gaps => by_rows(these, from, to, |made: V, dst| {
+                // A line that is written in part is read first. No body is built for what has no masks.
+                false if V::MASKS && has_gaps => by_rows(these, from, to, |made: V, dst| {
                     made.store_some(dst, which);
                     prefetch(dst.wrapping_add(times * to.1));
                     prefetch_near(dst.wrapping_add(FAR_BYTES));
@@ -369,22 +368,23 @@ unsafe fn by<V: Vector, const PARTS: usize, const ONE: bool, const N: usize>(
     (dst, step): (*mut u8, usize),
     put: impl Fn(V, *mut u8),
 ) {
-    // What is picked twice, where a part has fewer windows, is the same.
-    let pair = |part: usize, i: usize| &pairs[part][(i / 2).min(pairs[part].len() - 1)];
-    let place = |part: usize, i: usize| pair(part, i).from[i % 2];
-    let rows: [[_; N]; PARTS] = from_fn(|part| from_fn(|i| from[usize::from(place(part, i).0)]));
-    let behind: [[usize; N]; PARTS] = from_fn(|part| from_fn(|i| place(part, i).1.into()));
-    let mut at: [[_; N]; PARTS] =
-        from_fn(|part| from_fn(|i| rows[part][i].at.wrapping_add(behind[part][i])));
-    let mut row = rows[0][0].at;
     // SAFETY: a table is as long as a vector.
-    let mut tables = [[unsafe { V::load(pair(0, 0).table.as_ptr()) }; N]; PARTS];
-    for (part, tables) in tables.iter_mut().enumerate() {
-        for (i, table) in tables.iter_mut().enumerate() {
-            // SAFETY: likewise.
-            *table = unsafe { V::load(pair(part, i).table.as_ptr()) };
+    let mut tables = [[unsafe { V::load(pairs[0][0].table.as_ptr()) }; N]; PARTS];
+    let (mut rows, mut behind) = ([[from[0]; N]; PARTS], [[0; N]; PARTS]);
+    let mut at = [[from[0].at; N]; PARTS];
+    // By loops, since there are hundreds of these bodies, and closures are built for each.
+    for (part, pairs) in pairs.iter().enumerate() {
+        for i in 0..N {
+            // What is picked twice, where a part has fewer windows, is the same.
+            let pair = &pairs[(i / 2).min(pairs.len() - 1)];
+            let (row, start) = pair.from[i % 2];
+            (rows[part][i], behind[part][i]) = (from[usize::from(row)], usize::from(start));
+            at[part][i] = rows[part][i].at.wrapping_add(behind[part][i]);
+            // SAFETY: a table is as long as a vector.
+            tables[part][i] = unsafe { V::load(pair.table.as_ptr()) };
         }
     }
+    let mut row = rows[0][0].at;
     for n in 0..times {
         if PARTS > 1 {
             prefetch(ask);

@@ -36,6 +36,10 @@ pub(crate) unsafe fn run<V: Vector, const BODY: usize>(
     (start, count): Block,
     (rows, stage): (&Rows, &mut Stage<'_>),
 ) {
+    // Nothing is built for what no choice comes to.
+    if const { BODY == HYBRIDS && V::LANES != LANES || BODY == SQUARES && is_line(V::LANES) } {
+        unreachable!("such vectors make no squares in a stage");
+    }
     // SAFETY: the caller's contract.
     unsafe {
         let done = match &mut stage.aid {
@@ -183,8 +187,9 @@ pub(crate) unsafe fn windows<V: Vector, const BY_LANES: bool>(
     (start, count): Block,
     (rows, windowed): (&Rows, &Windowed),
 ) {
-    if const { BY_LANES && V::LANES != LANES } {
-        unreachable!("only vectors of so many lanes are made so");
+    // As in `run`.
+    if const { V::UNIT_BYTES > LINE_BYTES || BY_LANES && V::LANES != LANES } {
+        unreachable!("such vectors have no windows, or none of a lane each");
     }
     let group = windowed.group;
     let times = windowed.times(records.count - start).min(count / group);
@@ -195,10 +200,10 @@ pub(crate) unsafe fn windows<V: Vector, const BY_LANES: bool>(
         if const { is_line(V::LANES) } && windowed.start.in_order {
             return window::in_order::<V>(plan, (times, group), from[0], to);
         }
-        match BY_LANES || records.has_half_lines(V::LANES) {
-            true => window::groups::<V, 2, BY_LANES>(plan, these, from, to),
-            false => window::groups::<V, 1, BY_LANES>(plan, these, from, to),
+        if const { BY_LANES } || const { !is_line(V::LANES) } && records.has_half_lines(V::LANES) {
+            return window::groups::<V, 2, BY_LANES>(plan, these, from, to);
         }
+        window::groups::<V, 1, BY_LANES>(plan, these, from, to)
     }
 }
 
