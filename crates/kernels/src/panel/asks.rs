@@ -132,11 +132,7 @@ impl Panels {
     /// As [`Panels::ahead_of_squares`], by halves. Rows at one place of a cache that are more than it has there
     /// would push each other out.
     fn ahead_of_halves(&self) -> isize {
-        match () {
-            () if self.is_crowded() => 0,
-            () if self.b.stride.0 % PAGE_BYTES == 0 => LINES_AHEAD_BYTES,
-            () => HALVES_AHEAD_BYTES,
-        }
+        if self.is_crowded() { 0 } else { HALVES_AHEAD_BYTES }
     }
 
     /// Two squares on, in a run of several. Else the next line of long rows, if a panel has all of them or so few that a

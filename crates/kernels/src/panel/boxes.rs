@@ -1,22 +1,23 @@
 //! Boxes of the source's rows, by squares whose sides are lines, be it of two vectors.
 //!
-//! **Hazard.** Memory gives what is asked for row by row a third faster than line by line down the rows; and more
-//! rows at one place of a cache than it has there push each other out before they are moved. **Structure.** A box
-//! is asked for while the one before it is moved, in the order in which it lies. Where all rows are at one
-//! place of a second-level cache boxes are narrow: as many rows are read at a time as that keeps, and the
-//! processor finds what lies ahead of so few by itself.
+//! **Hazard.** Few rows read from end to end are what memory gives fastest, but they make a line of each of many rows of
+//! the destination: where such lines are begun at few places of pages memory takes them slowly, and the longer the
+//! visit of each row the less so. And more rows at one place of a cache than it has there push each other out before
+//! they are moved. **Structure.** A box of more rows is asked for while the one before it is moved, in the order in which
+//! it lies. Where all rows are at one place of a second-level cache boxes are narrow: as many rows are read at a time
+//! as that keeps, and the processor finds what lies ahead of so few by itself.
 
 use super::chunk::{HALVES_BYTES, SQUARES_BYTES, few};
-use super::{Lanes, PACKED_BYTES, Panels, VISIT_BYTES};
+use super::{Lanes, PACKED_BYTES, Panels};
 use crate::instance::Instance;
 use crate::tile::Tile;
 use crate::tile::sides::{FEW, Squares};
 use crate::vector::{LINE_BYTES, PAGE_BYTES, PAIR_BYTES};
 use std::ops::Range;
 
-/// How many rows of the source a box has that is asked for, if that is no more than half a visit of each row of the
-/// destination.
-const BOX_ROWS: usize = 64;
+/// How many rows of the source a box has that is asked for: by twice as many it was up to a fourth slower, and by half as
+/// many up to two fifths. Where caches keep the source, they make a pair of lines of each row of the destination at least.
+const BOX_ROWS: usize = 32;
 
 /// What a box has of the source's rows by vectors that are lines. Of the destination's it has two lines each, which a Zen 5
 /// writes faster than one or four; or one, of rows of no more than four.
@@ -25,10 +26,6 @@ const WIDE_BYTES: usize = 1 << 10;
 /// They are worth it where the source's rows are so far apart, and so many elements.
 const FAR_BYTES: usize = 16 << 10;
 const FAR_ELEMENTS: usize = 2 << 10;
-
-/// Elements of eight bytes and more are better moved by boxes than by rows read from end to end where these are
-/// short, or lines of the destination are begun at multiples of this.
-const LINES_CLASH_BYTES: isize = 256;
 
 /// Of shorter rows, in lines, no line is asked for that is not theirs.
 const SHORT_LINES: usize = 2 * FEW;
@@ -66,24 +63,27 @@ impl Panels {
         let place = pitch % self.by.caches.second.place_bytes().cast_signed() == 0;
         match self.bytes {
             8 if place => Some(Boxes::Narrow),
-            4 if place => Some(Boxes::Asked),
-            2 | 4 => (!pages).then_some(Boxes::Asked),
-            _ if pages || short || self.a.stride.1 % LINES_CLASH_BYTES == 0 => Some(Boxes::Asked),
-            _ => None,
+            // So many rows as these have in a line are more than the processor follows.
+            2 => Some(Boxes::Asked),
+            4 | 8 if self.begins_at_few_places() => Some(Boxes::Asked),
+            // They end before the processor follows them.
+            _ => short.then_some(Boxes::Asked),
         }
     }
 
-    /// How much of `a` and `b` a box has: by halves it and the next take an eighth of a second-level cache, if it is none of
-    /// the last.
+    /// How much of `a` and `b` a box has: by halves it and the next take a sixteenth of a second-level cache, if it is none
+    /// of the last.
     pub(super) fn chunk_of_boxes(&self, boxes: Boxes) -> (usize, usize) {
-        let most = BOX_ROWS.min(VISIT_BYTES / 2 / self.bytes);
         let (bytes, rows) = match boxes {
             Boxes::Wide => {
                 let short = self.row_bytes() <= 2 * PAIR_BYTES;
                 let row_bytes = if short { LINE_BYTES } else { PAIR_BYTES };
                 (WIDE_BYTES, row_bytes / self.bytes)
             }
-            Boxes::Asked => (self.by.caches.second.bytes / 16 / most, most),
+            Boxes::Asked => {
+                let pair = if self.source.far { 0 } else { PAIR_BYTES / self.bytes };
+                (self.by.caches.second.bytes / 32 / BOX_ROWS, BOX_ROWS.max(pair))
+            }
             Boxes::Narrow => (SQUARES_BYTES, 2 * LINE_BYTES / self.bytes),
         };
         (few(self.a.count, bytes.max(LINE_BYTES) / self.bytes), few(self.b.count, rows))

@@ -78,20 +78,23 @@ pub(super) fn has_short_rows(bytes: usize, (a, b): (Line, Line), by: Abilities) 
     few && long && suits
 }
 
-/// Whether lines of rows along `b` that squares by halves begin are at the same few places of pages. Where the
-/// source's rows follow each other and are short, visits are of many lines, and fewer places do; but elements of four
-/// bytes are better moved by squares inside lanes then. Of longer ones a box begins lines again before they are gone.
-/// It does not matter where the source's rows are at one place of a cache, a first-level one, or for elements of two
-/// bytes a second-level one: other ways are no better with these.
+/// Whether lines of rows along `b` that squares by halves begin are at the same few places of pages, and other ways are
+/// better. Fewer places do for elements of two bytes, which boxes move, and for longer ones than of four where the source's
+/// rows follow each other and are short: visits are of many lines then. Of other rows these are begun again by a box
+/// before they are gone, if not short ones, which squares inside lanes move two lines at a time. It does not matter where
+/// the source's rows are at one place of a first-level cache: other ways are no better with these.
 pub(super) fn halves_clash(bytes: usize, (a, b): (Line, Line), caches: Caches) -> bool {
     let row = a.count * bytes;
-    let short = bytes != 4 && row <= PACKED_BYTES && b.stride.0 == row.cast_signed();
-    let clashing = if short { CLASHING_BYTES } else { HALVES_CLASH_BYTES };
-    let long = bytes >= 8 && !short && a.stride.1.unsigned_abs() > PACKED_BYTES;
-    let boxes = long && !are_blocks(bytes, (a, b), caches);
-    let second = caches.second.place_bytes().cast_signed();
-    let place = if bytes == 2 { second } else { PAGE_BYTES };
-    !boxes && a.stride.1 % clashing == 0 && b.stride.0 % place != 0
+    let packed = row <= PACKED_BYTES && b.stride.0 == row.cast_signed();
+    let short = a.stride.1.unsigned_abs() <= PACKED_BYTES;
+    let clashing = match bytes {
+        2 => CLASHING_BYTES,
+        8.. if packed => CLASHING_BYTES,
+        8.. if !short && !are_blocks(bytes, (a, b), caches) => return false,
+        8 if short => SCATTERING_BYTES,
+        _ => HALVES_CLASH_BYTES,
+    };
+    a.stride.1 % clashing == 0 && b.stride.0 % PAGE_BYTES != 0
 }
 
 /// Whether such lines are put together by blocks of the source's rows that make a few lines of each row of the
@@ -289,18 +292,21 @@ impl Panels {
         self.by_halves() && (self.bytes == 8 || self.bytes == 4 && visits)
     }
 
+    /// Whether lines of the destination that squares by halves begin in as many of its rows as a visit of the source's is long
+    /// are at so few places of pages that they are better begun by fewer. Fewer places do where no cache keeps the source.
+    pub(super) fn begins_at_few_places(&self) -> bool {
+        let few = match (self.source.far, self.row_bytes() <= PACKED_BYTES) {
+            (true, true) => HALVES_CLASH_BYTES,
+            (true, false) => SCATTERING_BYTES,
+            (false, _) => SCATTERING_BYTES / 2,
+        };
+        self.a.stride.1 % few == 0
+    }
+
     /// Whether a square with sides of a line has more rows than a first-level cache keeps of those at one
     /// place, where the source's rows are.
     pub(super) fn is_crowded(&self) -> bool {
         LINE_BYTES / self.bytes > self.by.caches.first.ways && self.b.stride.0 % PAGE_BYTES == 0
-    }
-
-    /// Whether squares by halves that have no boxes read rows of the source from end to end: asking keeps what is
-    /// read next, or no cache does.
-    pub(super) fn reads_rows(&self) -> bool {
-        let place_bytes = self.by.caches.second.place_bytes().cast_signed();
-        let place = self.is_crowded() && self.b.stride.0 % place_bytes == 0;
-        self.by_halves() && (place || self.b.stride.0 % PAGE_BYTES != 0)
     }
 
     /// The loop of `nest` whose turns lie side by side in the source, and how many of them a panel has: of short rows no

@@ -29,14 +29,15 @@ fn the_way_is_told() {
     let few = if best.abilities.holds_lines() { many } else { whole };
     says(&transpose(4080, 4), Stores::Cached, &format!("{few}in place ("));
     says(&transpose(4096, 4), Stores::Cached, &format!("{many}in place ("));
-    let lines = "panels of 64 by 64 elements of 4 B, in place, by lines past";
+    let panels = |of: &str| format!("panels of {of} elements of 4 B, in place, by lines past");
     let (whole, long) = match best.abilities.lanes {
-        4 => (lines.to_owned(), lines),
-        2 => ("panels of 128 by 64 elements of 4 B, in place, by lines past".to_owned(), lines),
-        _ => (format!("{whole}in place, by lines past"), "long rows, 4096 by 4096 elements"),
+        4 => (panels("64 by 64"), panels("64 by 64")),
+        // Rows that are read from end to end, or boxes.
+        2 => (panels("512 by 16"), panels("128 by 32")),
+        _ => (panels("32 by 32"), "long rows, 4096 by 4096 elements".to_owned()),
     };
     says(&transpose(4080, 4), Stores::Streamed, &whole);
-    says(&transpose(4096, 4), Stores::Streamed, long);
+    says(&transpose(4096, 4), Stores::Streamed, &long);
     says(&transpose(4095, 4), Stores::Streamed, "long rows, 4095 by 4095 elements of 4 B");
     // So much is asked for as a second-level cache keeps; by vectors of a line not where they may be scattered.
     let (tiles, amd, odd) = match best.abilities.lanes {
@@ -250,16 +251,21 @@ fn squares_by_halves_where_neither_side_is_crowded() {
     let [cached, streamed] = [Stores::Cached, Stores::Streamed];
     for (copy, stores, panels) in [
         (matrix(8, 2000, 2000), streamed, "256 by 8 elements of 8 B, in place, by lines past"),
-        // Boxes, as much of a row as there are rows.
-        (matrix(4, 2000, 2000), streamed, "128 by 64 elements of 4 B, in place, by lines past"),
-        (matrix(8, 2000, 2048), streamed, "64 by 64 elements of 8 B, in place, by lines past"),
-        (matrix(8, 2048, 2000), streamed, "64 by 64 elements of 8 B, in place, by lines past"),
+        (matrix(4, 2000, 2000), streamed, "512 by 16 elements of 4 B, in place, by lines past"),
+        (matrix(4, 496, 2000), streamed, "512 by 16 elements of 4 B, in place, by lines past"),
+        (matrix(8, 2000, 2048), streamed, "256 by 8 elements of 8 B, in place, by lines past"),
+        (matrix(16, 2048, 2048), streamed, "128 by 8 elements of 16 B, in place, by lines past"),
+        // Boxes, of more rows than the processor follows, or to lines at few places of pages.
+        (matrix(8, 2048, 2000), streamed, "64 by 32 elements of 8 B, in place, by lines past"),
+        (matrix(2, 1536, 20_000), streamed, "256 by 32 elements of 2 B, in place, by lines past"),
+        (matrix(4, 2112, 1000), streamed, "128 by 32 elements of 4 B, in place, by lines past"),
+        (matrix(4, 2112, 3000), streamed, "512 by 16 elements of 4 B, in place, by lines past"),
+        (matrix(8, 192, 2000), streamed, "16 by 16 elements of 8 B, in place, by lines past"),
         (matrix(4, 3136, 64), streamed, "64 by 128 elements of 4 B, in place, by lines past"),
-        (matrix(4, 4096, 4096), streamed, "64 by 64 elements of 4 B, in place, by lines past"),
-        (matrix(4, 4096, 16384), streamed, "128 by 64 elements of 4 B, in place, by lines past"),
+        (matrix(4, 4096, 4096), streamed, "128 by 32 elements of 4 B, in place, by lines past"),
+        (matrix(4, 4096, 16384), streamed, "128 by 32 elements of 4 B, in place, by lines past"),
         (matrix(2, 2016, 2016), streamed, "256 by 64 elements of 2 B, in place, by lines past"),
-        (matrix(2, 4160, 4096), streamed, "128 by 128 elements of 2 B, in place, by lines past"),
-        (matrix(16, 4096, 4096), streamed, "64 by 32 elements of 16 B, in place, by lines past"),
+        (matrix(2, 4160, 4096), streamed, "256 by 32 elements of 2 B, in place, by lines past"),
         // All rows at one place of a second-level cache.
         (matrix(8, 4096, 8192), streamed, "32 by 16 elements of 8 B, in place, by lines past"),
         // Lines that are begun at few places of pages.
@@ -298,8 +304,10 @@ fn squares_by_halves_where_neither_side_is_crowded() {
         let told = explain_by(&halves, &copy, at_line, stores);
         assert!(told.starts_with(&format!("panels of {panels}")), "{told} for {panels}");
     }
-    // Of two bytes, lines that are begun at few places of pages, but rows at more than one of a second-level cache.
-    for (columns, way) in [(4096, "long rows, 4096"), (32_768, "panels of 1024 by 32")] {
+    // Of two bytes, lines that are begun at few places of pages, and rows at many of a first-level cache, or few.
+    let ways =
+        [(4128, "long rows, 4096"), (4096, "panels of 256 by 32"), (32_768, "panels of 256 by 32")];
+    for (columns, way) in ways {
         let told = explain_by(&halves, &matrix(2, 4096, columns), at_line, streamed);
         assert!(told.starts_with(way), "{told} for {way}");
     }
@@ -406,7 +414,7 @@ fn the_least_of_each_way() {
     };
     // Sixteen long rows each, to blocks of sixteen.
     let near = looped(&[(3, 33_792, 33_792), (16, 2112, 4), (528, 4, 64)]);
-    let near_by = if alone { "panels of 32 by 16" } else { "panels of 64 by 16" };
+    let near_by = if alone { "panels of 32 by 16" } else { "panels of 528 by 16" };
     let images = looped(&[(3, 22_200, 22_200), (37, 600, 4), (150, 4, 148)]);
     let least = [
         (matrix(4, 259, 33), "long rows, 259 by 33"),
