@@ -39,13 +39,13 @@ demo: package $(STAMPS)/demo ## Convert 512 MiB of real pixels on disk, verified
 	@$(VENV)/bin/python scripts/demo.py
 
 paper: $(STAMPS)/paper ## Write the paper's evaluation, simulated, to bench/out/paper
-	@cargo build -q --release -p isometry-cli
+	@cargo iso -q
 	@$(VENV)/bin/python scripts/paper $(if $(QUICK),--quick)
 
 bench: bench-$(or $(filter kernels fabric kv,$(GROUP)),group) ## Time GROUP's cases that match FILTER beside their references
 
 bench-group:
-	@cargo build -q --release -p isometry-cli
+	@cargo iso -q
 	@target/release/iso bench $(GROUP) --filter '$(value FILTER)' $(if $(RUNS),--runs $(RUNS)) \
 	    $(if $(BUDGET),--budget $(BUDGET))
 	@if [ -f scripts/bench_$(GROUP).py ]; then \
@@ -62,7 +62,7 @@ bench-kernels: $(PEERS)/.stamps/peers
 
 # Ranks as threads first, then as processes beside their peers: one report.
 bench-fabric: $(FABRIC)/.stamps/peers
-	@cargo build -q --release -p isometry-cli -p isometry-bench
+	@cargo iso -q -p isometry-bench
 	@rm -f target/ranks/fabric.json
 	@target/release/iso bench fabric --filter '$(value FILTER)' --out target/ranks \
 	    $(if $(RUNS),--runs $(RUNS)) $(if $(BUDGET),--budget $(BUDGET))
@@ -89,7 +89,8 @@ lint: ## Formatting, clippy, documentation
 	@scripts/lint.sh
 
 fuzz-sim: ## Play SEEDS simulations from FIRST_SEED on; nightly, others than the 10,000 of `make test`
-	@cargo run --release -q -p isometry-cli -- sim fuzz --seeds $(SEEDS) --first-seed $(FIRST_SEED)
+	@cargo iso -q
+	@target/release/iso sim fuzz --seeds $(SEEDS) --first-seed $(FIRST_SEED)
 
 properties: ## Try the properties on SEEDS other sets of cases from FIRST_SEED on
 	@for seed in $$(seq $(FIRST_SEED) $$(($(FIRST_SEED) + $(SEEDS) - 1))); do \
@@ -142,7 +143,7 @@ $(STAMPS)/paper: python/requirements-paper.txt $(STAMPS)/tools
 	@touch $@
 
 $(STAMPS)/package: $(STAMPS)/tools pyproject.toml $(RUST_SOURCES) $(PYTHON_SOURCES)
-	cargo build -q --release -p isometry-cli
+	cargo iso -q
 	install -m 755 target/release/iso $(VENV)/bin/iso
 	PATH="$(CURDIR)/$(VENV)/bin:$$PATH" $(VENV)/bin/python -m pip install -q \
 	    --disable-pip-version-check --no-build-isolation --no-deps .

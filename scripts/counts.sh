@@ -12,5 +12,5 @@ if ! command -v valgrind >/dev/null && command -v apt-get >/dev/null && [ "$(id 
     { apt-get update -q && DEBIAN_FRONTEND=noninteractive apt-get install -qy valgrind; } >/dev/null 2>&1 || true
 fi
 command -v valgrind >/dev/null || skip "valgrind is not installed"
-cargo build -q --release -p isometry-cli
+cargo iso -q
 target/release/iso bench --counts bench/problems/kernels/counts.toml "$@"
