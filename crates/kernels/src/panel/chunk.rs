@@ -120,7 +120,7 @@ impl Panels {
         // Long rows may be more than that.
         let run = (panel_run_bytes(self.by.caches) / (a * self.bytes)).max(1);
         let run = run.next_multiple_of(side);
-        let all = self.writes_all();
+        let (all, short) = (self.writes_all(), a * self.bytes < VISIT_BYTES);
         match self.is_packed() || self.has_long_runs() {
             _ if self.are_beside() => (a, b),
             true if self.by_halves() => (a, few(b, VISIT_BYTES / 2 / self.bytes)),
@@ -134,7 +134,7 @@ impl Panels {
             true if self.clashes_on() => (few(a, side), few(b, side)),
             true => (a, few(b, run)),
             false if let Some(boxes) = self.boxes() => self.chunk_of_boxes(boxes),
-            false if self.by_halves() && !(all && self.begins_at_few_places()) => (
+            false if self.by_halves() && !(all && (short || self.begins_at_few_places())) => (
                 few(a, HALVES_BYTES / self.bytes),
                 few(b, HALVES_ROWS.max(LINE_BYTES / self.bytes)),
             ),
