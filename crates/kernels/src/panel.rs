@@ -15,7 +15,7 @@ mod rows;
 mod shape;
 
 use self::asks::Asks;
-use self::shape::{follows, halves_clash, has_short_rows, suit_halves};
+use self::shape::{follows, halves_clash, has_short_rows, kept_bytes, suit_halves};
 use crate::Stores;
 use crate::ahead::prefetch;
 use crate::element::{Line, Plane, move_plane};
@@ -42,7 +42,8 @@ const PACKED_BYTES: usize = 2 << 10;
 const BAND_ROWS: usize = 2048;
 
 /// By vectors of half a line, a part of such rows gets so many panels of each row before the next part does: small
-/// pages are looked for once for all of these, and of the source's rows what follows is soon read.
+/// pages are looked for once for all of these, and of the source's rows what follows is soon read. By 16 and 32 it was no
+/// faster.
 const PART_PANELS: usize = 8;
 
 /// Lines that are begun at multiples of this are at few places of pages.
@@ -119,7 +120,7 @@ impl Panels {
         dst: usize,
         (streams, by): (bool, Abilities),
     ) -> Option<Panels> {
-        let far = nest.payload_bytes() > by.caches.third_bytes / 2;
+        let far = nest.payload_bytes() > kept_bytes(by);
         let bytes = nest.bytes as isize;
         let plain = |nest: &Nest, is: &dyn Fn(&Loop) -> bool| {
             nest.loops().iter().position(|l| l.is_plain() && is(l))
@@ -139,7 +140,8 @@ impl Panels {
         let has_line_sides = are_lines(by.lanes, bytes, streams)
             && a.count * bytes >= LINE_BYTES
             && !(short && has_short_rows(bytes, (a, b), by))
-            && (!is_line(2 * by.lanes) || suit_halves(bytes, (a, b), (streams, whole), by.caches));
+            && (!is_line(2 * by.lanes)
+                || suit_halves(bytes, (a, b), (streams, whole, far), by.caches));
         let mut panels =
             Panels { bytes, a, b, o, writes, whole, has_line_sides, by, source, chunk, asks };
         if streams {
@@ -202,7 +204,9 @@ impl Panels {
     /// are still better begun than put together from rows that lie at the same place of pages too.
     fn clashes(&self, n: usize) -> bool {
         if self.has_line_sides {
-            return self.by_halves() && halves_clash(self.bytes, (self.a, self.b), self.by.caches);
+            let loops = (self.a, self.b);
+            return self.by_halves()
+                && halves_clash(self.bytes, loops, self.source.far, self.by.caches);
         }
         let parts = !is_line(self.by.lanes) && self.a.count >= n;
         let clashing = self.a.stride.1 % CLASHING_BYTES == 0;

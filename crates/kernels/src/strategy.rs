@@ -12,7 +12,7 @@ use crate::record::Records;
 use crate::runs::Runs;
 use crate::shift::Shifted;
 use crate::tile::is_line;
-use crate::vector::{Abilities, LINE_BYTES};
+use crate::vector::{Abilities, LANE_BYTES, LINE_BYTES};
 use crate::{Stores, stream, walk};
 use layout::NdCopy;
 use std::fmt;
@@ -382,6 +382,12 @@ fn way<'a>(mut nest: Nest<'a>, dst: usize, (stores, by): (Stores, Abilities)) ->
         let (along, across) = (innermost(&mut nest), innermost(&mut nest));
         let runs = Runs::of(nest.bytes, (along, across), stores);
         return (nest, Way::Runs(runs), "elements are long");
+    }
+    let of_lanes = streams && nest.bytes == LANE_BYTES && is_line(2 * by.lanes);
+    let mut rest = nest;
+    let panels = of_lanes.then(|| Panels::of(&mut rest, dst, (streams, by))).flatten();
+    if let Some(panels) = panels.filter(Panels::suits_lanes) {
+        return (rest, Way::Panels(panels), "lanes make squares with sides of a line");
     }
     if let Some(records) = Records::of_nest(&mut nest, (streams, by)) {
         return (nest, Way::Records(records), ARE_RECORDS);

@@ -4,6 +4,7 @@ mod alike;
 mod choices;
 mod ends;
 mod guarded;
+mod halves;
 mod hybrids;
 mod lines;
 mod narrow;
@@ -150,6 +151,19 @@ const SMALL: Caches = Caches {
     third_bytes: 1 << 10,
     pages: 23,
 };
+
+/// Rows of columns turned round.
+fn matrix(bytes: u64, rows: u64, columns: u64) -> NdCopy {
+    let (extents, gaps) = (vec![rows, columns], (0, 0));
+    Shape { bytes, extents, src_order: vec![1, 0], dst_order: vec![0, 1], gaps }.copy()
+}
+
+/// What is best on some machine: on this one, where vectors are lines, and where they are halves of them. These two
+/// are emulated, so that what the others choose is told on every machine.
+fn bests() -> impl Iterator<Item = Instance> {
+    let emulated = available().filter(|instance| instance.name.starts_with("emulated"));
+    available().take(1).chain(emulated)
+}
 
 /// Vectors that are lines, which the processor doesn't scatter: emulated, so that no choice depends on the machine.
 fn of_lines() -> Instance {

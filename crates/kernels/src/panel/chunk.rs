@@ -4,6 +4,7 @@
 //! writes of a row should be long enough for memory to take it at once. **Structure.** Chunks are counted in
 //! lines of either side, and are small where rows lie at the same few places of a cache.
 
+use super::shape::FOLLOWED_BYTES;
 use super::{PACKED_BYTES, PANEL_BYTES, Panels, VISIT_BYTES, Writes};
 use crate::caches::Caches;
 use crate::tile::sides::LANES_BYTES;
@@ -24,10 +25,12 @@ pub(super) const fn panel_run_bytes(caches: Caches) -> usize {
     caches.second.bytes / 4
 }
 
-/// What panels of squares by halves have of a row, where they have as many rows as a line has elements, or so many: they
-/// are read from end to end. A Zen 3 follows up to 16 of them by itself, and is 1.2 to 2.5 times as fast as by parts of
-/// many.
+/// What panels of squares by halves have of a row that is read from end to end. A Zen 3 is 1.2 to 2.5 times as fast so as
+/// by parts of many rows.
 pub(super) const HALVES_BYTES: usize = 2 << 10;
+
+/// They have as many rows as a line has elements, or so many, which a first-level cache has ways: up to 16 a Zen 3 follows
+/// by itself, and so many as 32 elements of two bytes make are still faster than all rows.
 const HALVES_ROWS: usize = 8;
 
 /// What panels of squares with sides of a line have of rows where they have few of those that such a panel might: by
@@ -120,7 +123,10 @@ impl Panels {
         // Long rows may be more than that.
         let run = (panel_run_bytes(self.by.caches) / (a * self.bytes)).max(1);
         let run = run.next_multiple_of(side);
-        let (all, short) = (self.writes_all(), a * self.bytes < VISIT_BYTES);
+        let all = self.writes_all();
+        // Rows that end too soon, or lie in the caches, and whose lines few rows would begin at few places.
+        let near = !self.source.far && self.begins_at_few_places();
+        let by_all = all && (near || a * self.bytes < FOLLOWED_BYTES);
         match self.is_packed() || self.has_long_runs() {
             _ if self.are_beside() => (a, b),
             true if self.by_halves() => (a, few(b, VISIT_BYTES / 2 / self.bytes)),
@@ -134,7 +140,7 @@ impl Panels {
             true if self.clashes_on() => (few(a, side), few(b, side)),
             true => (a, few(b, run)),
             false if let Some(boxes) = self.boxes() => self.chunk_of_boxes(boxes),
-            false if self.by_halves() && !(all && (short || self.begins_at_few_places())) => (
+            false if self.by_halves() && !by_all => (
                 few(a, HALVES_BYTES / self.bytes),
                 few(b, HALVES_ROWS.max(LINE_BYTES / self.bytes)),
             ),

@@ -1,13 +1,13 @@
 //! What the loops of panels are like, as far as choices depend on it: which of them follow each other, and
 //! what stays in which cache.
 
-use super::chunk::{SQUARES_ROWS, block_rows, panel_run_bytes};
+use super::chunk::{HALVES_BYTES, SQUARES_ROWS, block_rows, panel_run_bytes};
 use super::{CLASHING_BYTES, PACKED_BYTES, Panels, VISIT_BYTES, Writes};
 use crate::caches::Caches;
 use crate::element::Line;
 use crate::nest::Nest;
 use crate::tile::sides::{SEVERAL_BYTES, Squares};
-use crate::tile::{Lanes, PAIR, SCATTERING_BYTES, are_lines};
+use crate::tile::{Lanes, PAIR, SCATTERING_BYTES, are_lines, is_line};
 use crate::vector::{Abilities, LANE_BYTES, LINE_BYTES, PAGE_BYTES, PAIR_BYTES};
 
 /// Rows of so many elements at most are moved all at once, in the order in which they lie: on a Zen 4 of 32
@@ -15,7 +15,7 @@ use crate::vector::{Abilities, LANE_BYTES, LINE_BYTES, PAGE_BYTES, PAIR_BYTES};
 const FEW_ELEMENTS: usize = 16;
 
 /// Rows of the source of less end before the processor follows them.
-const FOLLOWED_BYTES: usize = 1 << 10;
+pub(super) const FOLLOWED_BYTES: usize = 1 << 10;
 
 /// Rows of up to so much, and so many elements, that follow each other are read as a whole on a Zen 5.
 const LONG_RUNS_BYTES: usize = 12 << 10;
@@ -25,8 +25,16 @@ const LONG_RUNS_ELEMENTS: usize = 3 << 9;
 const SHORT_ELEMENTS: usize = 32;
 
 /// Lines of several rows that are begun one after the other, each by two vectors, take longer where they lie
-/// at multiples of this.
+/// at multiples of this; those of long rows at less, and where caches keep the source at still less.
 const HALVES_CLASH_BYTES: isize = 1 << 10;
+const LONG_ROWS_CLASH_BYTES: isize = 512;
+const NEAR_CLASH_BYTES: isize = 256;
+
+/// Rows of the source of 4-byte elements that are longer are better read from end to end wherever they go.
+const LONG_FLAT_BYTES: usize = 8 << 10;
+
+/// Records of so many lanes are taken apart by squares.
+const MANY_FIELDS: usize = 32;
 
 /// Of rows that are no shorter than this one block is worth asking for by itself.
 const SIDE_BYTES: isize = 8 * LINE_BYTES.cast_signed();
@@ -44,7 +52,7 @@ const SPLICED_BYTES: usize = 5 * LINE_BYTES / 2;
 pub(super) fn suit_halves(
     bytes: usize,
     (a, b): (Line, Line),
-    (streams, whole): (bool, bool),
+    (streams, whole, far): (bool, bool, bool),
     caches: Caches,
 ) -> bool {
     let side = LINE_BYTES / bytes;
@@ -53,7 +61,7 @@ pub(super) fn suit_halves(
     let twice = b.count.next_multiple_of(side) - b.count;
     let few_twice = twice <= b.count / if spliced { MOST_TWICE_SPLICED } else { MOST_TWICE };
     let blocks = whole && are_blocks(bytes, (a, b), caches);
-    few_twice && !(streams && halves_clash(bytes, (a, b), caches) && !blocks)
+    few_twice && !(streams && halves_clash(bytes, (a, b), far, caches) && !blocks)
 }
 
 /// Whether the source goes on where a block of so many bytes ends, or there is but one: `nest` has the loops around.
@@ -78,20 +86,30 @@ pub(super) fn has_short_rows(bytes: usize, (a, b): (Line, Line), by: Abilities) 
     few && long && suits
 }
 
+/// How much of a source the caches keep: on a Zen 3, whose vectors are half a line, half as much as on others.
+pub(super) fn kept_bytes(by: Abilities) -> usize {
+    by.caches.third_bytes / if is_line(2 * by.lanes) { 4 } else { 2 }
+}
+
 /// Whether lines of rows along `b` that squares by halves begin are at the same few places of pages, and other ways are
 /// better. Fewer places do for elements of two bytes, which boxes move, and for longer ones than of four where the source's
-/// rows follow each other and are short: visits are of many lines then. Of other rows these are begun again by a box
-/// before they are gone, if not short ones, which squares inside lanes move two lines at a time. It does not matter where
-/// the source's rows are at one place of a first-level cache: other ways are no better with these.
-pub(super) fn halves_clash(bytes: usize, (a, b): (Line, Line), caches: Caches) -> bool {
+/// rows follow each other and are short: visits are of many lines then. Of rows that are far apart boxes of 4 and 8 bytes
+/// begin these again before they are gone, and those of 16 bytes are few. Of short rows squares inside lanes move two or
+/// four lines at a time; where these are not taken either, reading long rows of a `far` source from end to end is worth
+/// more than where they go. It does not matter where the source's rows are at one place of a first-level cache: other
+/// ways are no better with these.
+pub(super) fn halves_clash(bytes: usize, (a, b): (Line, Line), far: bool, caches: Caches) -> bool {
     let row = a.count * bytes;
     let packed = row <= PACKED_BYTES && b.stride.0 == row.cast_signed();
     let short = a.stride.1.unsigned_abs() <= PACKED_BYTES;
+    let apart = !short && !are_blocks(bytes, (a, b), caches);
+    let lanes = a.stride.1 % CLASHING_BYTES != 0 && b.stride.0 % SCATTERING_BYTES != 0;
     let clashing = match bytes {
         2 => CLASHING_BYTES,
+        4 if far && (apart || short && row > LONG_FLAT_BYTES && !lanes) => return false,
         8.. if packed => CLASHING_BYTES,
-        8.. if !short && !are_blocks(bytes, (a, b), caches) => return false,
-        8 if short => SCATTERING_BYTES,
+        8.. if apart => return false,
+        8 if short => LONG_ROWS_CLASH_BYTES,
         _ => HALVES_CLASH_BYTES,
     };
     a.stride.1 % clashing == 0 && b.stride.0 % PAGE_BYTES != 0
@@ -285,6 +303,15 @@ impl Panels {
         }
     }
 
+    /// Whether elements that are lanes are better moved by squares than as records, by vectors of half a line: records that
+    /// are put together and are whole lines, or half of one, are 1.4 to 3 times as fast so, and those of many fields that are
+    /// taken apart 1.3 to 2 times.
+    pub(crate) fn suits_lanes(&self) -> bool {
+        let in_place = matches!(self.writes, Writes::Lines(_));
+        let joins = self.goes_on() && self.row_bytes() <= VISIT_BYTES;
+        in_place && (joins || self.a.count >= MANY_FIELDS)
+    }
+
     /// Whether squares inside lanes, by vectors of half a line, begin two lines at a time, or four that long
     /// visits soon go on from: wherever these lie, they are better moved from where they are.
     pub(super) fn begins_few(&self) -> bool {
@@ -293,12 +320,13 @@ impl Panels {
     }
 
     /// Whether lines of the destination that squares by halves begin in as many of its rows as a visit of the source's is long
-    /// are at so few places of pages that they are better begun by fewer. Fewer places do where no cache keeps the source.
+    /// are at so few places of pages that they are better begun by fewer. Fewer places do where no cache keeps the source,
+    /// and still fewer for short rows.
     pub(super) fn begins_at_few_places(&self) -> bool {
         let few = match (self.source.far, self.row_bytes() <= PACKED_BYTES) {
             (true, true) => HALVES_CLASH_BYTES,
-            (true, false) => SCATTERING_BYTES,
-            (false, _) => SCATTERING_BYTES / 2,
+            (true, false) => LONG_ROWS_CLASH_BYTES,
+            (false, _) => NEAR_CLASH_BYTES,
         };
         self.a.stride.1 % few == 0
     }
@@ -334,11 +362,15 @@ impl Panels {
         (squares && lines && fits).then_some(row.cast_signed())
     }
 
-    /// Whether squares by halves read the source by boxes, or ask for blocks of it that are runs: a third loop would part
-    /// what follows each other there.
+    /// Whether squares by halves read the source by boxes, or few rows of several panels from end to end, or ask for blocks
+    /// of it that are runs: a third loop would part what follows each other there, and its turns be more rows.
     pub(super) fn reads_in_order(&self) -> bool {
-        let runs = self.by_halves() && self.has_squares_of_lines() && self.is_packed();
-        runs && self.a.count > FEW_ELEMENTS || self.boxes().is_some()
+        let squares = self.by_halves() && self.has_squares_of_lines();
+        let parted = match self.is_packed() {
+            true => self.a.count > FEW_ELEMENTS,
+            false => self.a.count * self.bytes >= 2 * HALVES_BYTES,
+        };
+        squares && parted || self.boxes().is_some()
     }
 
     /// Whether panels of squares with sides of a line may write all of the destination's rows: these follow each other

@@ -12,12 +12,15 @@ macro_rules! asked {
 
 #[test]
 fn the_way_is_told() {
+    bests().for_each(tell_the_way);
+}
+
+fn tell_the_way(best: Instance) {
     let transpose = |side: u64, bytes: u64| {
         let (extents, gaps) = (vec![side, side], (0, 0));
         Shape { bytes, extents, src_order: vec![0, 1], dst_order: vec![1, 0], gaps }.copy()
     };
     let at_line = std::ptr::without_provenance::<u8>(4096);
-    let best = available().next().unwrap();
     let told = |copy: &NdCopy, stores| explain_by(&best, copy, at_line, stores);
     let says = |copy: &NdCopy, stores, text: &str| {
         let told = told(copy, stores);
@@ -95,7 +98,10 @@ fn the_way_is_told() {
 
 #[test]
 fn the_reason_is_told() {
-    let best = available().next().unwrap();
+    bests().for_each(tell_the_reason);
+}
+
+fn tell_the_reason(best: Instance) {
     let says = |copy: &NdCopy, why: &str| {
         let told = explain_by(&best, copy, std::ptr::null(), Stores::Streamed);
         assert!(told.ends_with(&format!(": {why}")), "{told}");
@@ -122,7 +128,10 @@ fn the_reason_is_told() {
 
 #[test]
 fn rows_and_hybrids_are_records() {
-    let best = available().next().unwrap();
+    bests().for_each(tell_of_rows_and_hybrids);
+}
+
+fn tell_of_rows_and_hybrids(best: Instance) {
     let told = |copy: &NdCopy, stores| explain_by(&best, copy, std::ptr::null(), stores);
     // By windows, where these take units of 4 bytes.
     for (sizes, by) in [(&[4, 8][..], ", by windows"), (&[1, 2, 4, 8], "")] {
@@ -154,36 +163,31 @@ fn rows_and_hybrids_are_records() {
 
 #[test]
 fn panels_are_runs_of_the_source_or_rows() {
-    let best = available().next().unwrap();
-    if best.abilities.lanes != 4 {
-        return println!("skipped: panels_are_runs_of_the_source_or_rows: no vector is a line");
-    }
+    let (held, scattered) = (of_lines(), of_lines().on(Some(ZEN_4)));
     let at_line = std::ptr::without_provenance::<u8>(4096);
-    let of_run = if best.abilities.holds_lines() { "16 by 128" } else { "16 by 2048" };
     for (loops, panels) in [
-        (&[(1712, 160, 4), (40, 4, 6848)][..], "40 by 832"),
-        (&[(600, 4, 320), (80, 2400, 4)], "64 by 80"),
+        (&[(1712, 160, 4), (40, 4, 6848)][..], ["40 by 832"; 2]),
+        (&[(600, 4, 320), (80, 2400, 4)], ["64 by 80"; 2]),
         // Of few rows of the destination: read from end to end, if nothing lies between blocks, and written by
         // squares inside lanes, or out of registers.
-        (&[(12_544, 64, 4), (16, 4, 50_176)], "16 by 128"),
-        (&[(3, 802_816, 802_816), (12_544, 64, 4), (16, 4, 50_176)], "16 by 128"),
-        (&[(12_544, 32, 4), (8, 4, 50_176)], "8 by 12544"),
-        (&[(12_544, 16, 4), (4, 4, 50_176)], "4 by 12544"),
-        (&[(3, 802_880, 802_816), (12_544, 64, 4), (16, 4, 50_176)], of_run),
+        (&[(12_544, 64, 4), (16, 4, 50_176)], ["16 by 128", "16 by 12544"]),
+        (&[(3, 802_816, 802_816), (12_544, 64, 4), (16, 4, 50_176)], ["16 by 128", "16 by 12544"]),
+        (&[(12_544, 32, 4), (8, 4, 50_176)], ["8 by 12544", "8 by 128"]),
+        (&[(12_544, 16, 4), (4, 4, 50_176)], ["4 by 12544", "4 by 128"]),
+        (&[(3, 802_880, 802_816), (12_544, 64, 4), (16, 4, 50_176)], ["16 by 128", "16 by 2048"]),
     ] {
-        let told = explain_by(&best, &looped(loops), at_line, Stores::Streamed);
-        let panels = format!("panels of {panels} elements of 4 B, in place, by lines past");
-        assert!(told.starts_with(&panels), "{told}");
+        for (instance, panels) in [held, scattered].iter().zip(panels) {
+            let told = explain_by(instance, &looped(loops), at_line, Stores::Streamed);
+            let panels = format!("panels of {panels} elements of 4 B, in place, by lines past");
+            assert!(told.starts_with(&panels), "{told}");
+        }
         check(&looped(loops), (0, 0));
     }
 }
 
 #[test]
 fn hybrids_are_read_from_end_to_end() {
-    let best = available().next().unwrap();
-    if best.abilities.lanes != 4 {
-        return println!("skipped: hybrids_are_read_from_end_to_end: no vector is a line");
-    }
+    let lines = of_lines();
     let at_line = std::ptr::without_provenance::<u8>(4096);
     let hybrids = |bytes: u64, fields: u64| {
         let run = bytes.cast_signed();
@@ -203,147 +207,11 @@ fn hybrids_are_read_from_end_to_end() {
         (hybrids(64, 16), "runs of 64 B, in tiles of 8 by 16", "runs of 64 B, in tiles of 16 by"),
         (hybrids(64, 4), "runs of 64 B, in tiles of 8 by 4", "runs of 64 B, past the caches"),
     ] {
-        for (instance, way) in [(best, held), (best.on(Some(ZEN_4)), scattered)] {
+        for (instance, way) in [(lines, held), (lines.on(Some(ZEN_4)), scattered)] {
             let told = explain_by(&instance, &copy, at_line, Stores::Streamed);
             assert!(told.starts_with(way), "{told}");
         }
         check(&copy, (0, 0));
-    }
-}
-
-#[test]
-fn squares_by_halves_follow_the_source() {
-    let halves = available().find(|instance| instance.name == "emulated halves").unwrap();
-    let at_line = std::ptr::without_provenance::<u8>(4096);
-    let parts = |b: i64, o: i64, a: i64| {
-        let (row, block) = (4 * a, 4 * a * b);
-        let extents = [3, b, o, a].map(i64::cast_unsigned);
-        let [all, rows] = [(o * block, o * block), (o * row, 4)];
-        let strides = [all, rows, (row, block), (4, 4 * b)];
-        looped(&[0, 1, 2, 3].map(|k| (extents[k], strides[k].0, strides[k].1)))
-    };
-    for (copy, panels) in [
-        // Blocks that lie side by side, all of them, or as many as a second-level cache keeps.
-        (parts(32, 15, 32), "32 by 32 elements of 4 B, 15 at once, in place, by lines past"),
-        (parts(48, 28, 48), "48 by 48 elements of 4 B, 14 at once, in place, by lines past"),
-        // Not where rows are at few places of pages.
-        (parts(32, 32, 32), "32 by 32 elements of 4 B, in place, by lines past"),
-        // Blocks that are runs, but for short rows.
-        (
-            looped(&[(28, 4096, 128), (32, 128, 4), (32, 4, 3584)]),
-            "32 by 32 elements of 4 B, in place, by lines past",
-        ),
-        (
-            looped(&[(28, 2048, 128), (32, 64, 4), (16, 4, 3584)]),
-            "16 by 32 elements of 4 B, 7 at once, in place, by lines past",
-        ),
-    ] {
-        let told = explain_by(&halves, &copy, at_line, Stores::Streamed);
-        assert!(told.starts_with(&format!("panels of {panels}")), "{told}");
-        check(&copy, (0, 0));
-    }
-}
-
-#[test]
-fn squares_by_halves_where_neither_side_is_crowded() {
-    let halves = available().find(|instance| instance.name == "emulated halves").unwrap();
-    let at_line = std::ptr::without_provenance::<u8>(4096);
-    let [cached, streamed] = [Stores::Cached, Stores::Streamed];
-    for (copy, stores, panels) in [
-        (matrix(8, 2000, 2000), streamed, "256 by 8 elements of 8 B, in place, by lines past"),
-        (matrix(4, 2000, 2000), streamed, "512 by 16 elements of 4 B, in place, by lines past"),
-        (matrix(4, 496, 2000), streamed, "512 by 16 elements of 4 B, in place, by lines past"),
-        (matrix(8, 2000, 2048), streamed, "256 by 8 elements of 8 B, in place, by lines past"),
-        (matrix(16, 2048, 2048), streamed, "128 by 8 elements of 16 B, in place, by lines past"),
-        // Boxes, of more rows than the processor follows, or to lines at few places of pages.
-        (matrix(8, 2048, 2000), streamed, "64 by 32 elements of 8 B, in place, by lines past"),
-        (matrix(2, 1536, 20_000), streamed, "256 by 32 elements of 2 B, in place, by lines past"),
-        (matrix(4, 2112, 1000), streamed, "128 by 32 elements of 4 B, in place, by lines past"),
-        (matrix(4, 2112, 3000), streamed, "512 by 16 elements of 4 B, in place, by lines past"),
-        (matrix(8, 192, 2000), streamed, "16 by 16 elements of 8 B, in place, by lines past"),
-        (matrix(4, 3136, 64), streamed, "64 by 128 elements of 4 B, in place, by lines past"),
-        (matrix(4, 4096, 4096), streamed, "128 by 32 elements of 4 B, in place, by lines past"),
-        (matrix(4, 4096, 16384), streamed, "128 by 32 elements of 4 B, in place, by lines past"),
-        (matrix(2, 2016, 2016), streamed, "256 by 64 elements of 2 B, in place, by lines past"),
-        (matrix(2, 4160, 4096), streamed, "256 by 32 elements of 2 B, in place, by lines past"),
-        // All rows at one place of a second-level cache.
-        (matrix(8, 4096, 8192), streamed, "32 by 16 elements of 8 B, in place, by lines past"),
-        // Lines that are begun at few places of pages.
-        (matrix(4, 256, 784), streamed, "32 by 32 elements of 4 B, in place, by lines past"),
-        // At not so few, where visits are longer.
-        (matrix(2, 2560, 64), streamed, "64 by 256 elements of 2 B, in place, by lines past"),
-        (matrix(8, 1152, 128), streamed, "128 by 64 elements of 8 B, in place, by lines past"),
-        (matrix(4, 12_544, 128), streamed, "128 by 64 elements of 4 B, in place, by lines past"),
-        // Put together by blocks, where a second-level cache has room for two.
-        (matrix(4, 512, 196), streamed, "16 by 128 elements of 4 B, put together, by runs past"),
-        (matrix(8, 512, 784), streamed, "8 by 32 elements of 8 B, put together, by runs past"),
-        (matrix(4, 256, 256), cached, "256 by 32 elements of 4 B, in place ("),
-        // Too few rows: those of the last square would be moved twice.
-        (matrix(4, 49, 512), cached, "64 by 49 elements of 4 B, in place ("),
-        // Not where rows follow each other and are whole lines only together; but of less than two lines.
-        (
-            matrix(4, 49, 512),
-            streamed,
-            "16 by 49 elements of 4 B, put together, by lines of two rows",
-        ),
-        (matrix(4, 25, 512), streamed, "32 by 25 elements of 4 B, put together, by runs past"),
-        // Whole lanes, of not too few rows, or of rows of the source at too few places of a cache.
-        (
-            matrix(4, 1004, 1000),
-            streamed,
-            "16 by 256 elements of 4 B, in place, by lines of two rows",
-        ),
-        (matrix(8, 98, 512), streamed, "8 by 98 elements of 8 B, in place, by lines of two rows"),
-        (matrix(4, 196, 20), streamed, "20 by 196 elements of 4 B, put together, by lines of two"),
-        (
-            matrix(4, 196, 2048),
-            streamed,
-            "16 by 196 elements of 4 B, put together, by lines of two",
-        ),
-    ] {
-        let told = explain_by(&halves, &copy, at_line, stores);
-        assert!(told.starts_with(&format!("panels of {panels}")), "{told} for {panels}");
-    }
-    // Of two bytes, lines that are begun at few places of pages, and rows at many of a first-level cache, or few.
-    let ways =
-        [(4128, "long rows, 4096"), (4096, "panels of 256 by 32"), (32_768, "panels of 256 by 32")];
-    for (columns, way) in ways {
-        let told = explain_by(&halves, &matrix(2, 4096, columns), at_line, streamed);
-        assert!(told.starts_with(way), "{told} for {way}");
-    }
-}
-
-#[test]
-fn smaller_caches_get_smaller_parts() {
-    let halves = available().find(|instance| instance.name == "emulated halves").unwrap();
-    let at_line = std::ptr::without_provenance::<u8>(4096);
-    let with = |first_kib: usize, second_kib: usize| {
-        let [first, second] =
-            [first_kib, second_kib].map(|kib| Cache { bytes: kib << 10, ways: 8 });
-        halves.with(Caches { first, second, ..Caches::MEASURED })
-    };
-    // Pixels of 64 channels, and 512 channels of 196 pixels each, of which a block and the next are kept.
-    let pixels = looped(&[(3136, 256, 4), (64, 4, 12_544)]);
-    let channels = looped(&[(512, 784, 4), (196, 4, 2048)]);
-    for (copy, stores, caches, panels) in [
-        (&pixels, Stores::Cached, (32, 512), "panels of 64 by 128 elements of 4 B, in place"),
-        (&pixels, Stores::Cached, (16, 512), "panels of 64 by 64 elements of 4 B, in place"),
-        (
-            &channels,
-            Stores::Streamed,
-            (32, 512),
-            "panels of 16 by 128 elements of 4 B, put together",
-        ),
-        (
-            &channels,
-            Stores::Streamed,
-            (32, 128),
-            "panels of 16 by 64 elements of 4 B, put together",
-        ),
-        (&channels, Stores::Streamed, (32, 64), "long rows, 512 by 196 elements of 4 B"),
-    ] {
-        let told = explain_by(&with(caches.0, caches.1), copy, at_line, stores);
-        assert!(told.starts_with(panels), "{told}");
     }
 }
 
@@ -377,12 +245,6 @@ fn each_kind_of_copies_has_its_own_crossover() {
     assert_eq!([1000, 150].map(of_two), [1000, 200], "and wait for their caches at once");
 }
 
-/// Rows of columns turned round.
-fn matrix(bytes: u64, rows: u64, columns: u64) -> NdCopy {
-    let (extents, gaps) = (vec![rows, columns], (0, 0));
-    Shape { bytes, extents, src_order: vec![1, 0], dst_order: vec![0, 1], gaps }.copy()
-}
-
 /// Miri takes minutes for any of these; others go the same ways.
 fn is_long(copy: &NdCopy) -> bool {
     cfg!(miri) && copy.payload_bytes() > 20_000
@@ -391,9 +253,25 @@ fn is_long(copy: &NdCopy) -> bool {
 /// The least of what goes past the caches in each way: also where a case takes long.
 #[test]
 fn the_least_of_each_way() {
-    let best = available().next().unwrap();
-    let told = |copy: &NdCopy| explain_by(&best, copy, std::ptr::null(), Stores::Streamed);
-    let (halves, alone) = (best.abilities.lanes < 4, best.abilities.lanes < 2);
+    for best in bests() {
+        for (copy, way) in least(&best) {
+            let told = explain_by(&best, &copy, std::ptr::null(), Stores::Streamed);
+            assert!(told.starts_with(way), "{}: {told}", best.name);
+        }
+    }
+    for (copy, _) in least(&of_lines()) {
+        if is_long(&copy) {
+            continue;
+        }
+        check(&copy, (1, 0));
+        if !cfg!(miri) {
+            check(&copy, (1, 4));
+        }
+    }
+}
+
+fn least(best: &Instance) -> Vec<(NdCopy, &'static str)> {
+    let halves = best.abilities.lanes < 4;
     let apart = if halves { "records of 8 B, 2 fields, taken apart" } else { "panels of 2 by 256" };
     let bytes = if halves { "panels of 64 by 128" } else { "panels of 64 by 512" };
     let of_run = ["panels of 53 by 64 ", "panels of 53 by 128 "];
@@ -414,9 +292,13 @@ fn the_least_of_each_way() {
     };
     // Sixteen long rows each, to blocks of sixteen.
     let near = looped(&[(3, 33_792, 33_792), (16, 2112, 4), (528, 4, 64)]);
-    let near_by = if alone { "panels of 32 by 16" } else { "panels of 528 by 16" };
+    let near_by = match best.abilities.lanes {
+        4 => "panels of 64 by 16",
+        2 => "panels of 528 by 16",
+        _ => "panels of 32 by 16",
+    };
     let images = looped(&[(3, 22_200, 22_200), (37, 600, 4), (150, 4, 148)]);
-    let least = [
+    vec![
         (matrix(4, 259, 33), "long rows, 259 by 33"),
         (matrix(8, 256, 128), rows),
         (matrix(4, 512, 53), pixels),
@@ -439,29 +321,18 @@ fn the_least_of_each_way() {
         (near, near_by),
         (planes(3072), "panels of 8 by 768 elements of 4 B, put together"),
         (planes(784), "panels of 8 by 196 elements of 4 B, put together"),
-    ];
-    for (copy, way) in least {
-        assert!(told(&copy).starts_with(way), "{}", told(&copy));
-        if is_long(&copy) {
-            continue;
-        }
-        check(&copy, (1, 0));
-        if !cfg!(miri) {
-            check(&copy, (1, 4));
-        }
-    }
+    ]
 }
 
 /// Packed, and with rows that are all at one place of a cache.
 #[test]
 fn the_least_of_squares() {
-    let best = available().next().unwrap();
-    let told = |copy: &NdCopy| explain_by(&best, copy, std::ptr::null(), Stores::Streamed);
-    let halves = best.abilities.lanes < 4;
+    let lines = of_lines();
+    let told = |copy: &NdCopy| explain_by(&lines, copy, std::ptr::null(), Stores::Streamed);
     let distant = looped(&[(64, 4, 16 << 10), (64, 16 << 10, 4)]);
     let squares = [matrix(2, 512, 40), matrix(4, 272, 19), matrix(8, 136, 9), matrix(16, 68, 7)];
     for copy in squares.into_iter().chain([distant]) {
-        assert!(halves || told(&copy).contains("in place, by lines past"), "{}", told(&copy));
+        assert!(told(&copy).contains("in place, by lines past"), "{}", told(&copy));
         if !is_long(&copy) {
             check(&copy, (1, 0));
         }
