@@ -309,7 +309,9 @@ fn started<'a>(
     (stores, by): (Stores, Abilities),
 ) -> (Choice<'a>, Start) {
     let choice = way(*whole, dst, (stores, by));
-    if !choice.1.shares_lines(stores) {
+    let is_records = matches!(choice.1, Way::Records(_));
+    let may_be_panels = is_records && is_of_lanes(whole, (stores == Stores::Streamed, by));
+    if !choice.1.shares_lines(stores) && !may_be_panels {
         return (choice, Start::Any);
     }
     if let Some((k, choice)) = turns(whole, dst, (stores, by)) {
@@ -318,7 +320,7 @@ fn started<'a>(
     if let Some((ends, choice)) = cut(whole, dst, (stores, by)) {
         return (choice, Start::Cut(ends));
     }
-    let is_inside = !dst.wrapping_add_signed(whole.dst).is_multiple_of(LINE_BYTES);
+    let is_inside = !dst.wrapping_add_signed(whole.dst).is_multiple_of(LINE_BYTES) && !is_records;
     let (nest, way, why) = choice;
     match Shifted::of(whole, by).filter(|_| is_inside && stores == Stores::Streamed) {
         Some(shifted) => ((nest, way, IS_DENSE), Start::Shifted(shifted)),
@@ -383,11 +385,11 @@ fn way<'a>(mut nest: Nest<'a>, dst: usize, (stores, by): (Stores, Abilities)) ->
         let runs = Runs::of(nest.bytes, (along, across), stores);
         return (nest, Way::Runs(runs), "elements are long");
     }
-    let of_lanes = streams && nest.bytes == LANE_BYTES && is_line(2 * by.lanes);
     let mut rest = nest;
-    let panels = of_lanes.then(|| Panels::of(&mut rest, dst, (streams, by))).flatten();
-    if let Some(panels) = panels.filter(Panels::suits_lanes) {
-        return (rest, Way::Panels(panels), "lanes make squares with sides of a line");
+    let panels =
+        is_of_lanes(&nest, (streams, by)).then(|| Panels::of(&mut rest, dst, (streams, by)));
+    if let Some(panels) = panels.flatten().filter(Panels::suits_lanes) {
+        return (rest, Way::Panels(panels), "lanes are written by whole lines");
     }
     if let Some(records) = Records::of_nest(&mut nest, (streams, by)) {
         return (nest, Way::Records(records), ARE_RECORDS);
@@ -408,6 +410,11 @@ fn way<'a>(mut nest: Nest<'a>, dst: usize, (stores, by): (Stores, Abilities)) ->
         return (rest, Way::Panels(panels), "the destination is dense in a loop");
     }
     (nest, Way::Walk, "no squares of elements are whole vectors")
+}
+
+/// Whether elements are lanes that go past the caches by vectors of half a line, which may make squares of them.
+fn is_of_lanes(nest: &Nest, (streams, by): (bool, Abilities)) -> bool {
+    streams && nest.bytes == LANE_BYTES && is_line(2 * by.lanes)
 }
 
 /// Whether every run is whole lines of the destination.

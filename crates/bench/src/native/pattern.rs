@@ -185,10 +185,12 @@ impl<'a> Pattern<'a> {
         let loops = loops(view);
         let start = (view.src.offset as isize, view.dst.offset as isize);
         let mut all: Vec<Pattern<'a>> = Vec::new();
+        let of_all: usize = loops.iter().map(|l| l.count).product();
+        let of_box = |cut: &Cut| extents(&loops, bytes, cut.pieces).iter().product::<usize>();
         for cuts in cuts() {
-            let pieces = cuts.last().expect("a cut").pieces;
-            let box_bytes = extents(&loops, bytes, pieces).iter().product::<usize>() * bytes;
-            if box_bytes > BOX_BYTES {
+            let box_bytes = cuts.last().map_or(0, of_box) * bytes;
+            // In a larger box that is all of the copy the order is that of none.
+            if box_bytes > BOX_BYTES || cuts.len() > 1 && of_box(&cuts[0]) == of_all {
                 continue;
             }
             let boxes = Boxes::of(&loops, bytes, &cuts);

@@ -72,7 +72,7 @@ impl Panels {
     }
 
     /// How much of `a` and `b` a box has: by halves it and the next take a sixteenth of a second-level cache, or an eighth
-    /// where caches keep the source, if it is none of the last.
+    /// where caches keep elements of 2 and 4 bytes, if it is none of the last.
     pub(super) fn chunk_of_boxes(&self, boxes: Boxes) -> (usize, usize) {
         let (bytes, rows) = match boxes {
             Boxes::Wide => {

@@ -4,7 +4,7 @@
 //! writes of a row should be long enough for memory to take it at once. **Structure.** Chunks are counted in
 //! lines of either side, and are small where rows lie at the same few places of a cache.
 
-use super::shape::FOLLOWED_BYTES;
+use super::shape::{FOLLOWED_BYTES, NEAR_CLASH_BYTES};
 use super::{PACKED_BYTES, PANEL_BYTES, Panels, VISIT_BYTES, Writes};
 use crate::caches::Caches;
 use crate::tile::sides::LANES_BYTES;
@@ -129,7 +129,7 @@ impl Panels {
         let by_all = all && (near || a * self.bytes < FOLLOWED_BYTES);
         match self.is_packed() || self.has_long_runs() {
             _ if self.are_beside() => (a, b),
-            true if self.by_halves() => (a, few(b, VISIT_BYTES / 2 / self.bytes)),
+            true if self.by_halves() => (a, few(b, self.visit_of_runs() / self.bytes)),
             true if self.is_read_once() => {
                 (a, if a * self.bytes > LINE_BYTES { few(b, side) } else { b })
             }
@@ -149,6 +149,13 @@ impl Panels {
             false if self.follows_rows() => (few(a, side), few(b, FOLLOWED_ROWS)),
             false => (few(a, side), few(b, SQUARES_ROWS)),
         }
+    }
+
+    /// How much squares by halves write of a row of the destination at once, of short rows of the source that follow each
+    /// other: as much as is worth a visit, of few lines; the next are soon read.
+    fn visit_of_runs(&self) -> usize {
+        let long = self.a.count * self.bytes >= FOLLOWED_BYTES;
+        if long && self.a.stride.1 % NEAR_CLASH_BYTES != 0 { LINE_BYTES } else { PAIR_BYTES }
     }
 
     /// Of how many rows that follow each other a panel has all on a Zen 5: as many as a `run` has, but where lines of the

@@ -25,16 +25,17 @@ const LONG_RUNS_ELEMENTS: usize = 3 << 9;
 const SHORT_ELEMENTS: usize = 32;
 
 /// Lines of several rows that are begun one after the other, each by two vectors, take longer where they lie
-/// at multiples of this; those of long rows at less, and where caches keep the source at still less.
+/// at multiples of this; those of long rows or of 8-byte elements at less, and where caches keep the source at still less.
 const HALVES_CLASH_BYTES: isize = 1 << 10;
-const LONG_ROWS_CLASH_BYTES: isize = 512;
-const NEAR_CLASH_BYTES: isize = 256;
+const LESS_CLASH_BYTES: isize = 512;
+pub(super) const NEAR_CLASH_BYTES: isize = 256;
 
 /// Rows of the source of 4-byte elements that are longer are better read from end to end wherever they go.
 const LONG_FLAT_BYTES: usize = 8 << 10;
 
-/// Records of so many lanes are taken apart by squares.
-const MANY_FIELDS: usize = 32;
+/// So many records of lanes are put together by squares, and records of so many are taken apart: of 16 they were up to a
+/// fifth slower so, and of 24 level.
+const MANY: usize = 32;
 
 /// Of rows that are no shorter than this one block is worth asking for by itself.
 const SIDE_BYTES: isize = 8 * LINE_BYTES.cast_signed();
@@ -93,11 +94,11 @@ pub(super) fn kept_bytes(by: Abilities) -> usize {
 
 /// Whether lines of rows along `b` that squares by halves begin are at the same few places of pages, and other ways are
 /// better. Fewer places do for elements of two bytes, which boxes move, and for longer ones than of four where the source's
-/// rows follow each other and are short: visits are of many lines then. Of rows that are far apart boxes of 4 and 8 bytes
-/// begin these again before they are gone, and those of 16 bytes are few. Of short rows squares inside lanes move two or
-/// four lines at a time; where these are not taken either, reading long rows of a `far` source from end to end is worth
-/// more than where they go. It does not matter where the source's rows are at one place of a first-level cache: other
-/// ways are no better with these.
+/// rows follow each other and are short: visits are of many lines then. Of rows that are far apart boxes of 8 bytes, and of
+/// 4 that no cache keeps, begin these again before they are gone, and those of 16 bytes are few. Of short rows squares
+/// inside lanes move two or four lines at a time; where these are not taken either, which [`Panels::clashes`] and
+/// [`Panels::why_flat`] say, reading long rows of a `far` source from end to end is worth more than where they go. It does
+/// not matter where the source's rows are at one place of a first-level cache: other ways are no better with these.
 pub(super) fn halves_clash(bytes: usize, (a, b): (Line, Line), far: bool, caches: Caches) -> bool {
     let row = a.count * bytes;
     let packed = row <= PACKED_BYTES && b.stride.0 == row.cast_signed();
@@ -109,7 +110,7 @@ pub(super) fn halves_clash(bytes: usize, (a, b): (Line, Line), far: bool, caches
         4 if far && (apart || short && row > LONG_FLAT_BYTES && !lanes) => return false,
         8.. if packed => CLASHING_BYTES,
         8.. if apart => return false,
-        8 if short => LONG_ROWS_CLASH_BYTES,
+        8 if short => LESS_CLASH_BYTES,
         _ => HALVES_CLASH_BYTES,
     };
     a.stride.1 % clashing == 0 && b.stride.0 % PAGE_BYTES != 0
@@ -303,13 +304,11 @@ impl Panels {
         }
     }
 
-    /// Whether elements that are lanes are better moved by squares than as records, by vectors of half a line: records that
-    /// are put together and are whole lines, or half of one, are 1.4 to 3 times as fast so, and those of many fields that are
-    /// taken apart 1.3 to 2 times.
+    /// Whether elements that are lanes are better moved by squares than as records, by vectors of half a line: many records
+    /// that are put together where they belong are 1.4 to 3 times as fast so, and those of many fields that are taken apart
+    /// 1.3 to 2 times.
     pub(crate) fn suits_lanes(&self) -> bool {
-        let in_place = matches!(self.writes, Writes::Lines(_));
-        let joins = self.goes_on() && self.row_bytes() <= VISIT_BYTES;
-        in_place && (joins || self.a.count >= MANY_FIELDS)
+        matches!(self.writes, Writes::Lines(_)) && self.a.count >= MANY
     }
 
     /// Whether squares inside lanes, by vectors of half a line, begin two lines at a time, or four that long
@@ -325,7 +324,7 @@ impl Panels {
     pub(super) fn begins_at_few_places(&self) -> bool {
         let few = match (self.source.far, self.row_bytes() <= PACKED_BYTES) {
             (true, true) => HALVES_CLASH_BYTES,
-            (true, false) => LONG_ROWS_CLASH_BYTES,
+            (true, false) => LESS_CLASH_BYTES,
             (false, _) => NEAR_CLASH_BYTES,
         };
         self.a.stride.1 % few == 0

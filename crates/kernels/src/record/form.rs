@@ -103,7 +103,8 @@ impl<'a> Records<'a> {
         dense_src.map(|k| rest.take(k - behind));
         let records = Records::new(form, by.caches)?;
         let mut records = Records { streams, ..records };
-        // Lanes are squares by themselves where vectors are lines that are moved as a whole.
+        // Lanes are squares by themselves where vectors are lines that are moved as a whole. Where these are half a line,
+        // panels have had those that squares are better for.
         let lanes = by.moves_lines() && nest.bytes == LANE_BYTES;
         let squares = nest.bytes.is_power_of_two() && (nest.bytes < LANE_BYTES || lanes);
         let dense = pitch == fields.count * nest.bytes;

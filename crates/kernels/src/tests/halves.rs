@@ -63,7 +63,7 @@ fn squares_by_halves_where_neither_side_is_crowded() {
         (matrix(8, 1056, 900), streamed, "64 by 32 elements of 8 B, in place, by lines past"),
         (matrix(4, 2176, 3000), streamed, "128 by 32 elements of 4 B, in place, by lines past"),
         (matrix(4, 256, 32_768), streamed, "128 by 32 elements of 4 B, in place, by lines past"),
-        (matrix(4, 3136, 64), streamed, "64 by 128 elements of 4 B, in place, by lines past"),
+        (matrix(4, 3136, 64), streamed, "64 by 32 elements of 4 B, in place, by lines past"),
         (matrix(4, 4096, 4096), streamed, "128 by 32 elements of 4 B, in place, by lines past"),
         (matrix(4, 4096, 16384), streamed, "128 by 32 elements of 4 B, in place, by lines past"),
         (matrix(2, 2016, 2016), streamed, "256 by 64 elements of 2 B, in place, by lines past"),
@@ -74,14 +74,14 @@ fn squares_by_halves_where_neither_side_is_crowded() {
         (matrix(4, 256, 784), streamed, "32 by 32 elements of 4 B, in place, by lines past"),
         (matrix(4, 256, 10_000), streamed, "32 by 32 elements of 4 B, in place, by lines past"),
         (matrix(8, 192, 2000), streamed, "16 by 16 elements of 8 B, in place, by lines past"),
+        (matrix(4, 12_544, 128), streamed, "128 by 64 elements of 4 B, in place, by lines past"),
         // So they are, but the source's rows are long, and squares inside lanes would not do.
         (matrix(4, 256, 12_544), streamed, "512 by 16 elements of 4 B, in place, by lines past"),
         (matrix(4, 512, 6000), streamed, "512 by 16 elements of 4 B, in place, by lines past"),
-        // At not so few, where visits are longer.
-        (matrix(2, 2560, 64), streamed, "64 by 256 elements of 2 B, in place, by lines past"),
-        (matrix(8, 1152, 128), streamed, "128 by 64 elements of 8 B, in place, by lines past"),
-        (matrix(8, 128, 100), streamed, "100 by 64 elements of 8 B, in place, by lines past"),
-        (matrix(4, 12_544, 128), streamed, "128 by 64 elements of 4 B, in place, by lines past"),
+        // At not so few, where the source is read by runs.
+        (matrix(2, 2560, 64), streamed, "64 by 64 elements of 2 B, in place, by lines past"),
+        (matrix(8, 1152, 128), streamed, "128 by 16 elements of 8 B, in place, by lines past"),
+        (matrix(8, 128, 100), streamed, "100 by 16 elements of 8 B, in place, by lines past"),
         // Put together by blocks, where a second-level cache has room for two.
         (matrix(4, 512, 196), streamed, "16 by 128 elements of 4 B, put together, by runs past"),
         (matrix(8, 512, 784), streamed, "8 by 32 elements of 8 B, put together, by runs past"),
@@ -121,6 +121,21 @@ fn squares_by_halves_where_neither_side_is_crowded() {
     }
 }
 
+/// So many images of channels of pixels of 4 bytes, that become pixels of channels.
+fn images(count: i64, (channels, pixels): (i64, i64)) -> NdCopy {
+    let (image, all) = (4 * channels * pixels, [count, channels, pixels].map(i64::cast_unsigned));
+    looped(&[(all[0], image, image), (all[1], 4 * pixels, 4), (all[2], 4, 4 * channels)])
+}
+
+/// The other way round.
+fn images_back(count: i64, of: (i64, i64)) -> NdCopy {
+    let mut copy = images(count, of);
+    for stride in &mut copy.fields[0].strides {
+        (stride.src, stride.dst) = (stride.dst, stride.src);
+    }
+    copy
+}
+
 /// Of rows that end soon, by boxes or of all; those of several panels are not parted by a third loop.
 #[test]
 fn squares_by_halves_read_few_rows_from_end_to_end() {
@@ -142,6 +157,14 @@ fn squares_by_halves_read_few_rows_from_end_to_end() {
             "512 by 16 elements of 4 B, in",
         ),
         (far_apart, "128 by 32"),
+        // Several images of 512 channels, whose rows are longer than 8 KiB or not.
+        (images(6, (512, 1920)), "16 by 512 elements of 4 B, put together"),
+        (images(6, (512, 2112)), "512 by 16 elements of 4 B, in place"),
+        // Runs of the source, by two lines of each row of the destination or one.
+        (images_back(2, (128, 12_544)), "128 by 32"),
+        (images_back(2, (256, 3136)), "256 by 32"),
+        (images_back(2, (256, 3152)), "256 by 16"),
+        (images_back(2, (240, 3152)), "240 by 32"),
     ] {
         let told = explain_by(&halves, &copy, at_line, streamed);
         assert!(told.starts_with(&format!("panels of {panels}")), "{told} for {panels}");
@@ -151,27 +174,33 @@ fn squares_by_halves_read_few_rows_from_end_to_end() {
     assert!(told.starts_with("long rows, 256 by 7680"), "{told}");
 }
 
-/// In records that are whole lines, or not, and of many fields.
+/// In records that are whole lines, or not, and of many fields; from a line on or from inside of one.
 #[test]
+#[cfg_attr(miri, ignore = "records of up to a KiB")]
 fn lanes_are_squares() {
-    let (halves, at_line) = (halves(), at_line());
+    let (halves, in_line) = (halves(), std::ptr::without_provenance(4096 + 16));
     let lanes = |fields: i64, back| {
-        let (together, apart) = ((16 * fields, 16), (16, 80_000));
+        let (together, apart) = ((16 * fields, 16), (16, 4160));
         let [src, dst] = if back { [apart, together] } else { [together, apart] };
-        let mut copy = looped(&[(5000, src.0, dst.0), (fields.cast_unsigned(), src.1, dst.1)]);
+        let mut copy = looped(&[(260, src.0, dst.0), (fields.cast_unsigned(), src.1, dst.1)]);
         copy.fields[0].bytes = 16;
         copy
     };
-    for (fields, back, way) in [
-        (32, true, "panels of 16 by 32 elements of 16 B, in place"),
-        (2, true, "panels of 5000 by 2 elements of 16 B, in place"),
-        (3, true, "records of 48 B, 3 fields, put together"),
-        (16, false, "records of 256 B, 16 fields, taken apart"),
-        (32, false, "panels of 32 by 32 elements of 16 B, in place"),
+    for (fields, back, [from_line, from_inside]) in [
+        (64, true, ["panels of 8 by 8 ", "from line to line, panels of 8 by 8 "]),
+        (32, true, ["panels of 16 by 32", "records of 512 B, 32 fields, put together"]),
+        (2, true, ["panels of 260 by 2 ", "records of 32 B, 2 fields, put together"]),
+        (3, true, ["records of 48 B, 3 fields, put together"; 2]),
+        (16, false, ["records of 256 B, 16 fields, taken apart"; 2]),
+        (33, false, ["panels of 33 by 8 ", "from line to line, panels of 33 by 8 "]),
     ] {
-        let told = explain_by(&halves, &lanes(fields, back), at_line, Stores::Streamed);
-        assert!(told.starts_with(way), "{told} for {way}");
-        check(&lanes(fields, back), (0, 0));
+        let copy = lanes(fields, back);
+        for (at, way) in [(at_line(), from_line), (in_line, from_inside)] {
+            let told = explain_by(&halves, &copy, at, Stores::Streamed);
+            assert!(told.starts_with(way), "{told} for {way}");
+        }
+        check(&copy, (0, 0));
+        check(&copy, (0, 16));
     }
 }
 
