@@ -310,8 +310,14 @@ fn started<'a>(
 ) -> (Choice<'a>, Start) {
     let choice = way(*whole, dst, (stores, by));
     let is_records = matches!(choice.1, Way::Records(_));
-    let may_be_panels = is_records && is_of_lanes(whole, (stores == Stores::Streamed, by));
-    if !choice.1.shares_lines(stores) && !may_be_panels {
+    if is_records && is_of_lanes(whole, (stores == Stores::Streamed, by)) {
+        let suits = |way: &Way| matches!(way, Way::Panels(panels) if panels.suits_lanes());
+        return match cut(whole, dst, (stores, by)).filter(|(_, (_, way, _))| suits(way)) {
+            Some((ends, choice)) => (choice, Start::Cut(ends)),
+            None => (choice, Start::Any),
+        };
+    }
+    if !choice.1.shares_lines(stores) {
         return (choice, Start::Any);
     }
     if let Some((k, choice)) = turns(whole, dst, (stores, by)) {
@@ -320,7 +326,7 @@ fn started<'a>(
     if let Some((ends, choice)) = cut(whole, dst, (stores, by)) {
         return (choice, Start::Cut(ends));
     }
-    let is_inside = !dst.wrapping_add_signed(whole.dst).is_multiple_of(LINE_BYTES) && !is_records;
+    let is_inside = !dst.wrapping_add_signed(whole.dst).is_multiple_of(LINE_BYTES);
     let (nest, way, why) = choice;
     match Shifted::of(whole, by).filter(|_| is_inside && stores == Stores::Streamed) {
         Some(shifted) => ((nest, way, IS_DENSE), Start::Shifted(shifted)),

@@ -16,7 +16,8 @@ use crate::vector::{LINE_BYTES, PAGE_BYTES, PAIR_BYTES};
 use std::ops::Range;
 
 /// How many rows of the source a box has that is asked for: by twice as many it was up to a fourth slower, and by half as
-/// many up to two fifths. Of elements of 2 and 4 bytes that caches keep twice as many are up to two fifths faster.
+/// many up to two fifths. Of elements of 2 and 4 bytes that caches keep, at several places, twice as many are up to two
+/// fifths faster.
 const BOX_ROWS: usize = 32;
 
 /// What a box has of the source's rows by vectors that are lines. Of the destination's it has two lines each, which a Zen 5
@@ -60,9 +61,8 @@ impl Panels {
             return None;
         }
         let short = self.a.count * self.bytes <= HALVES_BYTES;
-        let place = pitch % self.by.caches.second.place_bytes().cast_signed() == 0;
         match self.bytes {
-            8 if place => Some(Boxes::Narrow),
+            8 if self.is_at_one_place() => Some(Boxes::Narrow),
             // As many rows as a line of these has elements are more than the processor follows.
             2 => Some(Boxes::Asked),
             4 | 8 if self.begins_at_few_places() => Some(Boxes::Asked),
@@ -71,8 +71,13 @@ impl Panels {
         }
     }
 
+    /// Whether all rows of the source are at one place of a second-level cache.
+    fn is_at_one_place(&self) -> bool {
+        self.b.stride.0 % self.by.caches.second.place_bytes().cast_signed() == 0
+    }
+
     /// How much of `a` and `b` a box has: by halves it and the next take a sixteenth of a second-level cache, or an eighth
-    /// where caches keep elements of 2 and 4 bytes, if it is none of the last.
+    /// where caches keep elements of 2 and 4 bytes at several places, if it is none of the last.
     pub(super) fn chunk_of_boxes(&self, boxes: Boxes) -> (usize, usize) {
         let (bytes, rows) = match boxes {
             Boxes::Wide => {
@@ -81,7 +86,7 @@ impl Panels {
                 (WIDE_BYTES, row_bytes / self.bytes)
             }
             Boxes::Asked => {
-                let rows = match self.source.far || self.bytes > 4 {
+                let rows = match self.source.far || self.bytes > 4 || self.is_at_one_place() {
                     true => BOX_ROWS,
                     false => 2 * BOX_ROWS,
                 };

@@ -129,6 +129,7 @@ impl Panels {
         let by_all = all && (near || a * self.bytes < FOLLOWED_BYTES);
         match self.is_packed() || self.has_long_runs() {
             _ if self.are_beside() => (a, b),
+            true if self.by_halves() && self.row_bytes() < VISIT_BYTES => (a, b),
             true if self.by_halves() => (a, few(b, self.visit_of_runs() / self.bytes)),
             true if self.is_read_once() => {
                 (a, if a * self.bytes > LINE_BYTES { few(b, side) } else { b })
@@ -151,8 +152,8 @@ impl Panels {
         }
     }
 
-    /// How much squares by halves write of a row of the destination at once, of short rows of the source that follow each
-    /// other: as much as is worth a visit, of few lines; the next are soon read.
+    /// How much squares by halves write of a long row of the destination at once, where short rows of the source follow each
+    /// other: a line or two, since the next are soon read. By half a KiB a Zen 3 was up to two fifths slower.
     fn visit_of_runs(&self) -> usize {
         let long = self.a.count * self.bytes >= FOLLOWED_BYTES;
         if long && self.a.stride.1 % NEAR_CLASH_BYTES != 0 { LINE_BYTES } else { PAIR_BYTES }

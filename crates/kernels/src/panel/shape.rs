@@ -94,7 +94,7 @@ pub(super) fn kept_bytes(by: Abilities) -> usize {
 
 /// Whether lines of rows along `b` that squares by halves begin are at the same few places of pages, and other ways are
 /// better. Fewer places do for elements of two bytes, which boxes move, and for longer ones than of four where the source's
-/// rows follow each other and are short: visits are of many lines then. Of rows that are far apart boxes of 8 bytes, and of
+/// rows follow each other and are short: they are read by runs then. Of rows that are far apart boxes of 8 bytes, and of
 /// 4 that no cache keeps, begin these again before they are gone, and those of 16 bytes are few. Of short rows squares
 /// inside lanes move two or four lines at a time; where these are not taken either, which [`Panels::clashes`] and
 /// [`Panels::why_flat`] say, reading long rows of a `far` source from end to end is worth more than where they go. It does

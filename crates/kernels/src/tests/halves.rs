@@ -69,6 +69,8 @@ fn squares_by_halves_where_neither_side_is_crowded() {
         (matrix(2, 2016, 2016), streamed, "256 by 64 elements of 2 B, in place, by lines past"),
         (matrix(2, 4160, 4096), streamed, "256 by 32 elements of 2 B, in place, by lines past"),
         // All rows at one place of a second-level cache.
+        (matrix(4, 128, 16_384), streamed, "128 by 32 elements of 4 B, in place, by lines past"),
+        (matrix(2, 128, 32_768), streamed, "256 by 32 elements of 2 B, in place, by lines past"),
         (matrix(8, 4096, 8192), streamed, "32 by 16 elements of 8 B, in place, by lines past"),
         // Lines that are begun at few places of pages.
         (matrix(4, 256, 784), streamed, "32 by 32 elements of 4 B, in place, by lines past"),
@@ -157,6 +159,11 @@ fn squares_by_halves_read_few_rows_from_end_to_end() {
             "512 by 16 elements of 4 B, in",
         ),
         (far_apart, "128 by 32"),
+        // Small blocks, all of whose rows are one panel.
+        (
+            looped(&[(300, 8192, 8192), (64, 128, 4), (32, 4, 256)]),
+            "32 by 64 elements of 4 B, 300 at",
+        ),
         // Several images of 512 channels, whose rows are longer than 8 KiB or not.
         (images(6, (512, 1920)), "16 by 512 elements of 4 B, put together"),
         (images(6, (512, 2112)), "512 by 16 elements of 4 B, in place"),
@@ -187,6 +194,7 @@ fn lanes_are_squares() {
         copy
     };
     for (fields, back, [from_line, from_inside]) in [
+        (36, true, ["panels of 128 by 8 ", "from line to line, panels of 128 by 8 "]),
         (64, true, ["panels of 8 by 8 ", "from line to line, panels of 8 by 8 "]),
         (32, true, ["panels of 16 by 32", "records of 512 B, 32 fields, put together"]),
         (2, true, ["panels of 260 by 2 ", "records of 32 B, 2 fields, put together"]),
@@ -199,9 +207,15 @@ fn lanes_are_squares() {
             let told = explain_by(&halves, &copy, at, Stores::Streamed);
             assert!(told.starts_with(way), "{told} for {way}");
         }
-        check(&copy, (0, 0));
-        check(&copy, (0, 16));
+        for to in [0, 16, 32, 48] {
+            check(&copy, (0, to));
+        }
     }
+    // A cut that leaves too few records to be some is none.
+    let mut few = lanes(16, false);
+    few.dims[0].extent = 258;
+    let told = explain_by(&halves, &few, in_line, Stores::Streamed);
+    assert!(told.starts_with("records of 256 B, 16 fields, taken apart"), "{told}");
 }
 
 #[test]
