@@ -171,6 +171,11 @@ fn of_lines() -> Instance {
     emulated.on(None).with(Caches::MEASURED)
 }
 
+/// Vectors of half a line, likewise.
+fn halves() -> Instance {
+    available().find(|instance| instance.name == "emulated halves").unwrap()
+}
+
 /// Every instance, for processors that scatter lines and for those that don't, and both for small caches.
 fn each_ability() -> impl Iterator<Item = Instance> {
     available().flat_map(|instance| {

@@ -100,7 +100,7 @@ fn batch(
 
 #[test]
 fn turns_that_start_anywhere_are_cut_each() {
-    let by = available().find(|instance| instance.name == "emulated halves").unwrap();
+    let by = halves();
     let explained = |copy: &NdCopy, by: &Instance, stores| {
         explain_by(by, copy, std::ptr::without_provenance(4096), stores)
     };

@@ -2,11 +2,6 @@
 
 use super::*;
 
-/// Vectors of half a line: emulated, so that no choice depends on the machine.
-fn halves() -> Instance {
-    available().find(|instance| instance.name == "emulated halves").unwrap()
-}
-
 fn at_line() -> *const u8 {
     std::ptr::without_provenance(4096)
 }

@@ -201,7 +201,6 @@ fn hybrids_far_apart() {
 #[test]
 #[cfg_attr(miri, ignore = "several boxes of 16 KiB")]
 fn boxes_of_rows() {
-    let halves = available().find(|instance| instance.name == "emulated halves").unwrap();
     let at_line = std::ptr::without_provenance::<u8>(4096);
     for (bytes, pitch) in [(2, 1664), (4, 1664), (8, 64 << 10), (8, 2624), (8, 4096), (16, 4096)] {
         for (rows, columns, turns) in [(64, 120, 2), (192, 124, 1)] {
@@ -210,7 +209,7 @@ fn boxes_of_rows() {
                 [(turns, rows * pitch, columns * row), (columns, bytes, row), (rows, pitch, bytes)];
             let mut copy = looped(&loops.map(|(n, src, dst)| (n as u64, src, dst)));
             copy.fields[0].bytes = bytes as u64;
-            let told = explain_by(&halves, &copy, at_line, Stores::Streamed);
+            let told = explain_by(&halves(), &copy, at_line, Stores::Streamed);
             let by = match (bytes, pitch) {
                 (2 | 4, _) => 64,
                 (8, 65_536) => 16,
