@@ -20,13 +20,20 @@ use std::ops::Range;
 /// fifths faster.
 const BOX_ROWS: usize = 32;
 
-/// What a box has of the source's rows by vectors that are lines. Of the destination's it has two lines each, which a Zen 5
-/// writes faster than one or four; or one, of rows of no more than four.
+/// What a box has of the source's rows by vectors that are lines, where the processor scatters lines, and where it holds
+/// them. Of the destination's it has two lines each, which both write faster than one or four; but of elements of two bytes
+/// one where lines are held, and of rows of up to four a Zen 5 makes one, too, and others all.
 const WIDE_BYTES: usize = 1 << 10;
+const HELD_BYTES: usize = 512;
 
-/// They are worth it where the source's rows are so far apart, and so many elements.
+/// They are worth it where the source's rows are so far apart, and so many elements, on a Zen 5.
 const FAR_BYTES: usize = 16 << 10;
 const FAR_ELEMENTS: usize = 2 << 10;
+
+/// Where lines are held, they are worth it from a page on; but of short rows of the destination that follow each other not
+/// where the source's are so far apart: these are read faster by all.
+const APART_BYTES: usize = 256 << 10;
+const SHORT_ROW_BYTES: usize = 512;
 
 /// Of shorter rows, in lines, no line is asked for that is not theirs.
 const SHORT_LINES: usize = 2 * FEW;
@@ -36,15 +43,15 @@ const SHORT_LINES: usize = 2 * FEW;
 pub(super) enum Boxes {
     /// Each is asked for while the one before it is moved.
     Asked,
-    /// So is each, by vectors that are lines.
-    Wide,
+    /// So is each, by vectors that are lines: so much of each of the source's rows, to so much of the destination's.
+    Wide { bytes: usize, row_bytes: usize },
     /// Each is moved a square's rows at a time, and none is asked for.
     Narrow,
 }
 
 impl Panels {
-    /// Whether panels of squares by halves, or on a Zen 5 by lines, are boxes: not of rows that follow each other, nor where
-    /// short rows of the destination do, or panels have several turns of a third loop.
+    /// Whether panels of squares are boxes: not of rows that follow each other, nor, by halves, where short rows of the
+    /// destination do, nor where panels have several turns of a third loop.
     pub(super) fn boxes(&self) -> Option<Boxes> {
         let third = self.o.count > 1 || self.are_beside();
         if !self.has_squares_of_lines() || self.is_packed() || third {
@@ -52,9 +59,7 @@ impl Panels {
         }
         let pitch = self.b.stride.0;
         if !self.by_halves() {
-            let far = pitch.unsigned_abs() >= FAR_BYTES.max(FAR_ELEMENTS * self.bytes);
-            let long = self.a.count * self.bytes >= WIDE_BYTES && self.row_bytes() >= PAIR_BYTES;
-            return (self.by.scatters_lines() && far && long).then_some(Boxes::Wide);
+            return self.wide_boxes();
         }
         let pages = pitch % PAGE_BYTES == 0;
         if self.goes_on() && self.row_bytes() <= PACKED_BYTES && !pages {
@@ -71,6 +76,31 @@ impl Panels {
         }
     }
 
+    /// As [`Panels::boxes`], by vectors that are lines: where AMD made the processor, on a Zen 5.
+    fn wide_boxes(&self) -> Option<Boxes> {
+        let (pitch, row) = (self.b.stride.0.unsigned_abs(), self.row_bytes());
+        let little = row <= 2 * PAIR_BYTES;
+        let (apart, boxes) = if self.by.scatters_lines() {
+            let apart = pitch >= FAR_BYTES.max(FAR_ELEMENTS * self.bytes);
+            let row_bytes = if little { LINE_BYTES } else { PAIR_BYTES };
+            (apart, Boxes::Wide { bytes: WIDE_BYTES, row_bytes })
+        } else {
+            let short = self.writes_all() && row <= SHORT_ROW_BYTES;
+            let most = if short { APART_BYTES } else { usize::MAX };
+            let apart = (PAGE_BYTES.unsigned_abs()..most).contains(&pitch) && self.source.far;
+            let row_bytes = match self.bytes {
+                2 => LINE_BYTES,
+                _ if little => row,
+                _ => PAIR_BYTES,
+            };
+            let boxes = Boxes::Wide { bytes: HELD_BYTES, row_bytes };
+            let suits = !self.follows_rows() && (self.bytes < 8 || !little);
+            (self.by.holds_lines() && apart && suits, boxes)
+        };
+        let long = self.a.count * self.bytes >= WIDE_BYTES && row >= PAIR_BYTES;
+        (apart && long).then_some(boxes)
+    }
+
     /// Whether all rows of the source are at one place of a second-level cache.
     fn is_at_one_place(&self) -> bool {
         self.b.stride.0 % self.by.caches.second.place_bytes().cast_signed() == 0
@@ -80,11 +110,7 @@ impl Panels {
     /// where caches keep elements of 2 and 4 bytes at several places, if it is none of the last.
     pub(super) fn chunk_of_boxes(&self, boxes: Boxes) -> (usize, usize) {
         let (bytes, rows) = match boxes {
-            Boxes::Wide => {
-                let short = self.row_bytes() <= 2 * PAIR_BYTES;
-                let row_bytes = if short { LINE_BYTES } else { PAIR_BYTES };
-                (WIDE_BYTES, row_bytes / self.bytes)
-            }
+            Boxes::Wide { bytes, row_bytes } => (bytes, row_bytes / self.bytes),
             Boxes::Asked => {
                 let rows = match self.source.far || self.bytes > 4 || self.is_at_one_place() {
                     true => BOX_ROWS,
@@ -157,7 +183,7 @@ impl Panels {
             unsafe {
                 match boxes {
                     Boxes::Asked => self.squares(instance, (Lanes::Lines, &tile), (src, to)),
-                    Boxes::Wide => self.squares(instance, (Lanes::Boxes, &tile), (src, to)),
+                    Boxes::Wide { .. } => self.squares(instance, (Lanes::Boxes, &tile), (src, to)),
                     Boxes::Narrow => self.rows_of_squares(instance, &tile, (src, to)),
                 }
             }

@@ -34,8 +34,8 @@ fn tell_the_way(best: Instance) {
     says(&transpose(4096, 4), Stores::Cached, &format!("{many}in place ("));
     let panels = |of: &str| format!("panels of {of} elements of 4 B, in place, by lines past");
     let (whole, long) = match best.abilities.lanes {
-        4 => (panels("64 by 64"), panels("64 by 64")),
-        // Rows that are read from end to end, or boxes.
+        // Boxes, or rows that are read from end to end.
+        4 => (panels("128 by 32"), panels("128 by 32")),
         2 => (panels("512 by 16"), panels("128 by 32")),
         _ => (panels("32 by 32"), "long rows, 4096 by 4096 elements".to_owned()),
     };

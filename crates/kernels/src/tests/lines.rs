@@ -8,6 +8,14 @@ fn told(copy: &NdCopy, stores: Stores) -> [String; 2] {
     [None, Some(ZEN_4)].map(|amd| explain_by(&of_lines().on(amd), copy, at_line, stores))
 }
 
+/// Rows so long and so far apart to so many columns, of elements of `bytes`.
+pub(super) fn far(bytes: u64, (rows, row, pitch): (u64, u64, i64)) -> NdCopy {
+    let bytes = bytes.cast_signed();
+    let mut copy = looped(&[(rows, pitch, bytes), (row, bytes, rows.cast_signed() * bytes)]);
+    copy.fields[0].bytes = bytes.cast_unsigned();
+    copy
+}
+
 #[test]
 fn rows_by_vectors_that_are_lines() {
     let block = 196 * 2048;
@@ -45,6 +53,41 @@ fn rows_by_vectors_that_are_lines() {
             check(&copy, (0, 0));
         }
     }
+}
+
+#[test]
+fn rows_that_no_cache_keeps_are_read_by_boxes_where_lines_are_held() {
+    let at_line = std::ptr::without_provenance::<u8>(4096);
+    let (page, apart) = (4096 + 64, (256 << 10) + 64);
+    // Caches that keep nothing, and those that keep all of it.
+    for (bytes, shape, far_off, near) in [
+        (4, (96, 528, page), "128 by 32", "64 by 96"),
+        // Of a last box there is more, or less, or of the last rows.
+        (4, (96, 388, page), "128 by 32", "64 by 96"),
+        (4, (112, 452, page), "128 by 32", "64 by 112"),
+        (2, (192, 1024, page), "256 by 32", "1024 by 64"),
+        (8, (40, 264, page), "64 by 16", "32 by 40"),
+        // Short rows of the destination as a whole, but of long elements.
+        (4, (64, 528, page), "128 by 64", "64 by 64"),
+        (8, (32, 264, page), "32 by 32", "32 by 32"),
+        // Neither what is nearer, nor short.
+        (4, (96, 528, page - 128), "64 by 96", "64 by 96"),
+        (4, (96, 252, page), "64 by 96", "64 by 96"),
+        // Nor too far apart for short rows of the destination.
+        (4, (96, 528, apart), "64 by 96", "64 by 96"),
+        (4, (160, 528, apart), "128 by 32", "528 by 64"),
+    ] {
+        let copy = far(bytes, shape);
+        for (caches, panels) in [(SMALL, far_off), (Caches::MEASURED, near)] {
+            let told = explain_by(&of_lines().with(caches), &copy, at_line, Stores::Streamed);
+            assert!(told.starts_with(&format!("panels of {panels} ")), "{told} for {panels}");
+        }
+        if shape.2 < apart {
+            check(&copy, (0, 0));
+        }
+    }
+    // The next box is of the next block.
+    check(&looped(&[(2, 4 * 528, 4 * 528 * 64), (64, page, 4), (528, 4, 256)]), (0, 0));
 }
 
 #[test]

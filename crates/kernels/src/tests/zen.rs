@@ -1,5 +1,6 @@
 //! What is chosen on a Zen 5 and not on a Zen 4, whose vectors that are lines are moved by halves.
 
+use super::lines::far;
 use super::*;
 use crate::instance::family_of;
 
@@ -19,14 +20,6 @@ fn go_by<'a>(stores: Stores, copies: impl IntoIterator<Item = (NdCopy, &'a str, 
         }
         check(&copy, (0, 0));
     }
-}
-
-/// Rows so long and so far apart to so many columns, of elements of `bytes`.
-fn far(bytes: u64, (rows, row, pitch): (u64, u64, i64)) -> NdCopy {
-    let bytes = bytes.cast_signed();
-    let mut copy = looped(&[(rows, pitch, bytes), (row, bytes, rows.cast_signed() * bytes)]);
-    copy.fields[0].bytes = bytes.cast_unsigned();
-    copy
 }
 
 #[test]
