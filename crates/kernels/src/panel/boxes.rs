@@ -20,18 +20,21 @@ use std::ops::Range;
 /// fifths faster.
 const BOX_ROWS: usize = 32;
 
-/// What a box has of the source's rows by vectors that are lines, where the processor scatters lines, and where it holds
-/// them. Of the destination's it has two lines each, which both write faster than one or four; but of elements of two bytes
-/// one where lines are held, and of rows of up to four a Zen 5 makes one, too, and others all.
+/// What a box has of the source's rows by vectors that are lines, on a Zen 5 and where the processor holds them. Of the
+/// destination's rows it has two lines each, which both write faster than one or four, but for elements of two bytes where
+/// lines are held, and for little rows.
 const WIDE_BYTES: usize = 1 << 10;
 const HELD_BYTES: usize = 512;
 
-/// They are worth it where the source's rows are so far apart, and so many elements, on a Zen 5.
+/// Of little rows of the destination a Zen 5 writes a line at a time, and others all of elements of four bytes.
+const LITTLE_ROW_BYTES: usize = 2 * PAIR_BYTES;
+
+/// On a Zen 5 they are worth it where the source's rows are so far apart, and so many elements.
 const FAR_BYTES: usize = 16 << 10;
 const FAR_ELEMENTS: usize = 2 << 10;
 
-/// Where lines are held, they are worth it from a page on; but of short rows of the destination that follow each other not
-/// where the source's are so far apart: these are read faster by all.
+/// Rows of the source so far apart are read faster by all where lines are held, if those of the destination follow each
+/// other and are so short.
 const APART_BYTES: usize = 256 << 10;
 const SHORT_ROW_BYTES: usize = 512;
 
@@ -76,29 +79,44 @@ impl Panels {
         }
     }
 
-    /// As [`Panels::boxes`], by vectors that are lines: where AMD made the processor, on a Zen 5.
+    /// As [`Panels::boxes`], by vectors that are lines.
     fn wide_boxes(&self) -> Option<Boxes> {
+        match () {
+            () if self.row_bytes() < PAIR_BYTES => None,
+            () if self.by.scatters_lines() => self.scattered_boxes(),
+            // Sources that caches keep were no faster so, or slower.
+            () if self.by.holds_lines() && self.source.far => self.held_boxes(),
+            () => None,
+        }
+    }
+
+    /// As [`Panels::boxes`], on a Zen 5.
+    fn scattered_boxes(&self) -> Option<Boxes> {
+        let far = self.b.stride.0.unsigned_abs() >= FAR_BYTES.max(FAR_ELEMENTS * self.bytes);
+        let little = self.row_bytes() <= LITTLE_ROW_BYTES;
+        let row_bytes = if little { LINE_BYTES } else { PAIR_BYTES };
+        let wide = far && self.a.count * self.bytes >= WIDE_BYTES;
+        wide.then_some(Boxes::Wide { bytes: WIDE_BYTES, row_bytes })
+    }
+
+    /// As [`Panels::boxes`], where lines are held, of a source that no cache keeps: of rows that the processor follows by
+    /// itself more is read at once.
+    fn held_boxes(&self) -> Option<Boxes> {
         let (pitch, row) = (self.b.stride.0.unsigned_abs(), self.row_bytes());
-        let little = row <= 2 * PAIR_BYTES;
-        let (apart, boxes) = if self.by.scatters_lines() {
-            let apart = pitch >= FAR_BYTES.max(FAR_ELEMENTS * self.bytes);
-            let row_bytes = if little { LINE_BYTES } else { PAIR_BYTES };
-            (apart, Boxes::Wide { bytes: WIDE_BYTES, row_bytes })
-        } else {
-            let short = self.writes_all() && row <= SHORT_ROW_BYTES;
-            let most = if short { APART_BYTES } else { usize::MAX };
-            let apart = (PAGE_BYTES.unsigned_abs()..most).contains(&pitch) && self.source.far;
-            let row_bytes = match self.bytes {
-                2 => LINE_BYTES,
-                _ if little => row,
-                _ => PAIR_BYTES,
-            };
-            let boxes = Boxes::Wide { bytes: HELD_BYTES, row_bytes };
-            let suits = !self.follows_rows() && (self.bytes < 8 || !little);
-            (self.by.holds_lines() && apart && suits, boxes)
+        let by_all = self.writes_all() && row <= SHORT_ROW_BYTES && pitch >= APART_BYTES;
+        let wide =
+            pitch >= PAGE_BYTES.unsigned_abs() && self.a.count * self.bytes >= 2 * HELD_BYTES;
+        if by_all || !wide || self.follows_rows() {
+            return None;
+        }
+        let row_bytes = match self.bytes {
+            2 => LINE_BYTES,
+            4 if row <= LITTLE_ROW_BYTES => row,
+            // Longer elements were up to a twentieth slower so.
+            _ if row <= LITTLE_ROW_BYTES => return None,
+            _ => PAIR_BYTES,
         };
-        let long = self.a.count * self.bytes >= WIDE_BYTES && row >= PAIR_BYTES;
-        (apart && long).then_some(boxes)
+        Some(Boxes::Wide { bytes: HELD_BYTES, row_bytes })
     }
 
     /// Whether all rows of the source are at one place of a second-level cache.

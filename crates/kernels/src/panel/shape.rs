@@ -179,13 +179,13 @@ impl Panels {
         self.has_squares_of_lines() && near && self.source_goes_on() && self.goes_on()
     }
 
-    /// How squares with sides of a line are moved past the caches, by vectors that are lines: several at once where rows of
-    /// the destination are an even number of lines apart, so that lines that follow each other are written so. On a Xeon
-    /// they are better put together first, by up to a third, than moved lane by lane, but where the source's rows are short
-    /// and follow each other, or the destination's are an odd number of lines: there that is up to a fourth slower. And lanes
-    /// are worth a tenth to two fifths, but up to a fifth slower where the source's rows are at few places of a
-    /// first-level cache, which is to keep a line of each. Of longer elements neither is worth it. AMD's processors
-    /// were not measured.
+    /// How squares with sides of a line are moved past the caches, by vectors that are lines, if panels are no boxes:
+    /// several at once where rows of the destination are an even number of lines apart, so that lines that follow each other
+    /// are written so. On a Xeon they are better put together first, by up to a third, than moved lane by lane, but where the
+    /// source's rows are short and follow each other, or the destination's are an odd number of lines: there that is up to a
+    /// fourth slower. And lanes are worth a tenth to two fifths, but up to a fifth slower where the source's rows are at few
+    /// places of a first-level cache, which is to keep a line of each. Of longer elements neither is worth it. AMD's
+    /// processors were not measured.
     pub(super) fn squares_past_caches(&self) -> Squares {
         let several = self.chunk.1 * self.bytes > LINE_BYTES;
         match self.may_join_squares() && several {
@@ -361,8 +361,8 @@ impl Panels {
         (squares && lines && fits).then_some(row.cast_signed())
     }
 
-    /// Whether squares by halves read the source by boxes, or few rows of several panels from end to end, or ask for blocks
-    /// of it that are runs: a third loop would part what follows each other there, and its turns be more rows.
+    /// Whether panels are boxes, or squares by halves read few rows of several panels from end to end, or ask for blocks
+    /// of the source that are runs: a third loop would part what follows each other there, and its turns be more rows.
     pub(super) fn reads_in_order(&self) -> bool {
         let squares = self.by_halves() && self.has_squares_of_lines();
         let parted = match self.is_packed() {
