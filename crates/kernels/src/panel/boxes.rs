@@ -33,10 +33,14 @@ const LITTLE_ROW_BYTES: usize = 2 * PAIR_BYTES;
 const FAR_BYTES: usize = 16 << 10;
 const FAR_ELEMENTS: usize = 2 << 10;
 
-/// Rows of the source so far apart are read faster by all where lines are held, if those of the destination follow each
-/// other and are so short.
+/// Where lines are held, rows of the source so far apart are read faster by all, if those of the destination follow each
+/// other and are so short, …
 const APART_BYTES: usize = 256 << 10;
 const SHORT_ROW_BYTES: usize = 512;
+
+/// … or if the source's are less than a box, so far apart, and the destination's so short.
+const LESS_APART_BYTES: usize = 1 << 20;
+const LESS_ROW_BYTES: usize = 1 << 10;
 
 /// Of shorter rows, in lines, no line is asked for that is not theirs.
 const SHORT_LINES: usize = 2 * FEW;
@@ -103,10 +107,10 @@ impl Panels {
     /// itself more is read at once.
     fn held_boxes(&self) -> Option<Boxes> {
         let (pitch, row) = (self.b.stride.0.unsigned_abs(), self.row_bytes());
-        let by_all = self.writes_all() && row <= SHORT_ROW_BYTES && pitch >= APART_BYTES;
-        let wide =
-            pitch >= PAGE_BYTES.unsigned_abs() && self.a.count * self.bytes >= 2 * HELD_BYTES;
-        if by_all || !wide || self.follows_rows() {
+        let short = self.writes_all() && row <= SHORT_ROW_BYTES && pitch >= APART_BYTES;
+        let less = self.a.count * self.bytes < HELD_BYTES;
+        let by_all = short || less && row <= LESS_ROW_BYTES && pitch >= LESS_APART_BYTES;
+        if by_all || pitch < PAGE_BYTES.unsigned_abs() || self.follows_rows() {
             return None;
         }
         let row_bytes = match self.bytes {

@@ -75,13 +75,19 @@ fn rows_that_no_cache_keeps_are_read_by_boxes_where_lines_are_held() {
         // Those that the processor follows by itself.
         (8, (320, 320, 5 * 1024), "32 by 32", "32 by 32"),
         (16, (264, 264, 264 * 16), "16 by 32", "16 by 32"),
-        // Neither what is nearer, nor short.
+        // Rows of less than two boxes, or one.
+        (4, (96, 252, page), "252 by 32", "64 by 96"),
+        (4, (96, 48, page), "48 by 32", "48 by 96"),
+        (4, (96, 16, page), "16 by 32", "16 by 96"),
+        // Not what is nearer.
         (4, (96, 528, page - 128), "64 by 96", "64 by 96"),
-        (4, (96, 252, page), "64 by 96", "64 by 96"),
         // Nor too far apart for short rows of the destination.
         (4, (96, 528, apart), "64 by 96", "64 by 96"),
         (4, (128, 528, apart), "528 by 64", "528 by 64"),
         (4, (160, 528, apart), "128 by 32", "528 by 64"),
+        (4, (160, 48, apart), "48 by 32", "48 by 64"),
+        (4, (160, 48, 4 * apart), "48 by 64", "48 by 64"),
+        (4, (160, 128, 4 * apart), "128 by 32", "128 by 64"),
     ] {
         let copy = far(bytes, shape);
         for (caches, panels) in [(SMALL, far_off), (Caches::MEASURED, near)] {
