@@ -103,8 +103,8 @@ impl Panels {
         wide.then_some(Boxes::Wide { bytes: WIDE_BYTES, row_bytes })
     }
 
-    /// As [`Panels::boxes`], where lines are held, of a source that no cache keeps: of rows that the processor follows by
-    /// itself more is read at once.
+    /// As [`Panels::boxes`], where lines are held, of a source that no cache keeps. Rows that the processor follows by itself
+    /// are read from end to end instead.
     fn held_boxes(&self) -> Option<Boxes> {
         let (pitch, row) = (self.b.stride.0.unsigned_abs(), self.row_bytes());
         let short = self.writes_all() && row <= SHORT_ROW_BYTES && pitch >= APART_BYTES;
