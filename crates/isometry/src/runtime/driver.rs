@@ -1,7 +1,7 @@
 //! The thread that drives a machine's channels while nobody else does.
 //!
-//! **Hazard.** A channel that is added as the driver looks for new ones may be used at once, and it would sleep
-//! through what that channel has to tell. **Guarantee.** Whatever is rung for after the driver's look keeps it
+//! **Hazard.** A channel that is added as the driver looks for new ones may be used at once, and what it has to tell
+//! would not wake the driver. **Guarantee.** Whatever is rung for after the driver's look keeps it
 //! from sleeping. **Structure.** [`Watched::look`] clears the bell first of all, and looks then.
 
 use super::Shared;

@@ -56,7 +56,7 @@ fn rows_by_vectors_that_are_lines() {
 }
 
 #[test]
-#[cfg_attr(miri, ignore = "matrices of up to 800 KB, a dozen of them")]
+#[cfg_attr(miri, ignore = "matrices of up to 1.1 MB, a dozen of them")]
 fn rows_that_no_cache_keeps_are_read_by_boxes_where_lines_are_held() {
     let at_line = std::ptr::without_provenance::<u8>(4096);
     let (page, apart) = (4096 + 64, (256 << 10) + 64);
@@ -71,6 +71,7 @@ fn rows_that_no_cache_keeps_are_read_by_boxes_where_lines_are_held() {
         // Short rows of the destination as a whole, but of long elements.
         (4, (64, 528, page), "128 by 64", "64 by 64"),
         (8, (32, 264, page), "32 by 32", "32 by 32"),
+        // At multiples of a page.
         (4, (96, 528, 2 * 4096), "128 by 32", "64 by 96"),
         // Those that the processor follows by itself.
         (8, (320, 320, 5 * 1024), "32 by 32", "32 by 32"),
@@ -81,7 +82,7 @@ fn rows_that_no_cache_keeps_are_read_by_boxes_where_lines_are_held() {
         (4, (96, 16, page), "16 by 32", "16 by 96"),
         // Not what is nearer.
         (4, (96, 528, page - 128), "64 by 96", "64 by 96"),
-        // Nor too far apart for short rows of the destination.
+        // Nor rows too far apart for short ones of the destination, or too short for that.
         (4, (96, 528, apart), "64 by 96", "64 by 96"),
         (4, (128, 528, apart), "528 by 64", "528 by 64"),
         (4, (160, 528, apart), "128 by 32", "528 by 64"),
