@@ -176,14 +176,13 @@ fn halves() -> Instance {
     available().find(|instance| instance.name == "emulated halves").unwrap()
 }
 
-/// Every instance, for processors that scatter lines and for those that don't, and both for small caches.
+/// Every instance, for processors that scatter lines and for those that don't, and both for small caches; and lines by units.
 fn each_ability() -> impl Iterator<Item = Instance> {
-    available().flat_map(|instance| {
-        [None, Some(ZEN_4), Some(ZEN_5)]
-            .map(|amd| instance.on(amd))
-            .into_iter()
-            .chain([instance, instance.on(Some(ZEN_5))].map(|it| it.with(SMALL)))
-    })
+    let each = |instance: Instance| {
+        let all = [None, Some(ZEN_4), Some(ZEN_5)].map(|amd| instance.on(amd));
+        all.into_iter().chain([instance, instance.on(Some(ZEN_5))].map(|it| it.with(SMALL)))
+    };
+    available().flat_map(each).chain([lines::of_units()])
 }
 
 /// Whether the processor scatters lines or has small caches, but `told` says that it goes the same way as if it

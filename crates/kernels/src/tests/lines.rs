@@ -158,27 +158,73 @@ fn crowded_rows_in_the_caches_are_read_by_few_columns() {
     check(&copy, (0, 0));
 }
 
+/// Vectors that are lines, of which only units of 4 bytes are exchanged: AVX-512's without byte permutations.
+pub(super) fn of_units() -> Instance {
+    let mut lines = of_lines();
+    lines.abilities.unit_bytes = 4;
+    lines
+}
+
 #[test]
 fn long_rows_are_read_by_a_few_lines_each() {
-    for (bytes, rows, panels, on_amd) in [
-        (4, 1001u64, "32 by 64", "128 by 128"),
-        (8, 1001, "32 by 64", "64 by 64"),
-        (16, 1001, "32 by 64", "32 by 32"),
-        // Rows that are just long or not, and elements that are short.
-        (4, 769, "32 by 64", "128 by 128"),
-        (4, 767, "128 by 128", "128 by 128"),
-        (2, 3001, "128 by 256", "128 by 256"),
+    // Through registers where bytes are exchanged, but of bytes at one place of a first-level cache, and of short rows.
+    for (bytes, rows, panels, (by_units, on_amd)) in [
+        (4, 1001u64, "64 by 64, through registers", ("32 by 64", "128 by 128")),
+        (8, 1001, "32 by 32, through registers", ("32 by 64", "64 by 64")),
+        (16, 1001, "16 by 16, through registers", ("32 by 64", "32 by 32")),
+        (2, 3001, "64 by 128, through registers", ("128 by 256", "128 by 256")),
+        (12, 1001, "32 by 64", ("32 by 64", "42 by 42")),
+        (4, 769, "64 by 64, through registers", ("32 by 64", "128 by 128")),
+        (4, 767, "64 by 64, through registers", ("128 by 128", "128 by 128")),
+        (4, 273, "64 by 64, through registers", ("128 by 128", "128 by 128")),
+        (4, 271, "128 by 128", ("128 by 128", "128 by 128")),
+        (8, 257, "32 by 32, through registers", ("64 by 64", "64 by 64")),
+        (8, 255, "64 by 64", ("64 by 64", "64 by 64")),
     ] {
         // Of a last panel there is half, or little.
         for columns in [208u64, 225] {
             let (row, to) = (columns.cast_signed() * bytes, rows.cast_signed() * bytes);
             let mut copy = looped(&[(rows, row, bytes), (columns, bytes, to)]);
             copy.fields[0].bytes = bytes.cast_unsigned();
-            for (told, panels) in told(&copy, Stores::Streamed).iter().zip([panels, on_amd]) {
-                assert!(told.contains(&format!("in panels of {panels}, ")), "{told}");
+            let [held, on_amd_told] = told(&copy, Stores::Streamed);
+            let by_units_told = explain_by(&of_units(), &copy, std::ptr::null(), Stores::Streamed);
+            for (told, panels) in [(held, panels), (by_units_told, by_units), (on_amd_told, on_amd)]
+            {
+                assert!(
+                    told.contains(&format!("in panels of {panels}, by lines")),
+                    "{told} for {panels}"
+                );
             }
             check(&copy, (1, 4));
         }
+    }
+    for (pitch, panels) in [
+        (225, "64 by 256, through registers"),
+        (4095, "225 by 256, by lines"),
+        (4096 + 65, "64 by 256, through registers"),
+    ] {
+        let copy = far(1, (3001, 225, pitch));
+        let [told, _] = told(&copy, Stores::Streamed);
+        assert!(told.contains(&format!("in panels of {panels}")), "{told} for {panels}");
+        check(&copy, (1, 4));
+    }
+}
+
+#[test]
+#[cfg_attr(miri, ignore = "images of up to 1.1 MB")]
+fn rows_of_large_odd_images_go_through_registers() {
+    // Of so many channels and pixels: they are spliced in small blocks, and put together otherwise.
+    for (bytes, (channels, pixels), panels, on_amd) in [
+        (4, (301, 900), "long rows, 301 by 900 ", "panels of 16 by 301 "),
+        (4, (301, 860), "panels of 16 by 301 ", "panels of 16 by 301 "),
+        (8, (257, 520), "long rows, 257 by 520 ", "panels of 8 by 257 "),
+        (2, (701, 225), "long rows, 701 by 225 ", "panels of 23 by 701 "),
+    ] {
+        let copy = zen::images(bytes, (2, channels, pixels));
+        for (told, panels) in told(&copy, Stores::Streamed).iter().zip([panels, on_amd]) {
+            assert!(told.starts_with(panels), "{told} for {panels}");
+        }
+        check(&copy, (1, 4));
     }
 }
 

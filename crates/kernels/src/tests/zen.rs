@@ -160,7 +160,7 @@ fn long_tiles_are_asked_for_on_a_zen_5() {
 }
 
 /// Images of so many rows, so long, of elements of `bytes`, whose columns become rows.
-fn images(bytes: i64, (n, rows, row): (u64, u64, u64)) -> NdCopy {
+pub(super) fn images(bytes: i64, (n, rows, row): (u64, u64, u64)) -> NdCopy {
     let image = (rows * row).cast_signed() * bytes;
     let (from, to) = (row.cast_signed() * bytes, rows.cast_signed() * bytes);
     let mut copy = looped(&[(n, image, image), (rows, from, bytes), (row, bytes, to)]);
