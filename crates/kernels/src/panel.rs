@@ -362,7 +362,13 @@ impl Panels {
         };
         let last = self.a.count.saturating_sub(least);
         for a in range.clone().step_by(self.chunk.0) {
-            let next = self.next_of(a, (&range, &rows), src);
+            let next = match self.asks_at_once() {
+                true => {
+                    self.ask_for_box(a, (&range, &rows), src);
+                    (None, 0)
+                }
+                false => self.next_of(a, (&range, &rows), src),
+            };
             // The last rows overlap those before them where they would make no square.
             let a = a.min(last);
             let by = |a: isize, (of_a, of_b): (isize, isize)| a * of_a + rows.start as isize * of_b;

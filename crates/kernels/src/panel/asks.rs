@@ -8,7 +8,7 @@
 
 use super::chunk::SQUARES_ROWS;
 use super::{LINES_AHEAD_BYTES, Lanes, Panels, Writes};
-use crate::ahead::READ_ON_BYTES;
+use crate::ahead::{READ_ON_BYTES, prefetch_near};
 use crate::nest::{Loop, Nest};
 use crate::tile::are_lines;
 use crate::tile::sides::FEW;
@@ -30,8 +30,10 @@ const HALVES_AHEAD_BYTES: isize = 512;
 /// panel is soon moved.
 const BLOCKS_AHEAD_BYTES: isize = 2048;
 
-/// What a box has of each row of a block, where panels that are put together ask for boxes.
+/// What a box has of each row of a block, where panels that are put together ask for boxes: by halves, and where the
+/// processor holds lines. There half as much was up to a fourth slower.
 const BOX_BYTES: usize = FEW * LINE_BYTES;
+const HELD_BOX_BYTES: usize = 8 * LINE_BYTES;
 
 /// Rows that are no whole boxes have so many at least: of a last box there is less than is asked for.
 const LEAST_BOXES: usize = 4;
@@ -50,8 +52,8 @@ pub(super) struct Asks {
     pub(super) soon: isize,
     /// How many lines of each row are, a multiple of [`FEW`], if what is `next` is no run.
     lines: usize,
-    /// Whether boxes are, if panels are put together.
-    boxes: bool,
+    /// What boxes that are have of each row, if panels are put together.
+    box_bytes: usize,
 }
 
 impl Panels {
@@ -70,9 +72,12 @@ impl Panels {
         if self.are_beside() {
             return Asks { next: innermost, lines: self.lines_beside(), ..Asks::default() };
         }
-        let next = self.next(nest, innermost);
+        let (next, box_bytes) = (self.next(nest, innermost), self.box_bytes());
+        if box_bytes > 0 && self.by.holds_lines() {
+            return Asks { next, box_bytes, ..Asks::default() };
+        }
         let ahead = if streams && next == 0 { self.ahead(innermost) } else { 0 };
-        Asks { ahead, next, soon: self.soon(ahead, next), lines: 0, boxes: self.asks_boxes() }
+        Asks { ahead, next, soon: self.soon(ahead, next), lines: 0, box_bytes }
     }
 
     /// How many lines of a row a panel has whose turns lie side by side; 0 where all of it is one run.
@@ -150,15 +155,26 @@ impl Panels {
         }
     }
 
-    /// Whether panels of squares by halves that are put together ask for boxes: a second-level cache has no room for
-    /// their block and the next. Of rows at multiples of a page it would not keep a box, either.
-    fn asks_boxes(&self) -> bool {
-        let squares = self.by_halves() && are_lines(self.by.lanes, self.bytes, false);
-        let long = 2 * self.block_bytes() > self.by.caches.second.bytes;
+    /// What boxes have of each row, where panels that are put together ask for such; 0 where they don't. By halves they do
+    /// if a second-level cache has no room for their block and the next; where lines are held, if no cache keeps the source
+    /// and the block is large. Of rows at multiples of a page a cache would not keep a box, either.
+    fn box_bytes(&self) -> usize {
+        let halves = self.by_halves() && are_lines(self.by.lanes, self.bytes, false);
+        let second = self.by.caches.second.bytes;
+        let (asks, bytes) = match self.by.holds_lines() {
+            true => (self.source.far && self.block_bytes() > 2 * second, HELD_BOX_BYTES),
+            false => (halves && 2 * self.block_bytes() > second, BOX_BYTES),
+        };
         let row = self.a.count * self.bytes;
-        let whole = row.is_multiple_of(BOX_BYTES) || row >= LEAST_BOXES * BOX_BYTES;
+        let whole = row.is_multiple_of(bytes) || row >= LEAST_BOXES * bytes;
         let scattered = self.b.stride.0 % PAGE_BYTES != 0;
-        squares && self.has_parts_of_lines() && long && whole && scattered
+        if asks && self.has_parts_of_lines() && whole && scattered { bytes } else { 0 }
+    }
+
+    /// Whether as much of the next box as a panel is due is asked for at once, before it is moved: where lines are held
+    /// that is no slower than between their stores.
+    pub(super) fn asks_at_once(&self) -> bool {
+        self.asks.box_bytes > 0 && self.by.holds_lines()
     }
 
     /// What is asked for while the panel at `a` of some rows of the block at `src` is moved: as much of the next block;
@@ -169,26 +185,44 @@ impl Panels {
         (range, rows): (&Range<usize>, &Range<usize>),
         src: *const u8,
     ) -> (Option<*const u8>, usize) {
-        let block = (self.asks.next != 0).then(|| src.wrapping_offset(self.asks.next));
-        if self.asks.boxes {
-            return self.next_box(a, (range, rows), (src, block));
+        if self.asks.box_bytes > 0 {
+            let part = self.part_of_box(a, (range, rows), src);
+            return part.map_or((None, 0), |(at, _)| (Some(at), FEW));
         }
         let moved = (rows.start * self.a.count + a * rows.len()) * self.bytes;
+        let block = (self.asks.next != 0).then(|| src.wrapping_offset(self.asks.next));
         (block.map(|at| at.wrapping_add(moved)), self.asks.lines)
     }
 
-    /// The part of the next box, as [`Panels::next_of`] says: of these rows, of those behind them, or of the next block.
-    #[inline(never)]
-    fn next_box(
+    /// Asks for what [`Panels::asks_at_once`] says.
+    pub(super) fn ask_for_box(
         &self,
         a: usize,
         (range, rows): (&Range<usize>, &Range<usize>),
-        (src, block): (*const u8, Option<*const u8>),
-    ) -> (Option<*const u8>, usize) {
-        let at = a * self.bytes;
-        let next = at - at % BOX_BYTES + BOX_BYTES;
-        let first_row = at % BOX_BYTES * rows.len() / BOX_BYTES;
-        let part = |at: *const u8| at.wrapping_offset(first_row as isize * self.b.stride.0);
+        src: *const u8,
+    ) {
+        let Some((mut at, rows)) = self.part_of_box(a, (range, rows), src) else { return };
+        for _ in 0..rows {
+            (0..self.asks.box_bytes)
+                .step_by(LINE_BYTES)
+                .for_each(|line| prefetch_near(at.wrapping_add(line)));
+            at = at.wrapping_offset(self.b.stride.0);
+        }
+    }
+
+    /// The part of the next box that a panel is due, as [`Panels::next_of`] says: of these rows, of those behind them, or of
+    /// the next block; and how many rows it has.
+    #[inline(never)]
+    fn part_of_box(
+        &self,
+        a: usize,
+        (range, rows): (&Range<usize>, &Range<usize>),
+        src: *const u8,
+    ) -> Option<(*const u8, usize)> {
+        let (at, bytes) = (a * self.bytes, self.asks.box_bytes);
+        let next = at - at % bytes + bytes;
+        let row_at = |at: usize| rows.len().min(at * rows.len() / bytes);
+        let first = row_at(at % bytes);
         let from = |at: usize, row: usize| {
             Some(src.wrapping_add(at).wrapping_offset(row as isize * self.b.stride.0))
         };
@@ -196,8 +230,67 @@ impl Panels {
             () if next < range.end * self.bytes => from(next, rows.start),
             () if rows.end < self.b.count => from(range.start * self.bytes, rows.end),
             () if range.end < self.a.count => from(next, 0),
-            () => block,
+            () => (self.asks.next != 0).then(|| src.wrapping_offset(self.asks.next)),
         };
-        next.map_or((None, 0), |next| (Some(part(next)), FEW))
+        let count = row_at(at % bytes + self.chunk.0 * self.bytes) - first;
+        next.map(|at| (at.wrapping_offset(first as isize * self.b.stride.0), count))
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::caches::{Cache, Caches};
+    use crate::instance::available;
+    use layout::{CopyDim, FieldCopy, NdCopy, Stride};
+    use std::collections::BTreeMap;
+
+    /// Two images of so many channels and pixels of 4 bytes.
+    fn images((channels, pixels): (i64, i64)) -> NdCopy {
+        let (plane, image) = (4 * pixels, 4 * channels * pixels);
+        let loops = [(2, image, image), (channels, plane, 4), (pixels, 4, 4 * channels)];
+        let strides = loops.map(|(_, src, dst)| Stride { src, dst }).to_vec();
+        let field = FieldCopy { bytes: 4, src_offset: 0, dst_offset: 0, padding: 0, strides };
+        let extents = loops.map(|(count, ..)| count.cast_unsigned());
+        let dim = |extent| CopyDim { extent, src_index: None, dst_index: None };
+        NdCopy { dims: extents.map(dim).to_vec(), fields: vec![field] }
+    }
+
+    /// Where nothing is kept that is more than a KiB, and lines are held.
+    fn abilities() -> crate::vector::Abilities {
+        let second = Cache { bytes: 16 << 10, ways: 8 };
+        let caches = Caches { second, third_bytes: 1 << 10, ..Caches::MEASURED };
+        let lines = available().find(|instance| instance.name == "emulated").unwrap();
+        lines.on(None).with(caches).abilities
+    }
+
+    #[test]
+    fn each_line_of_the_next_box_is_asked_for_once() {
+        for (channels, pixels) in [(67, 512), (20, 1152), (35, 640)] {
+            let copy = images((channels, pixels));
+            let mut nest = Nest::of(&copy).unwrap();
+            let panels = Panels::of(&mut nest, 4096, (true, abilities())).unwrap();
+            assert!(panels.asks_at_once(), "{panels:?}");
+            let (all, rows) = (0..panels.a.count, 0..panels.b.count);
+            let mut asked = BTreeMap::new();
+            for a in all.clone().step_by(panels.chunk.0) {
+                let part = panels.part_of_box(a, (&all, &rows), std::ptr::null());
+                let (at, count) = part.expect("another image follows");
+                for row in 0..count {
+                    let at = at.wrapping_offset(row as isize * panels.b.stride.0).addr();
+                    *asked.entry(at).or_insert(0) += 1;
+                }
+            }
+            // All boxes of all rows, but of the first of the image, and a box of the next image.
+            let row_bytes = 4 * pixels as usize;
+            let boxes = (HELD_BOX_BYTES..=row_bytes).step_by(HELD_BOX_BYTES);
+            let image = 4 * (channels * pixels) as usize;
+            let place = |at: usize| if at < row_bytes { at } else { image };
+            let expected: BTreeMap<usize, i32> = boxes
+                .flat_map(|at| (0..channels as usize).map(move |row| place(at) + row * row_bytes))
+                .map(|at| (at, 1))
+                .collect();
+            assert_eq!(asked, expected, "{channels} by {pixels}");
+        }
     }
 }
