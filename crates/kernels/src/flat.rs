@@ -3,12 +3,12 @@
 //! **Hazard.** A line that two panels write costs a read and two writes of it; pieces of a line or two,
 //! each in another page, cost more than what they move. **Structure.** The loops in which the destination
 //! goes on are one long row, those in which the source does are another, whatever their extents: where
-//! their elements lie stands in a table for each panel. By vectors that are lines, of which bytes are exchanged, those of
-//! elements that make squares go through registers only (`through`): on a Zen 5, and where the processor doesn't scatter
-//! lines. Other panels are pieces of 512 B each way, or, by vectors of half a line and from elements of 2 bytes on, of
-//! 64 KiB: of 128 rows of the source and of 512 B of the destination at least, or 64 where rows are at few places. By other
-//! vectors that are lines, which the processor doesn't scatter, they are narrow from rows of 3 KiB and elements of 4 bytes
-//! on: 32 elements of 64 rows, of which the next as many are asked for between the lines that are written. They are put
+//! their elements lie stands in a table for each panel. By vectors that are lines, of which bytes are exchanged, most of
+//! elements that make squares go through registers only, on a Zen 5, and where the processor doesn't scatter lines
+//! (`through`). Other panels are pieces of 512 B each way, or, by vectors of half a line and from elements of 2 bytes on, of
+//! 64 KiB: of 128 rows of the source and of 512 B of the destination at least, or 64 where rows are at few places. By
+//! vectors that are lines, on the same processors, they are narrow from rows of 3 KiB and elements of 4 bytes on: 32
+//! elements of 64 rows, of which the next as many are asked for between the lines that are written. They are put
 //! together in strips in a first-level cache, from a copy in a second-level one or, where squares have sides of a line,
 //! from the source; of each row whole lines are written past the caches, and what is left of it is carried to
 //! the panel behind.
@@ -164,9 +164,10 @@ impl Flat {
         let side = LINE_BYTES / bytes;
         let pitch_bytes = b.lines[0].stride.0;
         let by_rows = pitch_bytes % FEW_PLACES_BYTES == 0;
-        let asks_soon = b.len == 1 && !by_rows && !is_near_page(pitch_bytes);
+        let asks_soon = b.len == 1 && !by_rows && !is_near(pitch_bytes, PAGE_BYTES);
         let halves = is_line(2 * by.lanes) && are_lines(by.lanes, bytes, true);
-        let through = through::go_through(by, bytes, (b.count() * bytes, pitch_bytes));
+        let rows = (a.count() * bytes, pitch_bytes, b.count() * bytes);
+        let through = through::go_through(by, bytes, rows);
         let long = b.count() * bytes >= NARROW_ROW_BYTES;
         let is_narrow = by.moves_lines() && !through && long && NARROW_BYTES.contains(&bytes);
         let (rows, columns, band) = match () {
@@ -314,10 +315,11 @@ const fn halves_rows(bytes: usize, by_rows: bool) -> usize {
     if rows < least { least } else { rows }
 }
 
-/// Whether rows so far apart are less than a line from multiples of a page, and so at one place of a first-level cache.
-fn is_near_page(pitch_bytes: isize) -> bool {
-    let (at, line) = (pitch_bytes.rem_euclid(PAGE_BYTES), LINE_BYTES as isize);
-    at < line || at > PAGE_BYTES - line
+/// Whether rows so far apart are less than a line from multiples of `place`: of a page, they are at one place of a
+/// first-level cache.
+fn is_near(pitch_bytes: isize, place: isize) -> bool {
+    let (at, line) = (pitch_bytes.rem_euclid(place), LINE_BYTES as isize);
+    at < line || at > place - line
 }
 
 impl Panel<'_> {

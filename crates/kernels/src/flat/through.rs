@@ -6,10 +6,10 @@
 //! Squares are taken lane by lane: so few columns at once find room in registers.
 
 use super::chain::Chain;
-use super::{LEAST_ROW_BYTES, MOST_ROWS, Panel, is_near_page};
+use super::{LEAST_ROW_BYTES, MOST_ROWS, Panel, is_near};
 use crate::ahead::prefetch_near;
 use crate::tile::picked::line_of;
-use crate::tile::{is_line, square};
+use crate::tile::{SCATTERING_BYTES, is_line, square};
 use crate::vector::{Abilities, LANE_BYTES, LINE_BYTES, Vector};
 
 /// The lanes of a line.
@@ -20,9 +20,13 @@ const LANES: usize = LINE_BYTES / LANE_BYTES;
 const HELD_BYTES: usize = 4 * LINE_BYTES;
 const HELD_COLUMNS: usize = 64;
 
-/// There rows of the destination are no shorter than this, and not less than this of elements of 8 and 16 bytes.
+/// There rows of the destination are no shorter than this; of elements of 8 and 16 bytes than that, and the source's have all
+/// of a panel's.
 const HELD_ROW_BYTES: usize = LEAST_ROW_BYTES + LINE_BYTES;
 const LONG_ROW_BYTES: usize = 2 * LEAST_ROW_BYTES;
+
+/// Rows less than a line from multiples of this are at few places for squares of elements of a byte, which have 64.
+const CROWDED_BYTES: isize = 2 << 10;
 
 /// On a Zen 5 rows of the source that follow each other are packed, up to so long.
 const PACKED_BYTES: usize = 8 << 10;
@@ -38,13 +42,21 @@ const PART_ELEMENTS: usize = 128;
 const COLUMNS: usize = 32;
 const LONG_BYTES: usize = 2 << 10;
 
-/// Whether long rows of elements of `bytes` go through registers, wherever they start, of which the destination's are so
-/// long and the source's so far apart: on a Zen 5, and where lines are held. There that is up to 1.8 times as fast, but
-/// for short rows, and for elements of a byte in rows at one place of a first-level cache, of which a square has more than
-/// that keeps.
-pub(crate) fn go_through(by: Abilities, bytes: usize, (row, pitch): (usize, isize)) -> bool {
-    let least = if bytes > 4 { LONG_ROW_BYTES } else { HELD_ROW_BYTES };
-    let held = by.holds_lines() && row >= least && (bytes > 1 || !is_near_page(pitch));
+/// Whether long rows of elements of `bytes` go through registers, wherever they start: those of the source so long and so
+/// far apart, to such of the destination. On a Zen 5 so do elements of 2 bytes and more, and others where lines are held.
+/// There that is up to 1.8 times as fast, but for short rows, and for elements of a byte in rows at few places of a
+/// first-level cache, of which a square has more than that keeps.
+pub(crate) fn go_through(
+    by: Abilities,
+    bytes: usize,
+    (from, pitch, to): (usize, isize, usize),
+) -> bool {
+    let long = match bytes {
+        5.. => from >= HELD_BYTES && to >= LONG_ROW_BYTES,
+        _ => to >= HELD_ROW_BYTES,
+    };
+    let crowded = bytes == 1 && (is_near(pitch, CROWDED_BYTES) || pitch % SCATTERING_BYTES == 0);
+    let held = by.holds_lines() && long && !crowded;
     (held || by.scatters_lines() && bytes > 1) && are_moved(by.lanes, by.unit_bytes, bytes)
 }
 

@@ -30,7 +30,7 @@ const HALVES_AHEAD_BYTES: isize = 512;
 /// panel is soon moved.
 const BLOCKS_AHEAD_BYTES: isize = 2048;
 
-/// What a box has of each row of a block, where panels that are put together ask for boxes: by halves, and where the
+/// What a box has of each row of a block, where panels of which rows are whole lines only together ask for boxes: by halves, and where the
 /// processor holds lines. There half as much was up to a fourth slower.
 const BOX_BYTES: usize = FEW * LINE_BYTES;
 const HELD_BOX_BYTES: usize = 8 * LINE_BYTES;
@@ -52,7 +52,7 @@ pub(super) struct Asks {
     pub(super) soon: isize,
     /// How many lines of each row are, a multiple of [`FEW`], if what is `next` is no run.
     lines: usize,
-    /// What boxes that are have of each row, if panels are put together.
+    /// What boxes that are have of each row, of panels of which rows are whole lines only together.
     box_bytes: usize,
 }
 
@@ -72,10 +72,11 @@ impl Panels {
         if self.are_beside() {
             return Asks { next: innermost, lines: self.lines_beside(), ..Asks::default() };
         }
-        let (next, box_bytes) = (self.next(nest, innermost), self.box_bytes());
+        let box_bytes = self.box_bytes();
         if box_bytes > 0 && self.by.holds_lines() {
-            return Asks { next, box_bytes, ..Asks::default() };
+            return Asks { next: innermost, box_bytes, ..Asks::default() };
         }
+        let next = self.next(nest, innermost);
         let ahead = if streams && next == 0 { self.ahead(innermost) } else { 0 };
         Asks { ahead, next, soon: self.soon(ahead, next), lines: 0, box_bytes }
     }
@@ -155,7 +156,8 @@ impl Panels {
         }
     }
 
-    /// What boxes have of each row, where panels that are put together ask for such; 0 where they don't. By halves they do
+    /// What boxes have of each row, where panels of which rows are whole lines only together ask for such; 0 where they
+    /// don't. By halves they do
     /// if a second-level cache has no room for their block and the next; where lines are held, if no cache keeps the source
     /// and the block is large. Of rows at multiples of a page a cache would not keep a box, either.
     fn box_bytes(&self) -> usize {
@@ -239,6 +241,7 @@ impl Panels {
 
 #[cfg(test)]
 mod tests {
+    use super::super::BAND_ROWS;
     use super::*;
     use crate::caches::{Cache, Caches};
     use crate::instance::available;
@@ -256,29 +259,46 @@ mod tests {
         NdCopy { dims: extents.map(dim).to_vec(), fields: vec![field] }
     }
 
-    /// Where nothing is kept that is more than a KiB, and lines are held.
-    fn abilities() -> crate::vector::Abilities {
+    /// The panels of such images where lines are held, and a second level of caches keeps 16 KiB, and a third as much as
+    /// that.
+    fn panels(shape: (i64, i64), third_bytes: usize) -> Panels {
         let second = Cache { bytes: 16 << 10, ways: 8 };
-        let caches = Caches { second, third_bytes: 1 << 10, ..Caches::MEASURED };
+        let caches = Caches { second, third_bytes, ..Caches::MEASURED };
         let lines = available().find(|instance| instance.name == "emulated").unwrap();
-        lines.on(None).with(caches).abilities
+        let by = lines.on(None).with(caches).abilities;
+        Panels::of(&mut Nest::of(&images(shape)).unwrap(), 4096, (true, by)).unwrap()
     }
 
     #[test]
-    fn each_line_of_the_next_box_is_asked_for_once() {
-        for (channels, pixels) in [(67, 512), (20, 1152), (35, 640)] {
-            let copy = images((channels, pixels));
-            let mut nest = Nest::of(&copy).unwrap();
-            let panels = Panels::of(&mut nest, 4096, (true, abilities())).unwrap();
-            assert!(panels.asks_at_once(), "{panels:?}");
+    fn boxes_are_asked_for_of_large_blocks_of_far_sources() {
+        assert!(panels((67, 512), 1 << 10).asks_at_once());
+        // What a cache keeps, little blocks, rows at multiples of a page, and such as are few boxes and not whole ones.
+        for (shape, third_bytes) in [
+            ((67, 512), 1 << 20),
+            ((15, 528), 1 << 10),
+            ((67, 1024), 1 << 10),
+            ((67, 500), 1 << 10),
+        ] {
+            assert!(!panels(shape, third_bytes).asks_at_once(), "{shape:?}");
+        }
+    }
+
+    #[test]
+    fn each_row_of_the_next_box_is_asked_for_once() {
+        // The last has more columns than a band.
+        for (channels, pixels) in [(67, 512), (20, 1152), (35, 640), (20, 2176)] {
+            let panels = panels((channels, pixels), 1 << 10);
             let (all, rows) = (0..panels.a.count, 0..panels.b.count);
             let mut asked = BTreeMap::new();
-            for a in all.clone().step_by(panels.chunk.0) {
-                let part = panels.part_of_box(a, (&all, &rows), std::ptr::null());
-                let (at, count) = part.expect("another image follows");
-                for row in 0..count {
-                    let at = at.wrapping_offset(row as isize * panels.b.stride.0).addr();
-                    *asked.entry(at).or_insert(0) += 1;
+            for start in all.clone().step_by(BAND_ROWS) {
+                let band = start..all.end.min(start + BAND_ROWS);
+                for a in band.clone().step_by(panels.chunk.0) {
+                    let part = panels.part_of_box(a, (&band, &rows), std::ptr::null());
+                    let (at, count) = part.expect("another image follows");
+                    for row in 0..count {
+                        let at = at.wrapping_offset(row as isize * panels.b.stride.0).addr();
+                        *asked.entry(at).or_insert(0) += 1;
+                    }
                 }
             }
             // All boxes of all rows, but of the first of the image, and a box of the next image.

@@ -15,6 +15,9 @@ use crate::vector::{Abilities, LANE_BYTES, LINE_BYTES, PAGE_BYTES};
 /// At most this part of the rows is moved twice.
 const MOST_TWICE: usize = 4;
 
+/// And by a third where they go through registers.
+const MOST_TWICE_THROUGH: usize = 3;
+
 impl Panels {
     /// How such rows are written, if they are; `apart` says that they share no line with what other loops reach.
     pub(super) fn joined(&self, apart: bool) -> Option<Writes> {
@@ -74,15 +77,19 @@ impl Panels {
     /// Whether long rows go through registers, and are better for that: on a Zen 5 by a fifth to a half where blocks are
     /// large and elements no less than 8 bytes, and up to four times where rows are put together that are not spliced. On a
     /// Xeon blocks of more than twice what is taken for a second-level cache are 1.1 to 3 times as fast so, and smaller
-    /// ones up to a third slower.
+    /// ones, but for rows that are not spliced, up to a third slower; of these few columns, of which too many would be moved
+    /// twice, up to a fourth.
     fn goes_through(&self) -> bool {
         let caches = self.by.caches;
+        let twice = self.a.count.next_multiple_of(LINE_BYTES / self.bytes) - self.a.count;
+        let few = !self.by.holds_lines() || twice <= self.a.count / MOST_TWICE_THROUGH;
         let large = match self.by.holds_lines() {
             true => self.block_bytes() > 2 * caches.second.bytes,
             false => self.bytes >= 8 && self.block_bytes() > panel_run_bytes(caches),
         };
-        let better = large || self.writes == Writes::Staged;
-        better && go_through(self.by, self.bytes, (self.row_bytes(), self.b.stride.0))
+        let better = large || self.writes == Writes::Staged && few;
+        let rows = (self.a.count * self.bytes, self.b.stride.0, self.row_bytes());
+        better && go_through(self.by, self.bytes, rows)
     }
 
     /// How many rows of the source a panel has that is made in registers: a box and the next take a quarter of a
