@@ -30,8 +30,8 @@ const HALVES_AHEAD_BYTES: isize = 512;
 /// panel is soon moved.
 const BLOCKS_AHEAD_BYTES: isize = 2048;
 
-/// What a box has of each row of a block, where panels of which rows are whole lines only together ask for boxes: by halves, and where the
-/// processor holds lines. There half as much was up to a fourth slower.
+/// What a box has of each row of a block, where panels ask for boxes of which rows are whole lines only together: by halves,
+/// and where the processor holds lines. There half as much was up to a fourth slower.
 const BOX_BYTES: usize = FEW * LINE_BYTES;
 const HELD_BOX_BYTES: usize = 8 * LINE_BYTES;
 
@@ -156,10 +156,10 @@ impl Panels {
         }
     }
 
-    /// What boxes have of each row, where panels of which rows are whole lines only together ask for such; 0 where they
-    /// don't. By halves they do
-    /// if a second-level cache has no room for their block and the next; where lines are held, if no cache keeps the source
-    /// and the block is large. Of rows at multiples of a page a cache would not keep a box, either.
+    /// What boxes have of each row, where panels ask for such of which rows are whole lines only together; 0 where they
+    /// don't. By halves they do if a second-level cache has no room for their block and the next; where lines are held, if
+    /// no cache keeps the source and the block is large. Of rows at multiples of a page a cache would not keep a box,
+    /// either.
     fn box_bytes(&self) -> usize {
         let halves = self.by_halves() && are_lines(self.by.lanes, self.bytes, false);
         let second = self.by.caches.second.bytes;
@@ -205,9 +205,9 @@ impl Panels {
     ) {
         let Some((mut at, rows)) = self.part_of_box(a, (range, rows), src) else { return };
         for _ in 0..rows {
-            (0..self.asks.box_bytes)
-                .step_by(LINE_BYTES)
-                .for_each(|line| prefetch_near(at.wrapping_add(line)));
+            for line in (0..self.asks.box_bytes).step_by(LINE_BYTES) {
+                prefetch_near(at.wrapping_add(line));
+            }
             at = at.wrapping_offset(self.b.stride.0);
         }
     }
@@ -259,8 +259,7 @@ mod tests {
         NdCopy { dims: extents.map(dim).to_vec(), fields: vec![field] }
     }
 
-    /// The panels of such images where lines are held, and a second level of caches keeps 16 KiB, and a third as much as
-    /// that.
+    /// The panels of such images where lines are held, a second-level cache has 16 KiB, and a third-level one so much.
     fn panels(shape: (i64, i64), third_bytes: usize) -> Panels {
         let second = Cache { bytes: 16 << 10, ways: 8 };
         let caches = Caches { second, third_bytes, ..Caches::MEASURED };

@@ -80,15 +80,14 @@ impl Panels {
     /// ones, but for rows that are not spliced, up to a third slower; of these few columns, of which too many would be moved
     /// twice, up to a fourth.
     fn goes_through(&self) -> bool {
-        let caches = self.by.caches;
-        let twice = self.a.count.next_multiple_of(LINE_BYTES / self.bytes) - self.a.count;
-        let few = !self.by.holds_lines() || twice <= self.a.count / MOST_TWICE_THROUGH;
-        let large = match self.by.holds_lines() {
-            true => self.block_bytes() > 2 * caches.second.bytes,
-            false => self.bytes >= 8 && self.block_bytes() > panel_run_bytes(caches),
+        let (caches, block, a) = (self.by.caches, self.block_bytes(), self.a.count);
+        let twice = a.next_multiple_of(LINE_BYTES / self.bytes) - a;
+        let (large, suits) = match self.by.holds_lines() {
+            true => (block > 2 * caches.second.bytes, twice <= a / MOST_TWICE_THROUGH),
+            false => (self.bytes >= 8 && block > panel_run_bytes(caches), true),
         };
-        let better = large || self.writes == Writes::Staged && few;
-        let rows = (self.a.count * self.bytes, self.b.stride.0, self.row_bytes());
+        let better = large || self.writes == Writes::Staged && suits;
+        let rows = (a * self.bytes, self.b.stride.0, self.row_bytes());
         better && go_through(self.by, self.bytes, rows)
     }
 
