@@ -5,6 +5,7 @@
 //! in another, runs are moved in tiles that write half a kilobyte at one place, and ask for the next. A
 //! processor that scatters lines past the caches, and has vectors that are lines, follows the source instead, but for
 //! a Zen 5 where runs are short and go to many places; there runs that the next don't follow are asked for, too.
+//! Where lines are held, long runs past the caches follow the source, too, and what is read later is asked for.
 //! What can't be asked for, or goes into the caches, has a kilobyte or two of either side at one place.
 
 use crate::ahead::{READ_ON_BYTES, prefetch_near};
@@ -63,6 +64,10 @@ const FEW_BYTES: usize = 512;
 /// a second-level cache, or half of a Zen 5's.
 const VISIT_BYTES: usize = 512;
 
+/// Where lines are held, runs from here on are moved in the order of the source, and what is read later is asked for:
+/// by a quarter faster than in tiles, or without.
+const READ_ON_RUN_BYTES: usize = 512;
+
 /// Two pairs of lines.
 const PAIRS_BYTES: usize = 2 * PAIR_BYTES;
 
@@ -78,11 +83,20 @@ pub(crate) struct Runs {
     /// How many turns of `along` and of `across` a tile has, at most.
     tile: (usize, usize),
     is_tiled: bool,
-    /// Whether the next tile is asked for, with which the source goes on.
-    asks: bool,
-    /// How far ahead a tile asks for the next, if that lies elsewhere; 0 for not at all.
-    ahead: isize,
+    asked: Asked,
     stores: Stores,
+}
+
+/// What tiles ask for.
+#[derive(Debug, Clone, Copy, PartialEq)]
+enum Asked {
+    Nothing,
+    /// The next tile, with which the source goes on.
+    Tile,
+    /// The next tile, which lies so far ahead.
+    Ahead(isize),
+    /// What is read [`READ_ON_BYTES`] later: runs are long, and in the order of the source.
+    On,
 }
 
 impl Runs {
@@ -101,7 +115,7 @@ impl Runs {
             }
         }
         let tile = (along.count, across.count);
-        Runs { bytes, along, across, tile, is_tiled: false, asks: false, ahead: 0, stores }
+        Runs { bytes, along, across, tile, is_tiled: false, asked: Asked::Nothing, stores }
     }
 
     /// Takes the loop in which the source goes on and the one in which the destination does out of
@@ -125,8 +139,8 @@ impl Runs {
         let along = take(&|l| l.dst == bytes as isize)?;
         let strides = rest.loops().iter().fold(across.stride.1, |all, l| all | l.dst) as usize;
         let whole = (strides | dst | (bytes * along.count)).is_multiple_of(LINE_BYTES);
-        let (tile, ahead) = ((1, 1), 0);
-        let runs = Runs { bytes, along, across, tile, is_tiled: true, asks: false, ahead, stores };
+        let (tile, asked) = ((1, 1), Asked::Nothing);
+        let runs = Runs { bytes, along, across, tile, is_tiled: true, asked, stores };
         let asks = runs.is_asked_for(by, rest.loops().last());
         let fits = match stores {
             Stores::Streamed => whole && (is_half || bytes.is_multiple_of(LINE_BYTES)),
@@ -134,6 +148,7 @@ impl Runs {
         };
         (fits && (asks || runs.at_one() > few)).then(|| *nest = rest)?;
         Some(match () {
+            () if runs.is_read_on(by) => Runs { along: across, across: along, ..runs }.reading_on(),
             () if asks => runs.asking(),
             () if runs.is_followed(by) => runs.following(by.caches),
             () => runs.by_tiles(by),
@@ -176,7 +191,22 @@ impl Runs {
     }
 
     fn asking(self) -> Runs {
-        Runs { tile: (self.visit(), self.across.count), asks: true, ..self }
+        Runs { tile: (self.visit(), self.across.count), asked: Asked::Tile, ..self }
+    }
+
+    /// Whether what is read later is asked for.
+    fn is_read_on(&self, by: Abilities) -> bool {
+        by.holds_lines() && self.stores == Stores::Streamed && self.bytes >= READ_ON_RUN_BYTES
+    }
+
+    fn reading_on(self) -> Runs {
+        Runs { is_tiled: false, asked: Asked::On, ..self }
+    }
+
+    /// As they are, or so that what is read later is asked for, by vectors of these abilities: if the first loop
+    /// is that in which the source goes on.
+    pub(crate) fn read_by(self, by: Abilities) -> Runs {
+        if self.is_read_on(by) { self.reading_on() } else { self }
     }
 
     /// Whether the source is followed from end to end.
@@ -228,8 +258,11 @@ impl Runs {
         };
         let turns = |most: usize, count: usize| (most / bytes).clamp(1, count);
         let tile = (turns(most.1, along.count), turns(most.0, across.count));
-        let ahead = if apart { tile.0.cast_signed() * along.stride.0 } else { 0 };
-        Runs { tile, ahead, ..self }
+        let asked = match apart {
+            true => Asked::Ahead(tile.0.cast_signed() * along.stride.0),
+            false => Asked::Nothing,
+        };
+        Runs { tile, asked, ..self }
     }
 }
 
@@ -245,9 +278,11 @@ impl fmt::Display for Runs {
         if self.is_tiled {
             write!(f, ", in tiles of {} by {}", self.tile.0, self.tile.1)?;
         }
-        if self.asks || self.ahead != 0 {
-            f.write_str(", of which the next is asked for")?;
-        }
+        f.write_str(match self.asked {
+            Asked::Nothing => "",
+            Asked::Tile | Asked::Ahead(_) => ", of which the next is asked for",
+            Asked::On => ", asked for far ahead",
+        })?;
         let past = self.stores == Stores::Streamed;
         f.write_str(if past { ", past the caches" } else { "" })
     }
@@ -259,7 +294,11 @@ impl fmt::Display for Runs {
 /// As [`stream::copy`], for each run.
 #[inline(always)]
 pub(crate) unsafe fn runs<V: Vector>(runs: &Runs, src: *const u8, dst: *mut u8) {
-    if const { is_line(2 * V::LANES) || is_line(V::LANES) } && runs.asks {
+    if const { is_line(V::LANES) } && runs.asked == Asked::On {
+        // SAFETY: the caller's contract.
+        return unsafe { reading_on::<V>(runs, (src, dst)) };
+    }
+    if const { is_line(2 * V::LANES) || is_line(V::LANES) } && runs.asked == Asked::Tile {
         // SAFETY: the caller's contract; the destination starts on a line, halves are even in number, others whole lines.
         return unsafe {
             match runs.bytes {
@@ -288,7 +327,8 @@ pub(crate) unsafe fn runs<V: Vector>(runs: &Runs, src: *const u8, dst: *mut u8) 
 /// As [`runs`], for one tile.
 #[inline(always)]
 unsafe fn tile<V: Vector>(runs: &Runs, at: (*const u8, *mut u8)) {
-    let Runs { bytes, along, across, is_tiled, ahead, stores, .. } = *runs;
+    let Runs { bytes, along, across, is_tiled, asked, stores, .. } = *runs;
+    let ahead = if let Asked::Ahead(ahead) = asked { ahead } else { 0 };
     let ends = at.1.addr() | bytes | along.stride.1 as usize | across.stride.1 as usize;
     let whole = is_tiled || ends.is_multiple_of(LINE_BYTES);
     let lines = (along, across);
@@ -379,6 +419,56 @@ unsafe fn vectors_to<V: Vector, const BYTES: usize, const STREAM: bool>(
     }
 }
 
+/// Where what is read [`READ_ON_BYTES`] later lies, of runs that are read one by one.
+struct Later {
+    /// How much lies at one place, and what a run has of it.
+    place: usize,
+    run: usize,
+    /// How far ahead it is, if it lies at another.
+    apart: isize,
+}
+
+impl Later {
+    fn of(&Runs { bytes, along, across, .. }: &Runs) -> Later {
+        let far = READ_ON_BYTES as usize;
+        let goes_on = along.stride.0 == bytes as isize;
+        let (place, step, run) = match goes_on {
+            true => (along.count * bytes, across.stride.0, bytes),
+            false => (bytes, along.stride.0, 0),
+        };
+        // Of places with less, as much further on at the place so many ahead. Behind a single place nothing is known:
+        // what was read is asked for again.
+        let places = far.div_ceil(place) as isize;
+        let within = if place < far { 0 } else { READ_ON_BYTES - place as isize };
+        Later { place, run, apart: within.wrapping_add(places.wrapping_mul(step)) }
+    }
+
+    /// Behind how many bytes of run `i` it is at another place, and how far ahead.
+    fn of_run(&self, i: usize) -> (usize, isize) {
+        (self.place.saturating_sub(i * self.run + READ_ON_BYTES as usize), self.apart)
+    }
+}
+
+/// Copies runs one by one, and asks for what is read later.
+///
+/// # Safety
+/// As [`runs`], for vectors that are lines.
+#[inline(always)]
+unsafe fn reading_on<V: Vector>(runs: &Runs, (src, dst): (*const u8, *mut u8)) {
+    let Runs { bytes, along, across, .. } = *runs;
+    let later = Later::of(runs);
+    for j in 0..across.count as isize {
+        let src = src.wrapping_offset(j * across.stride.0);
+        let dst = dst.wrapping_offset(j * across.stride.1);
+        for i in 0..along.count {
+            let src = src.wrapping_offset(i as isize * along.stride.0);
+            let dst = dst.wrapping_offset(i as isize * along.stride.1);
+            // SAFETY: a run.
+            unsafe { stream::read_on::<V>((src, dst), bytes, later.of_run(i)) };
+        }
+    }
+}
+
 /// Copies runs of lines, of `ONE` or of several, or of halves, past the caches, and asks for as much behind
 /// each tile meanwhile.
 ///
@@ -449,6 +539,51 @@ unsafe fn cached<V: Vector>(src: *const u8, dst: *mut u8, bytes: usize) {
         }
         for at in (0..bytes).step_by(V::LANES * LANE_BYTES) {
             V::load(src.add(at)).store(dst.add(at));
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// Runs of `bytes`, so many of which so far apart from each other, in so many rows.
+    fn later(bytes: usize, along: (usize, isize), across: (usize, isize)) -> Runs {
+        let line = |(count, stride)| Line { count, stride: (stride, 0) };
+        Runs::of(bytes, (line(along), line(across)), Stores::Streamed)
+    }
+
+    #[test]
+    fn what_is_asked_for_is_read_soon() {
+        let far = READ_ON_BYTES as usize;
+        for (bytes, along, across) in [
+            // At one place there is more, as much, or less; by one run, or by several.
+            (3 * far, (4, 1 << 20), (3, 1 << 23)),
+            (far, (4, 1 << 20), (3, 1 << 23)),
+            (far / 8, (32, far as isize / 8), (9, 1 << 20)),
+            (1000, (40, 1000), (9, -(1 << 20))),
+            (1000, (5, 1000), (9, 1 << 20)),
+            (600, (50, 900), (2, 1 << 20)),
+        ] {
+            let runs = later(bytes, along, across);
+            let later = Later::of(&runs);
+            let place = |i: usize, j: usize, at: usize| {
+                i as isize * along.1 + j as isize * across.1 + at as isize
+            };
+            let all = (0..across.0).flat_map(|j| (0..along.0).map(move |i| (i, j)));
+            let read: Vec<isize> =
+                all.flat_map(|(i, j)| (0..bytes).map(move |at| place(i, j, at))).collect();
+            // But for the last of a row of runs that are apart.
+            let row = if along.1 == bytes as isize { read.len() } else { along.0 * bytes };
+            for at in (0..row.saturating_sub(far + bytes.max(later.place))).step_by(64) {
+                let (run, within) = (at / bytes, at % bytes);
+                let (first, apart) = later.of_run(run % along.0);
+                let ahead = if within < first { READ_ON_BYTES } else { apart };
+                let asked = read[at] + ahead;
+                let room = if later.place < far { later.place } else { 1 };
+                let soon = &read[at + far..][..room];
+                assert!(soon.contains(&asked), "{asked} of {at} in runs of {bytes}");
+            }
         }
     }
 }

@@ -380,7 +380,7 @@ fn way<'a>(mut nest: Nest<'a>, dst: usize, (stores, by): (Stores, Abilities)) ->
     // Long runs that share lines are better written past the caches than looked ahead for.
     let long = if by.scatters { LONG_SCATTERED_BYTES } else { LONG_BYTES };
     let gathers = !streams || whole || nest.bytes < long;
-    if gathers && let Some(gather) = Gather::of(&mut nest, are_runs, streams && whole) {
+    if gathers && let Some(gather) = Gather::of(&mut nest, are_runs, (streams && whole, by)) {
         return (nest, Way::Gather(gather), "a table says where runs are");
     }
     if let Some(runs) = Runs::tiled(&mut nest, dst, (stores, by)) {
@@ -388,7 +388,7 @@ fn way<'a>(mut nest: Nest<'a>, dst: usize, (stores, by): (Stores, Abilities)) ->
     }
     if are_runs && (!streams || nest.bytes >= long || whole) {
         let (along, across) = (innermost(&mut nest), innermost(&mut nest));
-        let runs = Runs::of(nest.bytes, (along, across), stores);
+        let runs = Runs::of(nest.bytes, (along, across), stores).read_by(by);
         return (nest, Way::Runs(runs), "elements are long");
     }
     let mut rest = nest;

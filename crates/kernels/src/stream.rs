@@ -31,7 +31,7 @@ pub(crate) unsafe fn run<V: Vector>(
 ) {
     if const { is_line(V::LANES) } && reads_on {
         // SAFETY: the caller's contract.
-        return unsafe { copy_by::<V, true>(src, dst, bytes) };
+        return unsafe { read_on::<V>((src, dst), bytes, (bytes, 0)) };
     }
     let head = dst.addr().wrapping_neg() % LINE_BYTES;
     if !is_long::<V>(bytes.saturating_sub(head)) {
@@ -95,15 +95,34 @@ pub(crate) unsafe fn by_parts<V: Vector>(run: &impl Lines, bytes: usize) {
 #[inline(always)]
 pub(crate) unsafe fn copy<V: Vector>(src: *const u8, dst: *mut u8, bytes: usize) {
     // SAFETY: the caller's contract.
-    unsafe { copy_by::<V, false>(src, dst, bytes) }
+    unsafe { asking::<V>((src, dst), bytes, |_| ()) }
 }
 
-/// As [`copy`]; what is read is asked for far ahead, if it `READS_ON`.
+/// As [`copy`]; what is read later is asked for: behind the first bytes, so many, [`READ_ON_BYTES`] ahead, and behind
+/// others `then`.
 ///
 /// # Safety
 /// As [`copy`].
 #[inline(always)]
-unsafe fn copy_by<V: Vector, const READS_ON: bool>(src: *const u8, dst: *mut u8, bytes: usize) {
+pub(crate) unsafe fn read_on<V: Vector>(
+    (src, dst): (*const u8, *mut u8),
+    bytes: usize,
+    (first, then): (usize, isize),
+) {
+    let ask = |at| {
+        let ahead = if at < first { READ_ON_BYTES } else { then };
+        prefetch_near(src.wrapping_add(at).wrapping_offset(ahead));
+    };
+    // SAFETY: the caller's contract.
+    unsafe { asking::<V>((src, dst), bytes, ask) }
+}
+
+/// As [`copy`], with `ask` called before each vector of the whole lines for where it is.
+///
+/// # Safety
+/// As [`copy`].
+#[inline(always)]
+unsafe fn asking<V: Vector>((src, dst): (*const u8, *mut u8), bytes: usize, ask: impl Fn(usize)) {
     let head = (dst.addr().wrapping_neg() % LINE_BYTES).min(bytes);
     let lines = (bytes - head) / LINE_BYTES;
     let tail = head + lines * LINE_BYTES;
@@ -113,9 +132,7 @@ unsafe fn copy_by<V: Vector, const READS_ON: bool>(src: *const u8, dst: *mut u8,
             std::ptr::copy_nonoverlapping(src, dst, head);
         }
         for at in (head..tail).step_by(V::LANES * LANE_BYTES) {
-            if READS_ON {
-                prefetch_near(src.wrapping_add(at).wrapping_offset(READ_ON_BYTES));
-            }
+            ask(at);
             V::load(src.add(at)).stream(dst.add(at));
         }
         if bytes > tail {

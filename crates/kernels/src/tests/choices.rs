@@ -84,7 +84,8 @@ fn tell_the_way(best: Instance) {
     let mut pages = looped(&[(40, 4096, 4096)]);
     (pages.fields[0].bytes, pages.fields[0].dst_offset) = (4096, 16);
     pages.dims[0].src_index = Some(shuffled(40, 1));
-    says(&pages, Stores::Streamed, "runs of 4096 B, past the caches (");
+    let later = if best.abilities.holds_lines() { ", asked for far ahead" } else { "" };
+    says(&pages, Stores::Streamed, &format!("runs of 4096 B{later}, past the caches ("));
     says(&pages, Stores::Cached, "runs of 4096 B where a table says (");
     says(&transpose(0, 4), Stores::Cached, "nothing");
     // As many bytes as a record has, but not all of them.
