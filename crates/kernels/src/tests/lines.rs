@@ -133,20 +133,14 @@ fn longer_elements_are_read_by_rows_that_the_processor_follows() {
 
 #[test]
 fn long_runs_are_read_on_where_lines_are_held() {
-    let runs = |bytes: i64, (rows, row): (u64, u64)| {
-        let (many, few) = (rows.cast_signed() * bytes, row.cast_signed() * bytes);
-        let mut copy = looped(&[(rows, few, bytes), (row, bytes, many)]);
-        copy.fields[0].bytes = bytes.cast_unsigned();
-        copy
-    };
-    for (bytes, shape, is_asked) in [
+    for (bytes, (rows, row), is_asked) in [
         (512, (9, 40), true),
         (4096, (5, 7), true),
         (20_480, (3, 4), true),
         (2000, (9, 11), true),
         (448, (9, 40), false),
     ] {
-        let copy = runs(bytes, shape);
+        let copy = far(bytes, (rows, row, (bytes * row).cast_signed()));
         let [told, on_amd] = told(&copy, Stores::Streamed);
         assert_eq!(told.contains(" B, asked for far ahead, past"), is_asked, "{told}");
         assert!(!on_amd.contains("far ahead"), "{on_amd}");

@@ -57,12 +57,8 @@ fn far_rows_are_read_by_boxes_on_a_zen_5() {
 
 #[test]
 fn runs_are_asked_for_where_they_go_to_many_places_on_a_zen_5() {
-    let runs = |bytes: i64, (along, across): (u64, u64)| {
-        let (row, to) = (across.cast_signed() * bytes, along.cast_signed() * bytes);
-        let mut copy = looped(&[(along, row, bytes), (across, bytes, to)]);
-        copy.fields[0].bytes = bytes.cast_unsigned();
-        copy
-    };
+    let runs =
+        |bytes: u64, (rows, row): (u64, u64)| far(bytes, (rows, row, (bytes * row).cast_signed()));
     go([
         (
             runs(64, (128, 16)),
