@@ -347,14 +347,14 @@ fn cut<'a>(
 }
 
 /// The outermost loop of `whole`, on either side, whose turns are moved one by one, and the way for what is left of a
-/// turn that is cut: where turns are long, go past the caches by vectors of half a line (by others it was not measured),
-/// and start elsewhere in a line each, so that one of the first two starts inside of one.
+/// turn that is cut: where turns are long, go past the caches and start elsewhere in a line each, so that one of the first
+/// two starts inside of one.
 fn turns<'a>(
     whole: &Nest<'a>,
     dst: usize,
     (stores, by): (Stores, Abilities),
 ) -> Option<(usize, Choice<'a>)> {
-    if stores == Stores::Cached || !is_line(2 * by.lanes) {
+    if stores == Stores::Cached {
         return None;
     }
     let far = |l: &Loop| (l.dst.unsigned_abs(), l.src.unsigned_abs());

@@ -132,7 +132,7 @@ fn turns_that_start_anywhere_are_cut_each() {
     let until = |told: String| told.split(" (").next().unwrap().to_owned();
     assert_eq!(until(told(&turn)), until(told(&pairs(1001))));
     assert!(!explained(&pairs(1001), &by, Stores::Cached).contains("turn by turn"));
-    assert!(!explained(&pairs(1001), &of_lines(), Stores::Streamed).contains("turn by turn"));
+    assert!(explained(&pairs(1001), &of_lines(), Stores::Streamed).contains("turn by turn"));
 }
 
 /// How the whole lines are moved, if a destination so far behind the start of a line is cut.
