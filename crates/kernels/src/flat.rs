@@ -5,31 +5,31 @@
 //! goes on are one long row, those in which the source does are another, whatever their extents: where
 //! their elements lie stands in a table for each panel. By vectors that are lines, of which bytes are exchanged, most of
 //! elements that make squares go through registers only, on a Zen 5, and where the processor doesn't scatter lines
-//! (`through`). Other panels are pieces of 512 B each way, or, by vectors of half a line and from elements of 2 bytes on, of
+//! (`through`), and there so does all of what follows each other in rows of less than a line, as one panel (`short`). Other
+//! panels are pieces of 512 B each way, or, by vectors of half a line and from elements of 2 bytes on, of
 //! 64 KiB: of 128 rows of the source and of 512 B of the destination at least, or 64 where rows are at few places. By
 //! vectors that are lines, on the same processors, they are narrow from rows of 3 KiB and elements of 4 bytes on: 32
 //! elements of 64 rows, of which the next as many are asked for between the lines that are written. They are put
-//! together in strips in a first-level cache, from a copy in a second-level one or, where squares have sides of a line,
+//! together in strips in a first-level cache (`strips`), from a copy in a second-level one or, where squares have sides of a line,
 //! from the source; of each row whole lines are written past the caches, and what is left of it is carried to
 //! the panel behind.
 
 mod chain;
+pub(crate) mod short;
+pub(crate) mod strips;
 pub(crate) mod through;
 
 use self::chain::Chain;
-use crate::ahead::{prefetch, prefetch_near};
-use crate::element::{Line, move_line};
+use self::short::{Short, are_short};
 use crate::instance::Instance;
 use crate::nest::Nest;
-use crate::stream;
-use crate::tile::sides::{square_of_lines, square_of_two_lanes};
-use crate::tile::{LINES_AHEAD_BYTES, are_lines, copy_row, is_line, pitch, square};
-use crate::vector::{Abilities, LANE_BYTES, LINE_BYTES, PAGE_BYTES, Vector};
+use crate::tile::{are_lines, is_line, pitch};
+use crate::vector::{Abilities, LANE_BYTES, LINE_BYTES, PAGE_BYTES};
 use std::fmt;
 use std::mem::MaybeUninit;
 use std::ops::{Range, RangeInclusive};
 
-/// Shorter rows of the destination are not worth it; those of the source have a line at least.
+/// Shorter rows of the destination are not worth it; those of the source have a line at least, but for [`short`].
 const LEAST_ROW_BYTES: usize = 1 << 10;
 
 /// Rows at multiples of this, as far as the first loop of their chain says, are at few places of the caches, and of
@@ -62,10 +62,6 @@ const PANEL_BYTES: usize = 64 << 10;
 const HALVES_ROWS: usize = 128;
 const FEW_PLACES_ROWS: usize = 64;
 
-/// So many rows ahead of a square lines of its strip are asked for once more, into a first-level cache: if rows are not at one
-/// place of it, and all in one loop. Of several it is no gain.
-const SOON_ROWS: usize = 16;
-
 /// As [`BAND_ROWS`], by vectors of half a line.
 const HALVES_BAND_ROWS: usize = 1024;
 
@@ -97,10 +93,20 @@ pub(crate) struct Flat {
     by_rows: bool,
     /// Whether what is read soon is asked for once more.
     asks_soon: bool,
-    /// Whether panels are narrow: the next is asked for while one is written, and not while it is read.
-    is_narrow: bool,
-    /// Whether panels wait in no cache on their way.
-    through: bool,
+    passes: Passes,
+}
+
+/// How panels go.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum Passes {
+    /// They are put together by strips.
+    Strips,
+    /// As `Strips`, of narrow ones: the next is asked for while one is written, and not while it is read.
+    Narrow,
+    /// Through registers: they wait in no cache on their way.
+    Registers,
+    /// As `Registers`, in one: the source's rows are short.
+    Short,
 }
 
 /// A panel: where its elements are.
@@ -125,6 +131,7 @@ pub(crate) struct Panel<'a> {
     /// As in [`Flat`].
     by_rows: bool,
     asks_soon: bool,
+    /// As [`Passes::Narrow`].
     is_narrow: bool,
     /// How far it is to the next, if that is known: for what goes through registers.
     next: Option<isize>,
@@ -157,7 +164,8 @@ impl Flat {
         }
         let b = Chain::take(nest, |l| l.dst, |l| l.src == bytes as isize)?;
         let a = Chain::take(nest, |l| l.src, |_| false)?;
-        if b.count() * bytes < LEAST_ROW_BYTES || a.count() * bytes < LINE_BYTES {
+        let short = are_short(by, bytes, (&a, &b));
+        if b.count() * bytes < LEAST_ROW_BYTES || a.count() * bytes < LINE_BYTES && !short {
             return None;
         }
         let most = PIECE_BYTES / bytes;
@@ -167,29 +175,35 @@ impl Flat {
         let asks_soon = b.len == 1 && !by_rows && !is_near(pitch_bytes, PAGE_BYTES);
         let halves = is_line(2 * by.lanes) && are_lines(by.lanes, bytes, true);
         let rows = (a.count() * bytes, pitch_bytes, b.count() * bytes);
-        let through = through::go_through(by, bytes, rows);
         let long = b.count() * bytes >= NARROW_ROW_BYTES;
-        let is_narrow = by.moves_lines() && !through && long && NARROW_BYTES.contains(&bytes);
-        let (rows, columns, band) = match () {
-            () if through => {
+        let passes = match () {
+            () if short => Passes::Short,
+            () if through::go_through(by, bytes, rows) => Passes::Registers,
+            () if by.moves_lines() && long && NARROW_BYTES.contains(&bytes) => Passes::Narrow,
+            () => Passes::Strips,
+        };
+        let (rows, columns, band) = match passes {
+            Passes::Short => (b.count(), a.count(), a.count()),
+            Passes::Registers => {
                 let (rows, columns) = through::chunk(by, bytes, (&a, &b));
                 (rows, columns, MOST_BAND_ROWS - LINE_BYTES)
             }
-            () if halves => {
+            Passes::Narrow => (NARROW_ROWS, NARROW_COLUMNS, NARROW_BAND_ROWS),
+            Passes::Strips if halves => {
                 let rows = halves_rows(bytes, by_rows);
                 (rows, PANEL_BYTES / rows / bytes, HALVES_BAND_ROWS)
             }
-            () if is_narrow => (NARROW_ROWS, NARROW_COLUMNS, NARROW_BAND_ROWS),
-            () => {
+            Passes::Strips => {
                 let rows = most.min(MOST_ROWS);
                 (rows, most.min((COPIED_BYTES / rows - LINE_BYTES) / bytes), BAND_ROWS)
             }
         };
         let strip = if halves { side } else { side.clamp(*STRIP_ROWS.start(), *STRIP_ROWS.end()) };
-        debug_assert!(through || rows * pitch(columns * bytes) <= COPIED_BYTES);
+        let waits = matches!(passes, Passes::Strips | Passes::Narrow);
+        debug_assert!(!waits || rows * pitch(columns * bytes) <= COPIED_BYTES);
         let chunk = (columns.min(a.count()), rows.min(b.count()));
-        debug_assert!(through || strip * pitch(LINE_BYTES + rows * bytes) <= STRIP_BYTES);
-        Some(Flat { bytes, a, b, chunk, strip, band, by_rows, asks_soon, is_narrow, through })
+        debug_assert!(!waits || strip * pitch(LINE_BYTES + rows * bytes) <= STRIP_BYTES);
+        Some(Flat { bytes, a, b, chunk, strip, band, by_rows, asks_soon, passes })
     }
 
     /// Moves all that the loops reach.
@@ -201,6 +215,10 @@ impl Flat {
         instance: &Instance,
         (src, stage, dst): (*const u8, &mut Stage, *mut u8),
     ) {
+        if self.passes == Passes::Short {
+            // SAFETY: the caller's contract.
+            return unsafe { self.short(instance, (src, stage, dst)) };
+        }
         let (rows, columns) = (self.a.count(), self.b.count());
         let mut from = [0; MOST_ROWS + LINE_BYTES];
         for band in self.parts(0..rows, self.band) {
@@ -215,10 +233,27 @@ impl Flat {
         }
     }
 
+    /// As [`Flat::run`], of short rows of the source.
+    ///
+    /// # Safety
+    /// As [`Flat::run`].
+    unsafe fn short(
+        &self,
+        instance: &Instance,
+        (src, stage, dst): (*const u8, &mut Stage, *mut u8),
+    ) {
+        let (mut to, columns) = ([0; LINE_BYTES], self.a.count());
+        to.iter_mut().zip(self.a.from(0)).for_each(|(row, at)| *row = at.1);
+        let rows = Short::new(self.b.count(), &to[..columns]);
+        let carried = stage.carried.as_mut_ptr().cast::<u8>();
+        // SAFETY: the caller's contract; `of` has asked `are_short`, and whether rows of the destination are long.
+        unsafe { instance.joined.short(self.bytes)(rows, (src, carried, dst)) }
+    }
+
     /// The parts of `all`, each so long, or what is left. What goes through registers is no less than a line: the last
     /// has more.
     fn parts(&self, all: Range<usize>, most: usize) -> impl Iterator<Item = Range<usize>> {
-        let least = if self.through { LINE_BYTES / self.bytes } else { 1 };
+        let least = if self.passes == Passes::Registers { LINE_BYTES / self.bytes } else { 1 };
         let mut next = all.start;
         std::iter::from_fn(move || {
             let (start, left) = (next, all.end - next);
@@ -252,7 +287,7 @@ impl Flat {
                 asks: a + self.chunk.0 + self.chunk.0 / 2 <= band.end,
                 by_rows: self.by_rows,
                 asks_soon: self.asks_soon,
-                is_narrow: self.is_narrow,
+                is_narrow: self.passes == Passes::Narrow,
                 next: self.next((&part, &band), from.len()),
             };
             // SAFETY: a panel of the loops.
@@ -282,7 +317,7 @@ impl Flat {
         panel: &Panel<'_>,
         (src, stage, dst): (*const u8, &mut Stage, *mut u8),
     ) {
-        if self.through {
+        if self.passes == Passes::Registers {
             let carried =
                 stage.carried.as_mut_ptr().cast::<u8>().wrapping_add(panel.row * LINE_BYTES);
             // SAFETY: the caller's contract; `of` has asked `go_through`, and no part is less than a line; a band has no
@@ -322,277 +357,16 @@ fn is_near(pitch_bytes: isize, place: isize) -> bool {
     at < line || at > place - line
 }
 
-impl Panel<'_> {
-    /// Whether squares with sides of a line are all of it, for vectors of so many `lanes`: then the
-    /// source is read as it is.
-    fn is_direct(&self, lanes: usize) -> bool {
-        let sides = (self.src.len() | self.dst.len()) * self.element_bytes;
-        are_lines(lanes, self.element_bytes, true) && sides.is_multiple_of(LINE_BYTES)
-    }
-
-    /// Asks for a part of the next panel while a square of a strip is put together, the first of whose `rows` is `first`:
-    /// as many lines as it has rows.
-    #[inline(always)]
-    fn ask_next<const E: usize, const BY_ROWS: bool>(
-        &self,
-        (strip, first, rows): (&Strip, usize, &[isize]),
-        src: *const u8,
-    ) {
-        let (side, piece) = const { (2 * LANE_BYTES / E, PANEL_BYTES / halves_rows(E, BY_ROWS)) };
-        let next = src.wrapping_add(piece);
-        if !BY_ROWS {
-            let next = next.wrapping_add(strip.start * E);
-            return rows.iter().for_each(|row| prefetch_near(next.wrapping_offset(*row)));
-        }
-        let lines = piece / LINE_BYTES;
-        let few = side.min(lines);
-        let first = strip.start * E / LINE_BYTES * self.src.len() + first;
-        for first in (0..side / few).map(|i| first + i * few) {
-            let next = next.wrapping_offset(self.src[first / lines]);
-            let next = next.wrapping_add(first % lines * LINE_BYTES);
-            for line in 0..few {
-                prefetch_near(next.wrapping_add(line * LINE_BYTES));
-            }
-        }
-    }
-
-    /// Asks for what squares with `side` rows from row `first` on have of a strip that starts at `src`, or behind the last
-    /// row for as much of the strip behind; but not for less.
-    #[inline(always)]
-    fn ask_soon(&self, (first, side): (usize, usize), src: *const u8) {
-        let rows = self.src.len();
-        let (first, src) = match first < rows {
-            true => (first, src),
-            false => (first - rows, src.wrapping_add(LINE_BYTES)),
-        };
-        if let Some(rows) = self.src.get(first..first + side) {
-            for row in rows {
-                prefetch(src.wrapping_offset(*row));
-            }
-        }
-    }
-
-    /// Asks for a line of the next panel each time it is called: row by row, from that on which is due while the strip
-    /// from row `first` on is written.
-    fn ask_late(&self, first: usize, src: *const u8) -> impl FnMut() {
-        let panel_bytes = self.dst.len() * self.element_bytes;
-        let lines = panel_bytes / LINE_BYTES;
-        debug_assert!(lines > 0, "a source's row has a line at least");
-        // The line in which a row of this panel ends was read with it.
-        let next = src.wrapping_add(panel_bytes + LINE_BYTES - 1);
-        let mut rows = self.src.iter().skip(first * self.src.len() / self.dst.len());
-        let (mut at, mut left) = (next, 0);
-        move || {
-            if left == 0 {
-                let Some(row) = rows.next() else { return };
-                (at, left) = (next.wrapping_offset(*row), lines);
-            }
-            prefetch_near(at);
-            (at, left) = (at.wrapping_add(LINE_BYTES), left - 1);
-        }
-    }
-
-    /// Puts a strip together element by element.
-    ///
-    /// # Safety
-    /// The panel is copied in.
-    unsafe fn elements(&self, strip: Strip, stage: &mut Stage) {
-        let bytes = self.element_bytes;
-        let line = Line { count: self.src.len(), stride: (self.width as isize, bytes as isize) };
-        for (i, a) in strip.enumerate() {
-            let src = stage.copied.as_ptr().wrapping_add(a * bytes);
-            let dst = stage.strip.as_mut_ptr().wrapping_add(i * self.pitch + LINE_BYTES);
-            // SAFETY: a row of the panel.
-            unsafe { move_line(bytes, line, src, dst) };
-        }
-    }
-}
-
-/// Copies a panel's rows of the source into the stage.
-///
-/// # Safety
-/// They are valid for reads; the processor has the instruction set of `V`.
-#[inline(always)]
-pub(crate) unsafe fn copy_in<V: Vector>(panel: &Panel<'_>, src: *const u8, stage: &mut Stage) {
-    let bytes = panel.dst.len() * panel.element_bytes;
-    for (b, row) in panel.src.iter().enumerate() {
-        let src = src.wrapping_offset(*row);
-        let to = stage.copied.as_mut_ptr().wrapping_add(b * panel.width);
-        // SAFETY: a row of the panel.
-        unsafe { copy_row::<V>(src, to, bytes) };
-    }
-}
-
-/// Puts a strip of a panel together by squares, of the source where it is `direct`.
-///
-/// # Safety
-/// The panel is copied in, or valid for reads at what is `direct`, which [`Panel::is_direct`] allows;
-/// the processor has the instruction set of `V`.
-#[inline(always)]
-pub(crate) unsafe fn squares<V: Vector, const E: usize>(
-    panel: &Panel<'_>,
-    strip: Strip,
-    (direct, stage): (Option<*const u8>, &mut Stage),
-) {
-    // SAFETY: the caller's contract.
-    unsafe {
-        match direct {
-            None => squares_of_lanes::<V, E>(panel, strip, stage),
-            Some(src) if const { are_lines(V::LANES, E, true) } => {
-                match const { is_line(V::LANES) } {
-                    true => squares_of_lines::<V, E>(panel, strip, (src, stage)),
-                    false if panel.by_rows => {
-                        squares_of_halves::<V, E, true, false>(panel, strip, (src, stage));
-                    }
-                    false if panel.asks_soon => {
-                        squares_of_halves::<V, E, false, true>(panel, strip, (src, stage));
-                    }
-                    false => squares_of_halves::<V, E, false, false>(panel, strip, (src, stage)),
-                }
-            }
-            Some(_) => unreachable!("only squares of lines are direct"),
-        }
-    }
-}
-
-/// By squares with sides of a line, from the source.
-///
-/// # Safety
-/// As [`squares`].
-#[inline(always)]
-unsafe fn squares_of_lines<V: Vector, const E: usize>(
-    panel: &Panel<'_>,
-    strip: Strip,
-    (src, stage): (*const u8, &mut Stage),
-) {
-    let side = const { LINE_BYTES / E };
-    let new = stage.strip.as_mut_ptr().wrapping_add(LINE_BYTES);
-    for a in strip.clone().step_by(side) {
-        let from = src.wrapping_add(a * E);
-        let to = new.wrapping_add((a - strip.start) * panel.pitch);
-        for (rows, to) in
-            panel.src.chunks_exact(side).zip((0..).map(|b| to.wrapping_add(b * LINE_BYTES)))
-        {
-            if !panel.is_narrow {
-                let ahead = rows.iter().map(|row| row + LINES_AHEAD_BYTES);
-                ahead.for_each(|at| prefetch_near(from.wrapping_offset(at)));
-            }
-            // SAFETY: a square of the panel, which the stage has room for: there are as many rows as it loads lines.
-            unsafe {
-                // So little is done for each that the compiler unrolls the square.
-                let (mut row, mut to) = (rows.as_ptr(), to);
-                let load = || {
-                    let line = V::load(from.wrapping_offset(row.read()));
-                    row = row.add(1);
-                    line
-                };
-                square_of_lines::<V, E>(load, |column| {
-                    column.store(to);
-                    to = to.wrapping_add(panel.pitch);
-                });
-            }
-        }
-    }
-}
-
-/// As [`squares_of_lines`], by vectors of half a line and squares with as long sides: both that share lines of
-/// the source, one after the other.
-///
-/// # Safety
-/// As [`squares`].
-#[inline(always)]
-unsafe fn squares_of_halves<V: Vector, const E: usize, const BY_ROWS: bool, const SOON: bool>(
-    panel: &Panel<'_>,
-    strip: Strip,
-    (src, stage): (*const u8, &mut Stage),
-) {
-    let (n, side) = const { (LANE_BYTES / E, 2 * LANE_BYTES / E) };
-    let from = src.wrapping_add(strip.start * E);
-    let new = stage.strip.as_mut_ptr().wrapping_add(LINE_BYTES);
-    for (b, rows) in panel.src.chunks_exact(side).enumerate() {
-        if panel.asks {
-            panel.ask_next::<E, BY_ROWS>((&strip, b * side, rows), src);
-        }
-        if SOON {
-            panel.ask_soon((b * side + SOON_ROWS, side), from);
-        }
-        for a in (0..strip.len()).step_by(side) {
-            let from = from.wrapping_add(a * E);
-            let mut to = new.wrapping_add(a * panel.pitch + b * side * E);
-            // SAFETY: a square of the panel, which the stage has room for.
-            unsafe {
-                let at = |j: isize| from.wrapping_offset(rows[j as usize]);
-                for columns in square_of_two_lanes::<V, E>(at) {
-                    for column in columns.iter().take(n) {
-                        column.store(to);
-                        to = to.wrapping_add(panel.pitch);
-                    }
-                }
-            }
-        }
-    }
-}
-
-/// By squares inside lanes, from what was copied in: also of what is behind its rows and below them,
-/// which is of no use.
-///
-/// # Safety
-/// As [`squares`].
-#[inline(always)]
-unsafe fn squares_of_lanes<V: Vector, const E: usize>(
-    panel: &Panel<'_>,
-    strip: Strip,
-    stage: &mut Stage,
-) {
-    let n = const { LANE_BYTES / E };
-    let new = stage.strip.as_mut_ptr().wrapping_add(LINE_BYTES);
-    for a in strip.clone().step_by(n) {
-        let from = stage.copied.as_ptr().wrapping_add(a * E);
-        let to = new.wrapping_add((a - strip.start) * panel.pitch);
-        for b in (0..panel.src.len()).step_by(n * V::LANES) {
-            // SAFETY: squares of what was copied in, which the stage has room for.
-            unsafe {
-                let at = |j: usize| from.wrapping_add((b + j) * panel.width);
-                let columns = square::<V, E>(|j| V::gather(|lane| at(j as usize + lane * n)));
-                for (i, column) in columns.into_iter().enumerate().take(n) {
-                    column.store(to.wrapping_add(i * panel.pitch + b * E));
-                }
-            }
-        }
-    }
-}
-
-/// Writes out the whole lines of a strip, and carries what is left of its rows. The panel is at `src`.
-///
-/// # Safety
-/// The rows of the destination are valid for writes, with what was carried of them; the processor
-/// has the instruction set of `V`.
-#[inline(always)]
-pub(crate) unsafe fn flush<V: Vector>(
-    panel: &Panel<'_>,
-    strip: Strip,
-    (src, stage, dst): (*const u8, &mut Stage, *mut u8),
-) {
-    let bytes = panel.src.len() * panel.element_bytes;
-    let carried = stage.carried.as_mut_ptr().cast::<u8>();
-    let carried = carried.wrapping_add((panel.row + strip.start) * LINE_BYTES);
-    let asks = const { is_line(V::LANES) } && panel.asks && panel.is_narrow;
-    let mut ask = asks.then(|| panel.ask_late(strip.start, src));
-    for (i, row) in panel.dst[strip].iter().enumerate() {
-        let from = stage.strip.as_mut_ptr().wrapping_add(i * panel.pitch);
-        let at = (from, carried.wrapping_add(i * LINE_BYTES), dst.wrapping_offset(*row));
-        // SAFETY: a row of the strip, and what is carried of it.
-        unsafe { stream::carry::<V>(at, bytes, panel.ends, ask.as_mut()) };
-    }
-}
-
 impl fmt::Display for Flat {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let (a, b) = self.chunk;
         let (rows, columns) = (self.a.count(), self.b.count());
         write!(f, "long rows, {columns} by {rows} elements of {} B, ", self.bytes)?;
-        write!(f, "in panels of {a} by {b}, ")?;
-        f.write_str(if self.through { "through registers, " } else { "" })?;
+        f.write_str(&match self.passes {
+            Passes::Short => "read from end to end, through registers, ".to_owned(),
+            Passes::Registers => format!("in panels of {a} by {b}, through registers, "),
+            Passes::Narrow | Passes::Strips => format!("in panels of {a} by {b}, "),
+        })?;
         f.write_str("by lines past the caches")
     }
 }

@@ -3,6 +3,7 @@
 use crate::Stores;
 use crate::alike::{self, Mask};
 use crate::caches::Caches;
+use crate::flat::short::Short;
 use crate::flat::{self, Panel, Stage, Strip};
 use crate::gather::{self, Gather};
 use crate::narrow;
@@ -23,6 +24,8 @@ pub(crate) type RowsAt = unsafe fn((&Tile, (usize, usize)), *const u8, *mut u8);
 
 /// Moves a panel of long rows, of whose columns lines are carried.
 pub(crate) type Through = unsafe fn(&Panel<'_>, (*const u8, *mut u8, *mut u8));
+/// As [`flat::short::short`].
+pub(crate) type ShortRows = unsafe fn(Short<'_>, (*const u8, *mut u8, *mut u8));
 
 /// Writes out so many rows of so many bytes, so far apart, and asks for what is next.
 pub(crate) type Splice = unsafe fn((usize, usize, usize), Option<*const u8>, *mut u8, *mut u8);
@@ -45,11 +48,11 @@ pub(crate) struct Instance {
     pub(crate) abilities: Abilities,
     /// The bodies of `tile` and `narrow`, by [`Lanes`], for elements of 1, 2, 4, 8 and 16 bytes.
     transposes: [[Transpose; 5]; 12],
-    /// [`flat::copy_in`].
+    /// [`flat::strips::copy_in`].
     pub(crate) copy_in: unsafe fn(&Panel<'_>, *const u8, &mut Stage),
-    /// [`flat::squares`], for elements of 1, 2, 4, 8 and 16 bytes.
+    /// [`flat::strips::squares`], for elements of 1, 2, 4, 8 and 16 bytes.
     squares: [Squares; 5],
-    /// [`flat::flush`].
+    /// [`flat::strips::flush`].
     pub(crate) flush: unsafe fn(&Panel<'_>, Strip, (*const u8, &mut Stage, *mut u8)),
     /// [`record::block::run`], and by squares.
     records: [Blocks; block::BODIES],
@@ -81,12 +84,19 @@ pub(crate) struct Joined {
     rows: [RowsAt; 5],
     /// [`flat::through::through`], for elements of 1, 2, 4, 8 and 16 bytes.
     through: [Through; 5],
+    /// [`flat::short::short`], likewise.
+    short: [ShortRows; 5],
 }
 
 impl Joined {
     /// The body for long rows, and elements of `bytes`, a power of two up to 16.
     pub(crate) fn through(&self, bytes: usize) -> Through {
         self.through[bytes.ilog2() as usize]
+    }
+
+    /// As [`Joined::through`], where the source has short rows.
+    pub(crate) fn short(&self, bytes: usize) -> ShortRows {
+        self.short[bytes.ilog2() as usize]
     }
 
     /// The body for rows of whole lanes and elements of `bytes`, a power of two up to 16.
@@ -188,15 +198,15 @@ macro_rules! instance {
             }
 
             /// # Safety
-            /// As [`flat::copy_in`].
+            /// As [`flat::strips::copy_in`].
             $(#[target_feature(enable = $features)])?
             unsafe fn copy_in(panel: &Panel<'_>, src: *const u8, stage: &mut Stage) {
                 // SAFETY: the caller's contract.
-                unsafe { flat::copy_in::<$vector>(panel, src, stage) }
+                unsafe { flat::strips::copy_in::<$vector>(panel, src, stage) }
             }
 
             /// # Safety
-            /// As [`flat::squares`].
+            /// As [`flat::strips::squares`].
             $(#[target_feature(enable = $features)])?
             unsafe fn squares<const E: usize>(
                 panel: &Panel<'_>,
@@ -204,15 +214,15 @@ macro_rules! instance {
                 from: (Option<*const u8>, &mut Stage),
             ) {
                 // SAFETY: the caller's contract.
-                unsafe { flat::squares::<$vector, E>(panel, strip, from) }
+                unsafe { flat::strips::squares::<$vector, E>(panel, strip, from) }
             }
 
             /// # Safety
-            /// As [`flat::flush`].
+            /// As [`flat::strips::flush`].
             $(#[target_feature(enable = $features)])?
             unsafe fn flush(panel: &Panel<'_>, strip: Strip, at: (*const u8, &mut Stage, *mut u8)) {
                 // SAFETY: the caller's contract.
-                unsafe { flat::flush::<$vector>(panel, strip, at) }
+                unsafe { flat::strips::flush::<$vector>(panel, strip, at) }
             }
 
             /// # Safety
@@ -224,6 +234,14 @@ macro_rules! instance {
             ) {
                 // SAFETY: the caller's contract.
                 unsafe { flat::through::through::<$vector, E>(panel, at) }
+            }
+
+            /// # Safety
+            /// As [`flat::short::short`].
+            $(#[target_feature(enable = $features)])?
+            unsafe fn short<const E: usize>(rows: Short<'_>, at: (*const u8, *mut u8, *mut u8)) {
+                // SAFETY: the caller's contract.
+                unsafe { flat::short::short::<$vector, E>(rows, at) }
             }
 
             /// # Safety
@@ -325,7 +343,12 @@ macro_rules! instance {
                 windows: [windows::<false>, windows::<true>],
                 gather,
                 whole: Whole { stream, alike },
-                joined: Joined { splice, rows: sizes!(rows), through: sizes!(through) },
+                joined: Joined {
+                    splice,
+                    rows: sizes!(rows),
+                    through: sizes!(through),
+                    short: sizes!(short),
+                },
                 runs,
             };
         }
@@ -371,6 +394,14 @@ mod avx512vbmi {
         unsafe { flat::through::through::<Avx512<true>, E>(panel, at) }
     }
 
+    /// # Safety
+    /// As [`flat::short::short`].
+    #[target_feature(enable = "avx512f,avx512bw,avx512vbmi")]
+    unsafe fn short<const E: usize>(rows: Short<'_>, at: (*const u8, *mut u8, *mut u8)) {
+        // SAFETY: the caller's contract.
+        unsafe { flat::short::short::<Avx512<true>, E>(rows, at) }
+    }
+
     /// As without byte permutations, but for windows, picks and what goes through registers.
     pub(super) const INSTANCE: Instance = Instance {
         name: "AVX-512 VBMI",
@@ -384,7 +415,11 @@ mod avx512vbmi {
             avx512::INSTANCE.records[block::HYBRIDS],
         ],
         windows: [windows, avx512::INSTANCE.windows[1]],
-        joined: Joined { through: sizes!(through), ..avx512::INSTANCE.joined },
+        joined: Joined {
+            through: sizes!(through),
+            short: sizes!(short),
+            ..avx512::INSTANCE.joined
+        },
         ..avx512::INSTANCE
     };
 }

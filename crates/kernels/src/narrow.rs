@@ -76,7 +76,9 @@ unsafe fn split_of<V: Vector, const E: usize, const A: usize, const STREAM: bool
 /// # Safety
 /// As [`split`].
 #[inline(always)]
-unsafe fn columns_of<V: Vector, const E: usize, const A: usize>(src: *const u8) -> [V; LANE_BYTES] {
+pub(crate) unsafe fn columns_of<V: Vector, const E: usize, const A: usize>(
+    src: *const u8,
+) -> [V; LANE_BYTES] {
     // SAFETY: the caller's contract.
     unsafe {
         let by = (A * LANE_BYTES) as isize;

@@ -12,6 +12,7 @@ mod nested;
 mod padded;
 mod picks;
 mod rows;
+mod short;
 mod squares;
 mod windows;
 mod zen;

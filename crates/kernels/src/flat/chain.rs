@@ -65,6 +65,7 @@ pub(super) struct Walk<'a> {
 impl Iterator for Walk<'_> {
     type Item = (isize, isize);
 
+    #[inline(always)]
     fn next(&mut self) -> Option<(isize, isize)> {
         let offset = self.offset;
         for (at, line) in self.at.iter_mut().zip(&self.chain.lines[..self.chain.len]) {

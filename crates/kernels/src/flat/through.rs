@@ -61,7 +61,7 @@ pub(crate) fn go_through(
 }
 
 /// Whether vectors of so many `lanes`, which pick units of so many bytes, move such.
-const fn are_moved(lanes: usize, unit_bytes: usize, bytes: usize) -> bool {
+pub(super) const fn are_moved(lanes: usize, unit_bytes: usize, bytes: usize) -> bool {
     is_line(lanes) && unit_bytes == 1 && bytes.is_power_of_two() && bytes <= LANE_BYTES
 }
 
@@ -135,10 +135,10 @@ pub(crate) unsafe fn through<V: Vector, const E: usize>(
 }
 
 /// As many rows of the destination as a line has elements, of which some are `old`: moved before.
-struct Strip<'a> {
-    dst: &'a [isize],
-    old: usize,
-    carried: *mut u8,
+pub(super) struct Strip<'a> {
+    pub(super) dst: &'a [isize],
+    pub(super) old: usize,
+    pub(super) carried: *mut u8,
 }
 
 impl Strip<'_> {
@@ -155,7 +155,12 @@ impl Strip<'_> {
     /// # Safety
     /// As [`through`], for a `column` of a square of the panel.
     #[inline(always)]
-    unsafe fn go_on<V: Vector>(&self, (begins, i): (bool, usize), column: V, dst: *mut u8) {
+    pub(super) unsafe fn go_on<V: Vector>(
+        &self,
+        (begins, i): (bool, usize),
+        column: V,
+        dst: *mut u8,
+    ) {
         if i < self.old {
             return;
         }
@@ -178,7 +183,7 @@ impl Strip<'_> {
     /// # Safety
     /// As [`Strip::go_on`], where a line is carried.
     #[inline(always)]
-    unsafe fn end<V: Vector>(&self, (i, rest): (usize, usize), column: V, dst: *mut u8) {
+    pub(super) unsafe fn end<V: Vector>(&self, (i, rest): (usize, usize), column: V, dst: *mut u8) {
         if i < self.old {
             return;
         }
