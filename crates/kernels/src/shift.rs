@@ -2,7 +2,8 @@
 //!
 //! **Hazard.** A line that two panels write costs a read and two writes of it. **Structure.** Pieces of some KiB, in
 //! the order of the destination, are moved into a first-level cache as if there were no lines, each right behind what
-//! is left of the last one; whole lines of it are written past the caches.
+//! is left of the last one; whole lines of it are written past the caches, and where the processor holds lines the next
+//! piece is asked for between them.
 
 use crate::instance::Instance;
 use crate::nest::Nest;
@@ -117,6 +118,7 @@ impl Shifted {
             let (outer, inner) = (around.at(i / each), along.at(i % each * self.turns));
             (src.wrapping_offset(outer.0 + inner.0), dst.wrapping_offset(outer.1 + inner.1))
         };
+        let places = instance.abilities.holds_lines().then(|| self.runs(nest));
         let mut stage = Stage(MaybeUninit::uninit());
         let mut out =
             Out { instance, stage: stage.0.as_mut_ptr().cast(), line: null_mut(), from: 0, to: 0 };
@@ -128,7 +130,9 @@ impl Shifted {
             unsafe {
                 let at = out.goes_on(dst);
                 piece.run(instance, (src, at));
-                out.write(turns * self.turn_bytes);
+                let next =
+                    places.as_ref().filter(|_| i + 1 < count).map(|runs| (runs, place(i + 1).0));
+                out.write(turns * self.turn_bytes, next);
             }
         }
         // SAFETY: what was left of the last piece.
@@ -167,12 +171,13 @@ impl Out<'_> {
         self.stage.wrapping_add(self.to)
     }
 
-    /// Writes the whole lines that there are with `bytes` more; what is left of the last goes to the stage's start.
+    /// Writes the whole lines that there are with `bytes` more; what is left of the last goes to the stage's start. What is
+    /// `next`, the runs of a piece and where it starts, is asked for meanwhile.
     ///
     /// # Safety
     /// So many bytes were written where [`Out::goes_on`] said, and may be written where they go; the processor has the
     /// instructions of the instance.
-    unsafe fn write(&mut self, bytes: usize) {
+    unsafe fn write(&mut self, bytes: usize, next: Option<(&Nest, *const u8)>) {
         self.to += bytes;
         let whole = self.to - self.to % LINE_BYTES;
         if whole == 0 {
@@ -184,11 +189,34 @@ impl Out<'_> {
             stage
                 .add(self.from)
                 .copy_to_nonoverlapping(self.line.wrapping_add(self.from), first - self.from);
-            let lines = self.line.wrapping_add(first);
-            (self.instance.whole.stream)(stage.add(first), lines, (whole - first, false));
+            match next {
+                Some(next) => self.asking((first, whole), next),
+                None => {
+                    let lines = (stage.add(first), self.line.wrapping_add(first));
+                    (self.instance.whole.stream)(lines.0, lines.1, (whole - first, false));
+                }
+            }
             stage.add(whole).copy_to_nonoverlapping(stage, self.to - whole);
         }
         (self.line, self.from, self.to) = (self.line.wrapping_add(whole), 0, self.to - whole);
+    }
+
+    /// Writes the whole lines of the stage from one place to another, and asks for as many of what is next meanwhile, as
+    /// [`Out::write`].
+    ///
+    /// # Safety
+    /// As [`Out::write`], for these.
+    unsafe fn asking(&self, (first, last): (usize, usize), (runs, src): (&Nest, *const u8)) {
+        let (count, lines) = (runs.positions(), (last - first) / LINE_BYTES);
+        let part = |i: usize| first + i * lines / count * LINE_BYTES;
+        for i in 0..count {
+            let (from, to, next) = (part(i), part(i + 1), src.wrapping_offset(runs.at(i).0));
+            let at = (self.stage.wrapping_add(from), self.line.wrapping_add(from));
+            if from < to {
+                // SAFETY: the caller's contract.
+                unsafe { (self.instance.joined.splice)((1, to - from, 0), Some(next), at.0, at.1) };
+            }
+        }
     }
 
     /// Writes what is left.
