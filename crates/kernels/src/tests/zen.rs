@@ -121,7 +121,7 @@ fn structures_on_a_zen_5() {
 
 #[test]
 #[cfg_attr(miri, ignore = "matrices of up to 1.4 MB")]
-fn squares_stay_in_the_caches_of_a_zen_5() {
+fn squares_stay_in_the_caches() {
     let matrix = |bytes: u64, side: u64| far(bytes, (side, side, (bytes * side).cast_signed()));
     go_by(
         Stores::Cached,
@@ -137,6 +137,18 @@ fn squares_stay_in_the_caches_of_a_zen_5() {
             (matrix(8, 256), "panels of 256 by 16 ", "panels of 32 by 64 "),
         ],
     );
+    // Where lines are held, of elements of 4 bytes from rows at many places.
+    for (bytes, (rows, row, pitch), panels) in [
+        (4, (1024, 200, 800), "panels of 16 by 256 "),
+        (4, (1040, 200, 800), "panels of 200 by 32 "),
+        (4, (1024, 200, 1024), "panels of 64 by 64 "),
+        (8, (1024, 100, 800), "panels of 100 by 32 "),
+    ] {
+        let copy = far(bytes, (rows, row, pitch));
+        let told = explain_by(&of_lines(), &copy, std::ptr::null(), Stores::Cached);
+        assert!(told.starts_with(panels), "{told} for {panels}");
+        check(&copy, (1, 0));
+    }
 }
 
 #[test]
