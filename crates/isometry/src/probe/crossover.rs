@@ -31,6 +31,9 @@ const LINE_BYTES: u64 = 64;
 const FIRST_BYTES: u64 = 512 << 10;
 /// The largest one: the next would take as long as all before.
 const LAST_BYTES: u64 = 16 << 20;
+/// Up to here sizes between the powers of two are measured as well: a second-level cache of 2 MiB keeps both sides of
+/// results of 1 MiB, and little of those of 1.5 MiB.
+const MOST_BETWEEN_BYTES: u64 = 6 << 20;
 /// What is copied of each size in each way in a round, at least twice: all count but the first, which finds its
 /// destination as the other way left it.
 const POINT_BYTES: u64 = 4 << 20;
@@ -88,8 +91,11 @@ struct Shape {
 
 impl Shape {
     fn new(copy: fn(u64) -> NdCopy, most_bytes: u64) -> Self {
-        let sizes = std::iter::successors(Some(FIRST_BYTES), |bytes| Some(2 * bytes));
+        let doubled = std::iter::successors(Some(FIRST_BYTES), |bytes| Some(2 * bytes));
+        let sizes = doubled.flat_map(|bytes| [bytes, bytes + bytes / 2]);
         let sizes = sizes.take_while(|&bytes| bytes <= LAST_BYTES.min(most_bytes));
+        let between = |&bytes: &u64| bytes.is_power_of_two() || bytes <= MOST_BETWEEN_BYTES;
+        let sizes = sizes.filter(between);
         let sizes = sizes.map(|bytes| Size { bytes, cached: Vec::new(), streamed: Vec::new() });
         Shape { copy, sizes: sizes.collect() }
     }
@@ -166,7 +172,7 @@ fn taken_apart(bytes: u64) -> NdCopy {
     pieces.swap_remove(0)
 }
 
-/// A matrix of `bytes`, a power of two, turned; it is square, or has rows of two squares.
+/// A matrix of `bytes`, a power of two or between two, turned; it is square, or has rows of one and a half to three squares.
 fn matrix(bytes: u64) -> NdCopy {
     let elements = bytes / ELEMENT_BYTES;
     let rows = 1 << (elements.ilog2() / 2);
@@ -269,7 +275,7 @@ mod tests {
 
     #[test]
     fn each_shape_is_as_large_as_it_should_be() {
-        for bytes in (19..25).map(|power| 1 << power) {
+        for bytes in (19..25).flat_map(|power| [1 << power, 3 << (power - 1)]) {
             for shape in [one_run, taken_apart, matrix, matrix_of_lines] {
                 let copy = shape(bytes);
                 let (read, written) = layout::touched(&copy);
