@@ -5,7 +5,7 @@
 //! goes on are one long row, those in which the source does are another, whatever their extents: where
 //! their elements lie stands in a table for each panel. By vectors that are lines, of which bytes are exchanged, most of
 //! elements that make squares go through registers only, on a Zen 5, and where the processor doesn't scatter lines
-//! (`through`), and there so does all of what follows each other in rows of less than a line, as one panel (`short`). Other
+//! (`through`), and there so does all of what follows each other in rows of a few lines at most, as one panel (`short`). Other
 //! panels are pieces of 512 B each way, or, by vectors of half a line and from elements of 2 bytes on, of
 //! 64 KiB: of 128 rows of the source and of 512 B of the destination at least, or 64 where rows are at few places. By
 //! vectors that are lines, on the same processors, they are narrow from rows of 3 KiB and elements of 4 bytes on: 32
@@ -20,7 +20,7 @@ pub(crate) mod strips;
 pub(crate) mod through;
 
 use self::chain::Chain;
-use self::short::{Short, are_short};
+use self::short::{MOST_COLUMNS, Short, are_short};
 use crate::instance::Instance;
 use crate::nest::Nest;
 use crate::tile::{are_lines, is_line, pitch};
@@ -242,7 +242,7 @@ impl Flat {
         instance: &Instance,
         (src, stage, dst): (*const u8, &mut Stage, *mut u8),
     ) {
-        let (mut to, columns) = ([0; LINE_BYTES], self.a.count());
+        let (mut to, columns) = ([0; MOST_COLUMNS], self.a.count());
         to.iter_mut().zip(self.a.from(0)).for_each(|(row, at)| *row = at.1);
         let rows = Short::new(self.b.count(), &to[..columns]);
         let carried = stage.carried.as_mut_ptr().cast::<u8>();

@@ -18,7 +18,7 @@ use crate::vector::{Abilities, LANE_BYTES, LINE_BYTES, Vector};
 pub(crate) struct Short<'a> {
     /// How many there are: as many as a line has elements at least.
     rows: usize,
-    /// Where the rows of the destination start: one for each element of a row, which is less than a line.
+    /// Where the rows of the destination start: one for each element of a row.
     dst: &'a [isize],
 }
 
@@ -28,13 +28,18 @@ impl<'a> Short<'a> {
     }
 }
 
-/// Whether rows of the source along `a` are moved so, by as many elements as `b` has: they follow each other, are less than
-/// a line, and whole lanes, be it of parts of two or of several. Where the processor doesn't hold lines it was not measured.
+/// Longer rows, and such of more elements, were not measured.
+const MOST_ROW_BYTES: usize = 4 * LINE_BYTES;
+pub(super) const MOST_COLUMNS: usize = LINE_BYTES;
+
+/// Whether rows of the source along `a` are moved so, by as many elements as `b` has: they follow each other, are a few
+/// lines at most, and no less than a lane, or whole parts of one. Where the processor doesn't hold lines it was not measured.
 pub(super) fn are_short(by: Abilities, bytes: usize, (a, b): (&Chain, &Chain)) -> bool {
     let row = a.count() * bytes;
-    let packed = b.len == 1 && b.lines[0].stride.0 == row.cast_signed() && row < LINE_BYTES;
+    let packed = b.len == 1 && b.lines[0].stride.0 == row.cast_signed();
+    let few = row <= MOST_ROW_BYTES && a.count() <= MOST_COLUMNS;
     let lanes = row >= LANE_BYTES || a.count().is_power_of_two() && a.count() > 1;
-    packed && lanes && by.holds_lines() && are_moved(by.lanes, by.unit_bytes, bytes)
+    packed && few && lanes && by.holds_lines() && are_moved(by.lanes, by.unit_bytes, bytes)
 }
 
 /// Moves short rows.
@@ -60,7 +65,7 @@ pub(crate) unsafe fn short<V: Vector, const E: usize>(
     }
 }
 
-/// As [`short`], of rows of `A` elements, or of a lane and more.
+/// As [`short`], of rows of `A` elements, or of a lane or more.
 ///
 /// # Safety
 /// As [`short`].

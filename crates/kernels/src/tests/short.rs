@@ -23,7 +23,7 @@ proptest! {
         (turns, more, gap) in (1u64..3, 0u64..130, 0u64..9),
         bases in (0usize..64, 0usize..64),
     ) {
-        let most = if cfg!(miri) { 3 } else { 64 / bytes };
+        let most = if cfg!(miri) { 3 } else { 64.min(256 / bytes) };
         let rows = LEAST_BYTES / bytes + more;
         check(&short((bytes, columns.min(most.max(2))), (turns, rows), gap), bases);
     }
@@ -55,7 +55,14 @@ fn they_go_through_registers_where_lines_are_held() {
         assert!(!goes(&short((bytes, columns), (1, 2048), 0)), "rows are whole lines");
     }
     assert!(!goes(&short((2, 5), (1, 2003), 0)), "less than a lane, and no part of one");
-    assert!(!goes(&short((4, 16), (1, 2003), 0)), "a line");
+    assert!(
+        goes(&short((4, 64), (1, 2003), 0)) && goes(&short((1, 64), (1, 2003), 0)),
+        "four lines, and one"
+    );
+    assert!(
+        !goes(&short((8, 33), (1, 2003), 0)) && !goes(&short((1, 65), (1, 2003), 0)),
+        "more of either"
+    );
     assert!(!goes(&short((4, 8), (1, 255), 0)), "short rows on either side");
     let odd = short((4, 8), (3, 2003), 4);
     assert!(goes(&odd), "each turn of a loop");
