@@ -131,7 +131,7 @@ impl Panels {
             _ if self.are_beside() => (a, b),
             true if self.by_halves() && self.row_bytes() < VISIT_BYTES => (a, b),
             true if self.by_halves() => (a, few(b, self.visit_of_runs() / self.bytes)),
-            true if self.is_read_once() => {
+            true if self.is_read_once() || self.reads_lines() => {
                 (a, if a * self.bytes > LINE_BYTES { few(b, side) } else { b })
             }
             // Wherever they are, where so much of each is written at once.

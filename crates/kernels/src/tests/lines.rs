@@ -248,6 +248,29 @@ fn long_rows_are_read_by_a_few_lines_each() {
     }
 }
 
+/// Rows of whole lines that follow each other, of few elements.
+#[test]
+#[cfg_attr(miri, ignore = "structures of up to 1.1 MB")]
+fn rows_of_few_lines_are_read_from_end_to_end_where_lines_are_held() {
+    for (bytes, (records, fields), panels) in [
+        (2, (4096, 32), "32 by 4096 "),
+        (4, (4096, 16), "16 by 4096 "),
+        (8, (2048, 8), "8 by 2048 "),
+        (8, (2048, 64), "64 by 32 "),
+        // Rows of more, of parts of lines, or of two lines to rows an even number of lines apart.
+        (2, (2112, 64), "64 by 256 "),
+        (4, (4112, 32), "32 by 64 "),
+        (4, (4096, 32), "32 by 128 "),
+        (8, (2048, 72), "32 by 32 "),
+        (8, (2048, 12), "12 by 64 "),
+    ] {
+        let copy = zen::images(bytes, (1, records, fields));
+        let [told, _] = told(&copy, Stores::Streamed);
+        assert!(told.starts_with(&format!("panels of {panels}")), "{told} for {panels}");
+        check(&copy, (0, 0));
+    }
+}
+
 #[test]
 #[cfg_attr(miri, ignore = "images of up to 1.1 MB")]
 fn rows_of_large_odd_images_go_through_registers() {
