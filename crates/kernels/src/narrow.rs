@@ -71,10 +71,10 @@ unsafe fn split_of<V: Vector, const E: usize, const A: usize, const STREAM: bool
     }
 }
 
-/// The columns of rows of `A` elements, one right behind the other.
+/// The columns of as many rows of `A` elements as a vector has, one right behind the other.
 ///
 /// # Safety
-/// As [`split`].
+/// They are valid for reads, and `A` is a power of two; the processor has the instruction set of `V`.
 #[inline(always)]
 pub(crate) unsafe fn columns_of<V: Vector, const E: usize, const A: usize>(
     src: *const u8,

@@ -348,7 +348,7 @@ fn cut<'a>(
 
 /// The outermost loop of `whole`, on either side, whose turns are moved one by one, and the way for what is left of a
 /// turn that is cut: where turns are long, go past the caches and start elsewhere in a line each, so that one of the first
-/// two starts inside of one.
+/// two starts inside of one. By vectors of half a line that was measured on a Zen 3, by such as are lines on a Xeon.
 fn turns<'a>(
     whole: &Nest<'a>,
     dst: usize,

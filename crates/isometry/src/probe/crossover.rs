@@ -3,7 +3,7 @@
 //! Runs are copied, structures taken apart and matrices turned, into the same place several times in a
 //! row: into the caches, then past them, by turns. So each way finds its destination as it left it, as it
 //! does where a destination is used again and again. The sides of one matrix are powers of two, as those of
-//! many are, which is hardest on either way; those of another are whole lines and no such powers. On one
+//! many are, or one of them, which is hardest on either way; those of another are whole lines and no such powers. On one
 //! machine the former loses up to three quarters of its speed past the caches on results of sizes at which
 //! a plain copy gains a little, on another the latter gains a factor of three there: so each kind of copies
 //! has a crossover of its own, where its shapes together lose least. What else runs on the machine slows
@@ -29,7 +29,7 @@ const LINE_BYTES: u64 = 64;
 /// The smallest result that is measured, and the least that is found: smaller ones are read again before long, more
 /// often than not.
 const FIRST_BYTES: u64 = 512 << 10;
-/// The largest one: the next would take as long as all before.
+/// The largest one: the next would take two thirds as long as all before.
 const LAST_BYTES: u64 = 16 << 20;
 /// Up to here sizes between the powers of two are measured as well: a second-level cache of 2 MiB keeps both sides of
 /// results of 1 MiB, and little of those of 1.5 MiB.
@@ -248,6 +248,14 @@ mod tests {
         assert!(is(of(1.1, 1.1 * 1.1 * 1.1), 2.5), "a quarter of what is between is lost");
         assert!(is(of(1.1 * 1.1 * 1.1, 1.1), 3.5), "three quarters");
         assert_eq!(of(1.0, 1.2), 2.0, "nothing is lost");
+    }
+
+    #[test]
+    fn sizes_halfway_between_powers_of_two_are_measured_up_to_a_few_mebibytes() {
+        let sizes = |most| Shape::new(one_run, most).sizes.iter().map(|s| s.bytes >> 10).collect();
+        let all: Vec<_> = sizes(u64::MAX);
+        assert_eq!(all, [512, 768, 1024, 1536, 2048, 3072, 4096, 6144, 8192, 16_384]);
+        assert_eq!(sizes(1 << 20), all[..3]);
     }
 
     #[test]

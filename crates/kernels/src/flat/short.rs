@@ -7,10 +7,10 @@
 //! end.
 
 use super::chain::Chain;
-use super::through::{Strip, are_moved};
+use super::through::{Targets, are_moved};
 use crate::ahead::{READ_ON_BYTES, prefetch_near};
 use crate::narrow::columns_of;
-use crate::tile::{PAIR, square};
+use crate::tile::{PAIR, lanes, square};
 use crate::vector::{Abilities, LANE_BYTES, LINE_BYTES, Vector};
 
 /// Rows of the source, one right behind the other.
@@ -45,7 +45,9 @@ pub(super) fn are_short(by: Abilities, bytes: usize, (a, b): (&Chain, &Chain)) -
 /// Moves short rows.
 ///
 /// # Safety
-/// As [`super::through::through`], for rows of which [`are_short`] says that they are moved so.
+/// The elements are valid for reads at the first of `at` and for writes at the last, apart, and a line of each column at
+/// the second, which is aligned; of the rows [`are_short`] says that they are moved so. The processor has the instruction
+/// set of `V`.
 #[inline(always)]
 pub(crate) unsafe fn short<V: Vector, const E: usize>(
     rows: Short<'_>,
@@ -81,7 +83,7 @@ unsafe fn short_of<V: Vector, const E: usize, const A: usize>(
         // A last lane overlaps the one before it.
         let first = start.min(a - step);
         let carried = carried.wrapping_add(first * LINE_BYTES);
-        (first * E, Strip { dst: &rows.dst[first..first + step], old: start - first, carried })
+        (first * E, Targets { dst: &rows.dst[first..first + step], old: start - first, carried })
     };
     let whole = rows.rows / side;
     // SAFETY: squares of the rows, and the end of those of the destination.
@@ -90,29 +92,27 @@ unsafe fn short_of<V: Vector, const E: usize, const A: usize>(
             let (src, dst) = (src.wrapping_add(k * side * pitch), dst.wrapping_add(k * LINE_BYTES));
             let second = if k + 1 < whole { side * pitch } else { 0 };
             for start in (0..a).step_by(step) {
-                let (from, strip) = lane(start);
+                let (from, targets) = lane(start);
                 let src = src.wrapping_add(from);
                 let columns = columns::<V, E, A>(src, pitch);
                 let next_columns = self::columns::<V, E, A>(src.wrapping_add(second), pitch);
-                for i in strip.old..step {
+                for i in targets.old..step {
                     prefetch_near(next);
                     prefetch_near(next.wrapping_add(LINE_BYTES));
                     next = next.wrapping_add(2 * LINE_BYTES);
-                    strip.go_on((k == 0, i), columns[i], dst);
+                    targets.go_on((k == 0, i), columns[i], dst);
                     if second > 0 {
-                        strip.go_on((false, i), next_columns[i], dst.wrapping_add(LINE_BYTES));
+                        targets.go_on((false, i), next_columns[i], dst.wrapping_add(LINE_BYTES));
                     }
                 }
             }
         }
-        let (whole, rest) = (rows.rows / side * LINE_BYTES, rows.rows % side * E);
+        let (dst, rest) = (dst.wrapping_add(whole * LINE_BYTES), rows.rows % side * E);
         let src = src.wrapping_add((rows.rows - side) * pitch);
         for start in (0..a).step_by(step) {
-            let (from, strip) = lane(start);
+            let (from, targets) = lane(start);
             let columns = columns::<V, E, A>(src.wrapping_add(from), pitch);
-            for (i, &column) in columns.iter().enumerate().take(step) {
-                strip.end((i, rest), column, dst.wrapping_add(whole));
-            }
+            targets.end((0, rest), &columns[..step], dst);
         }
     }
 }
@@ -130,9 +130,7 @@ unsafe fn columns<V: Vector, const E: usize, const A: usize>(
     // SAFETY: the caller's contract.
     unsafe {
         match A {
-            0 => square::<V, E>(|j| {
-                V::gather(|lane| src.wrapping_offset((j + lane as isize * n) * pitch))
-            }),
+            0 => square::<V, E>(|j| lanes::<V>(src.wrapping_offset(j * pitch), n * pitch)),
             _ => columns_of::<V, E, A>(src),
         }
     }

@@ -101,7 +101,7 @@ pub(crate) unsafe fn through<V: Vector, const E: usize>(
         // A last strip overlaps the one before it.
         let a = start.min(panel.dst.len() - side);
         let from = src.wrapping_add(a * E);
-        let strip = Strip {
+        let targets = Targets {
             dst: &panel.dst[a..a + side],
             old: start - a,
             carried: carried.wrapping_add(a * LINE_BYTES),
@@ -115,7 +115,7 @@ pub(crate) unsafe fn through<V: Vector, const E: usize>(
                     asks.ask(n);
                     let columns = columns::<V, E>(rows, from.wrapping_add(lane * LANE_BYTES));
                     for (i, &column) in columns.iter().enumerate().take(n) {
-                        strip.go_on((begins, lane * n + i), column, dst);
+                        targets.go_on((begins, lane * n + i), column, dst);
                     }
                 }
             }
@@ -125,23 +125,21 @@ pub(crate) unsafe fn through<V: Vector, const E: usize>(
                 let dst = dst.wrapping_add(whole * LINE_BYTES);
                 for lane in 0..LANES {
                     let columns = columns::<V, E>(rows, from.wrapping_add(lane * LANE_BYTES));
-                    for (i, &column) in columns.iter().enumerate().take(n) {
-                        strip.end((lane * n + i, rest), column, dst);
-                    }
+                    targets.end((lane * n, rest), &columns[..n], dst);
                 }
             }
         }
     }
 }
 
-/// As many rows of the destination as a line has elements, of which some are `old`: moved before.
-pub(super) struct Strip<'a> {
+/// Rows of the destination, of which some are `old`: moved before.
+pub(super) struct Targets<'a> {
     pub(super) dst: &'a [isize],
     pub(super) old: usize,
     pub(super) carried: *mut u8,
 }
 
-impl Strip<'_> {
+impl Targets<'_> {
     /// Where row `i` goes on from: the line there, and how much of that it has.
     #[inline(always)]
     fn at(&self, i: usize, dst: *mut u8) -> (*mut u8, usize) {
@@ -178,12 +176,29 @@ impl Strip<'_> {
         }
     }
 
-    /// Ends row `i`, if that is not old, with the last `rest` bytes of a `column` that ends with it.
+    /// Ends rows from `first` on with the last `rest` bytes of `columns` that end with them.
     ///
     /// # Safety
-    /// As [`Strip::go_on`], where a line is carried.
+    /// As [`Targets::go_on`], where a line of each is carried.
     #[inline(always)]
-    pub(super) unsafe fn end<V: Vector>(&self, (i, rest): (usize, usize), column: V, dst: *mut u8) {
+    pub(super) unsafe fn end<V: Vector>(
+        &self,
+        (first, rest): (usize, usize),
+        columns: &[V],
+        dst: *mut u8,
+    ) {
+        for (i, &column) in columns.iter().enumerate() {
+            // SAFETY: the caller's contract.
+            unsafe { self.end_row((first + i, rest), column, dst) };
+        }
+    }
+
+    /// As [`Targets::end`], row `i`, if that is not old.
+    ///
+    /// # Safety
+    /// As [`Targets::end`].
+    #[inline(always)]
+    unsafe fn end_row<V: Vector>(&self, (i, rest): (usize, usize), column: V, dst: *mut u8) {
         if i < self.old {
             return;
         }

@@ -59,6 +59,10 @@ fn from_the_first() -> Vec<NdCopy> {
             // Records that are put together by squares.
             vec![300, 9],
             vec![300, 37],
+            // Short rows to long ones that start anywhere.
+            vec![1031, 4],
+            vec![1031, 8],
+            vec![1031, 17],
         ] {
             let order: Vec<usize> = (0..extents.len()).collect();
             let dst_order = order.iter().copied().rev().collect();

@@ -141,7 +141,7 @@ fn squares_stay_in_the_caches() {
     for (bytes, (rows, row, pitch), panels) in [
         (4, (1024, 200, 800), "panels of 16 by 256 "),
         (4, (1040, 200, 800), "panels of 200 by 32 "),
-        (4, (1024, 200, 1024), "panels of 64 by 64 "),
+        (4, (1024, 128, 512), "panels of 32 by 256 "),
         (8, (1024, 100, 800), "panels of 100 by 32 "),
     ] {
         let copy = far(bytes, (rows, row, pitch));
